@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 # JOBS=N: how many processes share the work of a command. Four by default for tests on two cores, as they often wait.
 
-.PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
+.PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes specs prove fuzz chaos kills table-kills audit-proof wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -57,11 +57,17 @@ compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes 
 	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
-sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster
-	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) $(if $(STORY),--story $(STORY)) --jobs $(or $(JOBS),2)
+sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster FRESH=1 RECORD=1
+	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) $(if $(FRESH),--fresh,--first $(or $(FIRST),0)) $(if $(RECORD),--record) $(if $(STORY),--story $(STORY)) --jobs $(or $(JOBS),2)
 
 crashes: $(STAMP)  ## what recorded work leaves on a disk, after a crash at every moment of it; POINTS=100000 FIRST=0
 	@$(BIN)/python -P tools/crashes.py --points $(or $(POINTS),100000) --first $(or $(FIRST),0) --jobs $(or $(JOBS),2)
+
+specs: $(STAMP)  ## the TLA+ specifications of docs/spec, checked by TLC; FULL=1, ONLY=NAME
+	@$(BIN)/python -P tools/check_specs.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
+
+prove: $(STAMP)  ## the long proofs: specifications, fresh seeds, chaos with transactions; MINUTES=30 RECORD=1 ONLY=seeds
+	@$(BIN)/python -P tools/prove.py --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(RECORD),--record)
 
 chaos: $(STAMP)  ## real clusters under faults, checked by what clients saw; MINUTES=2, half over ZooKeeper, half over etcd
 	@PYTHONPATH=tests $(BIN)/python -P -m chaos --minutes $(or $(MINUTES),2) $(ARGS)

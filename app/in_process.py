@@ -7,9 +7,8 @@ from typing import Any, Protocol, TypeGuard
 
 from attrs import evolve
 
-from ..ports.broker_api import BrokerApi, Caller, ClassicProduce, ClassicProducePartition, Produce, Reply, Request
+from ..ports.broker_api import BrokerApi, Caller, ClassicProduce, Produce, Reply, Request
 from ..ports.broker_api.envelope import ResultT
-from ..ports.broker_api.produce import ProducePartition
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
 from ..ports.transport import TransportError
@@ -101,11 +100,11 @@ class InProcessLink:
 def _with_own_records(request: Request[Any]) -> Request[Any]:
     """The request with copies of the records to append, if it has any."""
     if isinstance(request, Produce):
-        return evolve(request, partitions=[ProducePartition(*_copied(entry)) for entry in request.partitions])
+        return evolve(request, partitions=[evolve(each, records=_copied(each.records)) for each in request.partitions])
     if isinstance(request, ClassicProduce):
-        return evolve(request, partitions=[ClassicProducePartition(*_copied(entry)) for entry in request.partitions])
+        return evolve(request, partitions=[evolve(each, records=_copied(each.records)) for each in request.partitions])
     return request
 
 
-def _copied(entry: ProducePartition | ClassicProducePartition) -> tuple[str, int, memoryview]:
-    return entry.topic, entry.partition, memoryview(bytearray(entry.records))
+def _copied(records: memoryview) -> memoryview:
+    return memoryview(bytearray(records))

@@ -10,6 +10,7 @@ from barnabas.core.message.classic.check import check_set, good_prefix
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.traffic.steps import complete
 
 BATCH_SIZES = (1, 50, 1000)
 GOAL_BATCH_SIZE = 50
@@ -45,7 +46,7 @@ def _measure_batch(count: int) -> Iterable[Result]:
             "CRC": lambda: [crc32(payload) for payload in payloads],
             "encode": lambda: encode_set(payloads),
             "decode with CRC": lambda: decode_set(records),
-            "the broker's check": lambda: check_set(received, NO_CODECS, max_message_bytes=LIMIT_BYTES),
+            "the broker's check": lambda: complete(check_set(received, NO_CODECS, max_message_bytes=LIMIT_BYTES)),
             "the walk of a recovery": lambda: good_prefix(received),
         },
         count,

@@ -11,5 +11,8 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary start; never goes back. For timeouts and measured durations."""
+        """Milliseconds since an arbitrary start; never goes back. For timeouts, leases and measured durations.
+
+        It counts the time while the machine is suspended, where the system can tell: others have gone on meanwhile.
+        """
         ...

@@ -167,6 +167,9 @@ class Coordination(Protocol):
         `math.inf` where nobody can end it. Raises `CoordinationError` when the service does not answer, and
         `SessionExpired` for a session that has ended, until every listener has been told so: who does something only
         while its session lasts learns first that its ephemeral nodes are gone.
+
+        From the first call on the session is kept only while calls come: when the user has made none for the session
+        time, as a process that hangs, the adapter lets the session end, so that others can take the user's place.
         """
         ...
 

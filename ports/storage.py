@@ -125,7 +125,8 @@ class Folder(Protocol):
     def name(self) -> str: ...
 
     def files(self) -> Mapping[str, FileInfo]:
-        """All plain files in the folder, foreign ones included; sub-folders are left out."""
+        """All plain files in the folder, foreign ones included, and those that symbolic links lead to; sub-folders are
+        left out. Raises `StorageError` where a link leads nowhere."""
         ...
 
     def open(self, name: str, *, create: bool = True) -> File:

@@ -10,6 +10,7 @@ from typing import Any
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from .client import RegisteredSchema, RegistryClient
+from .confluent_files import confluent_file
 
 KIND = "PROTOBUF"
 _TIMESTAMP = "google.protobuf.Timestamp"
@@ -20,6 +21,10 @@ WRAPPERS = {
 }
 WELL_KNOWN_PREFIXES = ("google/protobuf/", "google/type/", "confluent/")
 """Files that clients have themselves: they are not registered."""
+_TYPES = (
+    *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval", "latlng"),
+    *("localized_text", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday"),
+)
 
 
 def descriptor_text(descriptor: Any) -> str:
@@ -83,24 +88,28 @@ def _add_well_known(pool: Any, name: str) -> None:
         return
     except KeyError:
         pass
-    try:
-        there = descriptor_pool.Default().FindFileByName(name)
-    except KeyError:
-        raise ConfigError(f"the protobuf schema needs {name}, which is not here") from None
-    for dependency in there.dependencies:
-        _add_well_known(pool, dependency.name)
-    proto = FileDescriptorProto()
-    there.CopyToProto(proto)
+    proto = confluent_file(name)
+    if proto is None:
+        try:
+            known = descriptor_pool.Default().FindFileByName(name)
+        except KeyError:
+            raise ConfigError(f"the protobuf schema needs {name}, which is not here") from None
+        proto = FileDescriptorProto()
+        known.CopyToProto(proto)
+    for dependency in proto.dependency:
+        _add_well_known(pool, dependency)
     pool.Add(proto)
 
 
 @cache
 def import_well_known() -> None:
-    """Into the library's own pool."""
+    """Load the files that come with their Python packages into the library's own pool."""
     from importlib import import_module
 
-    for name in ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"):
+    for name in ("any", "descriptor", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"):
         import_module(f"google.protobuf.{name}_pb2")
+    for name in _TYPES:
+        import_module(f"google.type.{name}_pb2")
 
 
 def indexes_of(descriptor: Any) -> list[int]:

@@ -10,7 +10,7 @@ from ..core.replica.partition import Partition
 from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
 from .clock import SkewedClock
-from .disk import FaultyDisk
+from .disk import FaultyDisk, FileContent
 from .machine import Machine
 from .surroundings import Surroundings
 
@@ -110,6 +110,17 @@ class SimulatedBroker(Machine):
         self._end("loses its disk")
         self.disk.lose_all()
 
+    def put_back_disk(self, folders: dict[str, dict[str, FileContent]]) -> None:
+        """The process is gone, and an earlier copy of its disk (`disk.copy()`) takes the place of the disk."""
+        self.wanted = False
+        self._end("gets an old copy of its disk")
+        self.disk.put_back(folders)
+
+    def get_stuck_for(self, seconds: float) -> None:
+        """Its reactor waits for a disk so long, while its session with the coordination service is kept."""
+        self.world.report(f"--- {self.name} waits for its disk for {seconds:.2f} s")
+        self.get_stuck(seconds * 1000)
+
     def pause(self, seconds: float) -> None:
         """As SIGSTOP, and SIGCONT so much later: nothing runs meanwhile, and what is sent to it waits."""
         self.world.report(f"--- {self.name} stands still for {seconds:.2f} s")
@@ -160,11 +171,12 @@ class SimulatedBroker(Machine):
             shared=self._shared,
         )
         node = BrokerServer(config, outside, plugin_host(config))
-        node.failed = lambda error: self._ended(f"gives up: {error}")
+        node.failed = self._give_up
         return node
 
     def _report(self, text: str) -> None:
         self.world.report(f"{self.name}: {text}")
+        self.world.note_bug(text)
 
     def _end(self, what: str) -> None:
         self.world.report(f"--- {self.name} {what}")
@@ -173,6 +185,10 @@ class SimulatedBroker(Machine):
             self.stopping = False
             self.cut_power()
             self.disk.release()
+
+    def _give_up(self, error: BarnabasError) -> None:
+        self.world.given_up.append(f"{self.name}: {error}")
+        self._ended(f"gives up: {error}")
 
     def _ended(self, why: str) -> None:
         """By itself, with an error: whoever looks after it starts it again."""

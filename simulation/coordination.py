@@ -1,7 +1,9 @@
 """The coordination service of a world: ZooKeeper's or etcd's part, with what happens to it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from ..adapters.coord_memory import MemoryTree
+from ..core.cluster.following import ROOT
 from .machine import Machine
 from .network import Who, node_name
 
@@ -9,7 +11,10 @@ from .network import Who, node_name
 class CoordinationService:
     """The tree itself is `World.tree`. To cut somebody off from it see `SimulatedNetwork.partition`."""
 
-    def __init__(self, machines: Callable[[], Iterable[Machine]], set_down: Callable[[bool], None]) -> None:
+    def __init__(
+        self, tree: MemoryTree, machines: Callable[[], Iterable[Machine]], set_down: Callable[[bool], None]
+    ) -> None:
+        self._tree = tree
         self._machines = machines
         self._set_down = set_down
         self._away: list[Machine] = []
@@ -36,3 +41,17 @@ class CoordinationService:
             for session in machine.sessions:
                 if session.is_away:
                     session.come_back()
+
+    def backup(self) -> Sequence[tuple[str, bytes, int]]:
+        """Path, data and version of every node of the current generation that no session owns, as they are now."""
+        nodes, paths = self._tree.nodes, [ROOT]
+        for path in paths:
+            paths += [f"{path}/{name}" for name in nodes.children(path)]
+        found = [(path, nodes.get(path)) for path in paths]
+        return [(path, node.data, node.version) for path, node in found if not node.ephemeral]
+
+    def restore(self, backup: Sequence[tuple[str, bytes, int]]) -> None:
+        """The tree is what it was at that backup. Stop all brokers before, and wait for the end of their sessions."""
+        for path, _, _ in sorted(self.backup(), reverse=True):
+            self._tree.change(self._tree.nodes.plan_delete(path, None))
+        self._tree.nodes.restore(backup)

@@ -1,10 +1,12 @@
 """Faults at random times, from the seed of the world."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.transport_memory import NetworkFaults
 from .broker import SimulatedBroker
+from .disk import FileContent
 from .network import COORDINATION, Who
 from .program import Program
 from .surroundings import LATENCY_MS
@@ -32,6 +34,7 @@ class Disasters:
         *("restart", "kill", "power_cut", "lose_disk", "pause", "full_disk", "bad_disk", "bad_flush"),
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
         *("kill_program", "pause_program", "set_clock"),
+        *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
     )
 
     def __init__(
@@ -51,6 +54,7 @@ class Disasters:
             raise ValueError(f"kinds: {', '.join(unknown) or 'none'}; there are {', '.join(self.KINDS)}")
         self.count = 0
         """How many there were."""
+        self._copies: dict[int, dict[str, dict[str, FileContent]]] = {}
         self._world = world
         self._entropy = world.entropy.child("disasters")
         self._every, self._lasting = every, lasting
@@ -76,11 +80,21 @@ class Disasters:
             "kill_program": self._kill_program,
             "pause_program": self._pause_program,
             "set_clock": self._set_clock,
+            "kill_all": self._kill_all,
+            "stop_all": self._stop_all,
+            "old_disk": self._old_disk,
+            "stuck": self._stuck,
+            "slow_work": self._slow_work,
+            "lose_answers": self._lose_answers,
+            "stale_reads": self._stale_reads,
+            "long_partition": self._long_partition,
         }
 
     def begin(self) -> None:
         """From now on."""
         self._going_on = True
+        if "old_disk" in self.kinds:
+            self._copies = {each.broker_id: each.disk.copy() for each in self._world.brokers.values()}
         self._later()
 
     def end(self) -> None:
@@ -109,7 +123,10 @@ class Disasters:
 
     def _strike(self) -> None:
         if self._going_on:
-            self.count += self._acts[self._one_of(self.kinds)]()
+            kind = self._one_of(self.kinds)
+            if self._acts[kind]():
+                self.count += 1
+                self._world.reached[f"fault: {kind}"] += 1
             self._later()
 
     def _one_of(self, things: Iterable[T]) -> T:
@@ -163,8 +180,17 @@ class Disasters:
     def _lose_disk(self) -> bool:
         return len(self._world.brokers) > 1 and self._lose(lambda broker: broker.lose_disk())
 
-    def _lose(self, lose: Callable[[SimulatedBroker], None]) -> bool:
+    def _old_disk(self) -> bool:
+        """Its disk is replaced by the copy that was made of it last; another copy is made for the next time."""
         broker = self._broker()
+        if broker is None or len(self._world.brokers) == 1:
+            return False
+        found = self._copies.get(broker.broker_id, {"": {}})
+        self._copies[broker.broker_id] = broker.disk.copy()
+        return self._lose(lambda each: each.put_back_disk(found), broker)
+
+    def _lose(self, lose: Callable[[SimulatedBroker], None], broker: SimulatedBroker | None = None) -> bool:
+        broker = broker or self._broker()
         if broker is None or not self.may_lose(broker):
             return False
         self._lost.add(broker.broker_id)
@@ -186,6 +212,46 @@ class Disasters:
             return False
         broker.pause(self._some_seconds())
         return True
+
+    def _kill_all(self) -> bool:
+        """All at once; they are started in another order."""
+        some = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
+        for broker in some:
+            broker.kill()
+            self._ends(self._some_seconds(), self._up(broker))
+        return bool(some)
+
+    def _stop_all(self) -> bool:
+        """In order, one soon after the other; they are started in another order."""
+        some = [each for each in self._world.brokers.values() if each.broker_id not in self._spared and each.running]
+        for broker in some:
+            self._world.scheduler.call_later(1000 * self._entropy.fraction(), partial(self._stop, broker))
+        return bool(some)
+
+    def _stop(self, broker: SimulatedBroker) -> None:
+        if self._going_on:
+            self._world.report(f"--- {broker.name} is stopped in order, as all are")
+            broker.restart(after=self._some_seconds())
+
+    def _stuck(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        broker.get_stuck_for(self._some_seconds())
+        return True
+
+    def _slow_work(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        life = broker.life
+        life.work_ms_more = 1500 * self._entropy.fraction()
+        self._world.report(f"--- work off the reactor of {broker.name} takes up to {life.work_ms_more:.0f} ms more")
+
+        def quick() -> None:
+            life.work_ms_more = 0.0
+
+        return self._ends(self._some_seconds(), quick)
 
     def _full_disk(self) -> bool:
         broker = self._broker()
@@ -248,6 +314,40 @@ class Disasters:
         world.report(f"--- {broker.name} does not reach the coordination service")
         world.network.partition(broker.broker_id, COORDINATION)
         return self._ends(self._some_seconds(), lambda: world.network.heal(broker.broker_id, COORDINATION))
+
+    def _lose_answers(self) -> bool:
+        """Single calls of the coordination service are not answered, whether they have done something or not."""
+        world, broker = self._world, self._broker()
+        if broker is None or not world.shared:
+            return False
+        faults = broker.session_faults
+        faults.answers_lost_chance = 0.5 * self._entropy.fraction()
+        world.report(f"--- {faults.answers_lost_chance:.0%} of what the service answers to {broker.name} is lost")
+
+        def all_come() -> None:
+            faults.answers_lost_chance = 0.0
+
+        return self._ends(self._some_seconds(), all_come)
+
+    def _stale_reads(self) -> bool:
+        world, broker = self._world, self._broker()
+        if broker is None or not world.shared:
+            return False
+        faults = broker.session_faults
+        world.report(f"--- the server that {broker.name} is connected to falls behind")
+        faults.lag(world.tree.nodes)
+        return self._ends(self._some_seconds(), faults.catch_up)
+
+    def _long_partition(self) -> bool:
+        """Two brokers do not reach each other for long; both reach the others and the coordination service."""
+        world, broker = self._world, self._broker(running=False)
+        others = [each for each in world.brokers if broker is not None and each != broker.broker_id]
+        if broker is None or not others:
+            return False
+        one, other = broker.broker_id, self._one_of(others)
+        world.report(f"--- {broker.name} is parted from {other} for long")
+        world.network.partition(one, other)
+        return self._ends(4 * self._some_seconds(), lambda: world.network.heal(one, other))
 
     def _coordination_down(self) -> bool:
         world = self._world

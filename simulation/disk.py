@@ -1,5 +1,6 @@
 """A disk that forgets what was not flushed when the power is cut, and that tears the last write."""
 
+import copy
 from collections.abc import Callable, Mapping
 
 from ..ports.entropy import Entropy
@@ -10,7 +11,7 @@ from ..ports.words import Buffer, Position
 PAGE = 4096
 
 
-class _Content:
+class FileContent:
     """A file as the running system sees it (`data`) and as the platters have it (`durable`)."""
 
     def __init__(self, modified_ms: int) -> None:
@@ -47,7 +48,7 @@ class FaultyDisk:
         self.flush_errors_per_million = 0
         self.bytes_max = -1
         """As much as fits on it, when it is not negative: appends beyond fail."""
-        self.folders: dict[str, dict[str, _Content]] = {"": {}}
+        self.folders: dict[str, dict[str, FileContent]] = {"": {}}
         self.epoch = 0
         self.in_use = False
 
@@ -66,6 +67,15 @@ class FaultyDisk:
         self.release()
         self.folders = {"": {}}
 
+    def copy(self) -> dict[str, dict[str, FileContent]]:
+        """What is on it now, for `put_back`."""
+        return copy.deepcopy(self.folders)
+
+    def put_back(self, folders: dict[str, dict[str, FileContent]]) -> None:
+        """An earlier copy of it takes its place."""
+        self.release()
+        self.folders = copy.deepcopy(folders)
+
     def power_cut(self) -> None:
         """Whoever still holds files of before can no longer change anything; what was not flushed may be gone."""
         self.release()
@@ -76,8 +86,8 @@ class FaultyDisk:
     def open(self) -> "FaultyLogDir":
         return FaultyLogDir(self)
 
-    def new_content(self) -> _Content:
-        return _Content(self.now_ms())
+    def new_content(self) -> FileContent:
+        return FileContent(self.now_ms())
 
     def check_alive(self, epoch: int) -> None:
         if epoch != self.epoch:
@@ -85,7 +95,7 @@ class FaultyDisk:
 
 
 class FaultyRegion:
-    def __init__(self, content: _Content, position: int, size: int) -> None:
+    def __init__(self, content: FileContent, position: int, size: int) -> None:
         self._content = content
         self.position = Position(position)
         self.size = size
@@ -100,7 +110,7 @@ class FaultyRegion:
 
 
 class FaultyFile:
-    def __init__(self, disk: FaultyDisk, name: str, content: _Content) -> None:
+    def __init__(self, disk: FaultyDisk, name: str, content: FileContent) -> None:
         self._disk = disk
         self._epoch = disk.epoch
         self._content = content
@@ -166,7 +176,7 @@ class FaultyFolder:
         self.name = name
 
     @property
-    def _contents(self) -> dict[str, _Content]:
+    def _contents(self) -> dict[str, FileContent]:
         self._disk.check_alive(self._epoch)
         return self._disk.folders.setdefault(self.name, {})
 

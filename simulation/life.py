@@ -41,6 +41,8 @@ class Life:
         self.alive = True
         self.ran = False
         """Something of this process has run since whoever looks on set it to False."""
+        self.work_ms_more = 0.0
+        """Settable: work off the reactor begins and ends later by up to so much."""
         self._scheduler = scheduler
         self._workers = workers
         self._held: deque[Callback] | None = None

@@ -7,7 +7,7 @@ from ..ports.coordination import Coordination, CoordinationError
 from ..ports.transport import Transport
 from .held_transport import HeldTransport
 from .life import Life
-from .session import SimulatedSession
+from .session import SessionFaults, SimulatedSession
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
@@ -25,6 +25,7 @@ class Machine:
         self.name = name
         self.life = Life(world.scheduler, world.workers)
         self.sessions: list[SimulatedSession] = []
+        self.session_faults = SessionFaults()
         self._session_blocks = session_blocks
         self._cut_off = False
 
@@ -36,11 +37,20 @@ class Machine:
 
         def deliver(callback: Callable[[], None]) -> None:
             delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
-            self.world.scheduler.call_later(delay_ms, lambda: life.run(callback))
+
+            def report() -> None:
+                self.world.scheduler.call_later(delay_ms, lambda: life.run(callback))
+
+            self.session_faults.report(report)
 
         self.sessions = [each for each in self.sessions if not each.closed]
         self.sessions.append(
-            SimulatedSession(self.world, self.world.tree.session(deliver=deliver), blocking=self._session_blocks)
+            SimulatedSession(
+                self.world,
+                self.world.tree.session(deliver=deliver),
+                blocking=self._session_blocks,
+                faults=self.session_faults,
+            )
         )
         return self.sessions[-1]
 
@@ -59,6 +69,7 @@ class Machine:
     def switch_on(self) -> None:
         """A new life begins."""
         self.life = Life(self.world.scheduler, self.world.workers)
+        self.session_faults = SessionFaults()
 
     def expire(self) -> None:
         """The service gives the machine's sessions up, which goes on."""
@@ -78,6 +89,13 @@ class Machine:
             self._cut_off = not reaches
             for session in self.sessions:
                 session.come_back() if reaches else session.leave()
+
+    def get_stuck(self, ms: float) -> None:
+        """The thread that does the work waits for a disk; what keeps the session has a thread of its own."""
+        life = self.life
+        if not life.still and life.alive:
+            life.stand_still()
+            self.world.fault_ends_in(ms, life.go_on)
 
     def stand_still(self, ms: float, again_ms: float = 0.0) -> None:
         """The process is stopped, and goes on later: for longer than the session's time, and that is over.

@@ -1,16 +1,54 @@
 """Sessions with the coordination service of a world: their way there may be cut, and they expire."""
 
+import copy
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.coord_memory import MemorySession
-from ..ports.coordination import Cancel, CoordinationError, DeleteNode, Node, NodeChange, SessionState
+from ..core.tree.tree import Tree
+from ..ports.coordination import BadVersion, Cancel, CoordinationError, DeleteNode, Node, NodeChange, SessionState
+from ..ports.scheduler import Outcome
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
 
 T = TypeVar("T")
+
+
+class SessionFaults:
+    """What is wrong with the sessions of one machine, besides their connection."""
+
+    def __init__(self) -> None:
+        self.answers_lost_chance = 0.0
+        """How likely the answer to a call is lost, whatever the call has done; the session goes on."""
+        self._nodes: Tree | None = None
+        self._held: deque[Callable[[], None]] = deque()
+
+    def lag(self, nodes: Tree) -> None:
+        """The server that the machine is connected to falls behind: reads show the tree as it is now, and no change is
+        reported, until `catch_up`. A server catches up by itself when it has forwarded a write of this machine."""
+        if self._nodes is None:
+            self._nodes = copy.deepcopy(nodes)
+
+    def catch_up(self) -> None:
+        """Report what was held back."""
+        self._nodes = None
+        held, self._held = self._held, deque()
+        for report in held:
+            report()
+
+    def report(self, change: Callable[[], None]) -> None:
+        """Now, or when the server has caught up."""
+        if self._nodes is None:
+            change()
+        else:
+            self._held.append(change)
+
+    def nodes(self, now: Tree) -> Tree:
+        """What reads show."""
+        return now if self._nodes is None else self._nodes
 
 
 class SimulatedSession:
@@ -20,8 +58,11 @@ class SimulatedSession:
     Its connection may be lost, also between a change and the answer to it, and the session with it.
     """
 
-    def __init__(self, world: "Surroundings", session: MemorySession, *, blocking: bool) -> None:
+    def __init__(
+        self, world: "Surroundings", session: MemorySession, *, blocking: bool, faults: SessionFaults | None = None
+    ) -> None:
         self.blocking = blocking
+        self._faults = faults or SessionFaults()
         self.closed = False
         self._world = world
         self._session = session
@@ -32,6 +73,7 @@ class SimulatedSession:
         self._expiry_untold = False
         self._told_ms = -1.0
         self._stood_still = False
+        self._ended_without_outage = False
 
     # --- Coordination
 
@@ -40,10 +82,12 @@ class SimulatedSession:
         self._call(lambda: self._session.create(path, data, ephemeral=ephemeral))
 
     def get(self, path: str) -> Node:
-        return self._call(lambda: self._session.get(path))
+        return self._call(lambda: self._read(lambda: self._session.get(path), lambda old: old.get(path)), writes=False)
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        return self._call(lambda: self._session.get_many(paths))
+        return self._call(
+            lambda: self._read(lambda: self._session.get_many(paths), lambda old: old.get_many(paths)), writes=False
+        )
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         self._world.writes(path, data)
@@ -59,7 +103,9 @@ class SimulatedSession:
         self._call(lambda: self._session.commit(changes, guards=guards))
 
     def children(self, path: str) -> list[str]:
-        return self._call(lambda: self._session.children(path))
+        return self._call(
+            lambda: self._read(lambda: self._session.children(path), lambda old: old.children(path)), writes=False
+        )
 
     def keep(self) -> float:
         if not self.blocking:
@@ -82,7 +128,7 @@ class SimulatedSession:
         def told(state: SessionState) -> None:
             self._told_ms = self._world.clock.monotonic_ms()
             if state is SessionState.EXPIRED:
-                self._expiry_untold = False
+                self._expiry_untold = self._ended_without_outage = False
             if state is not SessionState.SUSPENDED:
                 self._stood_still = False
             state_changed(state)
@@ -96,17 +142,34 @@ class SimulatedSession:
             self.closed = True
             self._session.close()
 
-    def _call(self, operation: Callable[[], T]) -> T:
+    def _read(self, now: Callable[[], T], earlier: Callable[[Tree], T]) -> T:
+        """What the server that the session is connected to shows. Raises as `now` does."""
+        nodes = self._faults.nodes(self._world.tree.nodes)
+        if nodes is self._world.tree.nodes or self._outages or self.closed:
+            return now()
+        self._world.reached["tree: a read that was out of date"] += 1
+        return earlier(nodes)
+
+    def _call(self, operation: Callable[[], T], *, writes: bool = True) -> T:
         pause = self._world.workers.pause
         before = self._interruptions
         pause()
         if before != self._interruptions:
             raise CoordinationError("the connection was lost")
-        result = operation()
+        outcome = Outcome.of(operation)
+        if isinstance(outcome.error, BadVersion):
+            self._world.reached["tree: a write by an old version"] += 1
+        if writes:
+            self._faults.catch_up()
         pause()
         if before != self._interruptions:
+            self._world.reached["tree: an answer lost with the connection"] += 1
             raise CoordinationError("the connection was lost, and the answer with it")
-        return result
+        lost = self._faults.answers_lost_chance
+        if lost and self._world.entropy.fraction() < lost:
+            self._world.reached["tree: a single answer lost"] += 1
+            raise CoordinationError("no answer came in time")
+        return outcome.get()
 
     # --- faults
 
@@ -121,6 +184,11 @@ class SimulatedSession:
         return told_now or self._stood_still or (self._expiry_untold and not self._outages)
 
     @property
+    def ended_without_outage(self) -> bool:
+        """True if the service has ended the session while it was connected, and the user cannot know it yet."""
+        return self._ended_without_outage or self._told_ms == self._world.clock.monotonic_ms()
+
+    @property
     def is_away(self) -> bool:
         """True while there is no way to the service."""
         return bool(self._outages)
@@ -131,6 +199,7 @@ class SimulatedSession:
         if self._outages > 1 or self.closed:
             return
         self._interruptions += 1
+        self._faults.catch_up()
         self._world.tree.disconnect(self._session)
         outage = self._outage = object()
         if may_expire:
@@ -157,6 +226,7 @@ class SimulatedSession:
         if not self.closed:
             self._interruptions += 1
             self._expiry_untold = True
+            self._ended_without_outage = not self._outages
             self._world.tree.expire(self._session)
 
     def abandon(self) -> None:

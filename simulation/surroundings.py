@@ -1,7 +1,8 @@
 """What the machines of a world stand in: time, chance, a network, a coordination service. One seed, one story."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from ..adapters.coord_memory import MemoryTree
 from ..adapters.system import ManualClock, ManualScheduler, SeededEntropy
@@ -24,13 +25,22 @@ _BUG = re.compile(r"\b(Assertion|Attribute|Broken|Index|Key|Name|NotImplemented|
 
 
 class CountingTree(MemoryTree):
-    """Counts what changes in it."""
+    """Counts what changes in it, and reports each change."""
 
     changes = 0
+    changed: Callable[[Sequence[Change]], None] = staticmethod(lambda _changes: None)
+    """Called (settable) after each change, with the lock held."""
+
+    @property
+    def session_count(self) -> int:
+        """How many sessions are open."""
+        return len(self._sessions)
 
     def change(self, changes: Iterable[Change]) -> None:
         self.changes += 1
-        super().change(changes)
+        made = list(changes)
+        super().change(made)
+        self.changed(made)
 
 
 class Surroundings:
@@ -68,6 +78,10 @@ class Surroundings:
         self.session_ms = session_ms
         self.reports: list[str] = []
         """What the brokers wrote into their logs, and what happened to them, each with the time."""
+        self.reached: Counter[str] = Counter()
+        """How often rare states were reached, by name: faults that struck, refused calls, and what checks count."""
+        self.given_up: list[str] = []
+        """Brokers that ended their process because of an error, after they had started, and why."""
         self.ghosts = 0
         """Sessions whose user is gone, which the service does not know yet."""
         self.service_is_down = False
@@ -82,6 +96,10 @@ class Surroundings:
     def _report_network(self, text: str) -> None:
         """What a handler of a connection raised costs that connection only, as with TCP."""
         self.report(text)
+        self.note_bug(text)
+
+    def note_bug(self, text: str) -> None:
+        """A line that names an error of the program, not of its surroundings, is a failure."""
         if _BUG.search(text):
             self.failures.append(text)
 

@@ -1,9 +1,11 @@
 """What stands in the coordination tree of a world, whoever asks: for checks, and for faults that keep to a limit."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from ..adapters.coord_memory import MemoryTree
 from ..core.cluster import layout
+from ..core.cluster.store import states_paths
 from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from ..ports.coordination import NoNode
 
@@ -26,9 +28,14 @@ class TreeView:
     def states(self, topic: str) -> Mapping[int, PartitionState]:
         """Of a topic's partitions; empty where none are stored."""
         try:
-            return layout.decode_states(self._nodes.get(layout.states_path(topic)).data)[1]
+            found, _ = layout.decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data, {})
         except NoNode:
             return {}
+        states: dict[int, PartitionState] = {}
+        for path in states_paths(found):
+            with suppress(NoNode):
+                states |= layout.decode_states(self._nodes.get(path).data)[1]
+        return states
 
     def brokers(self) -> dict[int, BrokerRegistration]:
         """Those that are registered."""

@@ -83,9 +83,9 @@ class Workers:
 
             def run() -> None:
                 outcome = Outcome.of(work)
-                self._scheduler.call_later(self._some_ms(), lambda: life.run(lambda: done(outcome)))
+                self._scheduler.call_later(self._some_ms(life), lambda: life.run(lambda: done(outcome)))
 
-            self._scheduler.call_later(self._some_ms(), lambda: life.run(run))
+            self._scheduler.call_later(self._some_ms(life), lambda: life.run(run))
             return
 
         def begin() -> None:
@@ -94,7 +94,7 @@ class Workers:
             self._busy[worker] = None
             self._step(life, worker, done)
 
-        self._scheduler.call_later(self._some_ms(), lambda: life.run(begin))
+        self._scheduler.call_later(self._some_ms(life), lambda: life.run(begin))
 
     def pause(self) -> None:
         """Called by a call of the work: time passes, maybe. Raises `ClosedError` when the power is cut meanwhile."""
@@ -116,8 +116,9 @@ class Workers:
         while self._idle:
             self._idle.pop().end()
 
-    def _some_ms(self) -> float:
-        return self._entropy.fraction() * self._wait_ms_max
+    def _some_ms(self, life: Life | None = None) -> float:
+        more_ms = 0.0 if life is None else life.work_ms_more
+        return self._entropy.fraction() * (self._wait_ms_max + more_ms)
 
     def _switch(self, worker: _Worker) -> None:
         self._current = worker
@@ -130,7 +131,7 @@ class Workers:
         if outcome is not None:
             del self._busy[worker]
             self._idle.append(worker)
-            self._scheduler.call_later(self._some_ms(), lambda: life.run(lambda: done(outcome)))
+            self._scheduler.call_later(self._some_ms(life), lambda: life.run(lambda: done(outcome)))
             return
 
         def go_on() -> None:

@@ -55,7 +55,7 @@ class World(Surroundings):
         """What stands in the coordination tree."""
         self.programs: dict[str, Program] = {}
         self.brokers = {n: SimulatedBroker(self, n, settings, shared=self.shared) for n in range(1, brokers + 1)}
-        self.coordination = CoordinationService(lambda: self.machines, self._set_down)
+        self.coordination = CoordinationService(self.tree, lambda: self.machines, self._set_down)
         self.network.cuts_changed = self._cuts_changed
         for broker in self.brokers.values():
             broker.start()

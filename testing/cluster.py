@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..app.logs import log_report
 from ..core.cluster.election import ElectionRules, moved_to
-from ..core.cluster.layout import encode_states
 from ..core.message.message import Message
 from ..ports.coordination import BadVersion
 from ..ports.errors import ClosedError, ConfigError
@@ -225,7 +224,7 @@ class TestCluster:
         """
         one = self.broker(broker_id)
         if other == COORDINATION:
-            one.cut_off()
+            one.cut()
             return
         two = self.broker(other)
         if one is two:
@@ -277,15 +276,25 @@ class TestCluster:
         self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = _PATIENCE_S
     ) -> int:
         """Wait until a running broker leads a partition (another one than `other_than`), and all brokers that can
-        know do; returns its id. Raises `TimeoutError`."""
+        know do: those that do not stand still and are not cut off from the coordination. Returns its id. Raises
+        `TimeoutError`."""
+
+        def elected() -> int | None:
+            leader = self.leader(topic, partition)
+            return None if leader == other_than or leader not in self._informed() else leader
 
         def found() -> int | None:
-            leader = self.leader(topic, partition)
-            if leader is None or leader == other_than or leader not in self._awake() or not self._is_known(topic):
-                return None
-            return leader
+            leader = elected()
+            return leader if leader is not None and self._is_known(topic) else None
 
-        return self.wait_until(found, f"no leader for {topic}-{partition}", timeout=timeout)
+        def missing() -> str:
+            leader = elected()
+            if leader is not None:
+                return f"broker {leader} leads {topic}-{partition}, and not all brokers know"
+            other = "" if other_than is None else f" other than {other_than}"
+            return f"no leader for {topic}-{partition}{other} (leader: {self.leader(topic, partition)})"
+
+        return self.wait_until(found, missing, timeout=timeout)
 
     def wait_in_sync(self, topic: str | None = None, *, timeout: float = _PATIENCE_S) -> None:
         """Wait until every replica of a topic (None: of all topics) is in sync, and all brokers know."""
@@ -295,12 +304,16 @@ class TestCluster:
 
         self.wait_until(in_sync, f"not all replicas of {topic or 'all topics'} are in sync", timeout=timeout)
 
-    def wait_until(self, condition: Callable[[], T | None], else_text: str, *, timeout: float = _PATIENCE_S) -> T:
-        """Wait until a condition is true; returns what it came to. Raises `TimeoutError` after `timeout` seconds."""
+    def wait_until(
+        self, condition: Callable[[], T | None], else_text: str | Callable[[], str], *, timeout: float = _PATIENCE_S
+    ) -> T:
+        """Wait until a condition is true; returns what it came to. Raises `TimeoutError` after `timeout` seconds, with
+        the text."""
         deadline = time.monotonic() + timeout
         while not (found := condition()):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{else_text} after {timeout:g} s: {self}")
+                text = else_text if isinstance(else_text, str) else else_text()
+                raise TimeoutError(f"{text} after {timeout:g} s: {self}")
             time.sleep(_POLL_S)
         return found
 
@@ -365,8 +378,12 @@ class TestCluster:
             raise ClosedError("the test cluster does not run: call start()")
 
     def _awake(self) -> list[int]:
-        """The brokers that can know what happens."""
+        """The brokers that do something."""
         return [number for number, broker in self._brokers.items() if broker.running and not broker.paused]
+
+    def _informed(self) -> list[int]:
+        """The brokers that can know what happens: those that are cut off from the coordination cannot."""
+        return [number for number in self._awake() if not self._brokers[number].cut_off]
 
     def _know_each_other(self) -> bool:
         running = set(self._awake())
@@ -383,7 +400,7 @@ class TestCluster:
     def _topics(self, topic: str | None) -> list[str]:
         if topic is not None:
             return [topic]
-        return sorted({name for number in self._awake() for name in self._brokers[number].image.topics})
+        return sorted({name for number in self._informed() for name in self._brokers[number].image.topics})
 
     def _stored(self, topic: str, partition: int) -> StoredTopic:
         found = self._tree.topic(topic)
@@ -404,11 +421,11 @@ class TestCluster:
         )
 
     def _is_known(self, topic: str) -> bool:
-        """True if every broker has made of the topic what the tree says."""
+        """True if every broker that can know has made of the topic what the tree says."""
         found = self._tree.topic(topic)
         if found is None or found.topic is None or found.states.keys() != found.topic.partitions.keys():
             return False
-        return all(self._brokers[number].serves(found.topic, found.states) for number in self._awake())
+        return all(self._brokers[number].serves(found.topic, found.states) for number in self._informed())
 
     def _moved(self, topic: str, partition: int, to: int) -> bool:
         """False if it is to be tried again."""
@@ -419,11 +436,11 @@ class TestCluster:
         config = self._brokers[to].config
         min_isr = int(stored.topic.configs.get("min.insync.replicas", config.min_insync_replicas))
         brokers = {each.broker_id: each for each in self._tree.brokers()}
-        moved = moved_to(state, to, replicas, brokers, ElectionRules(min_isr=min_isr))
+        moved = moved_to(state, to, replicas, brokers, ElectionRules(min_isr=min_isr, is_common=False))
         if moved is None:
             raise ConfigError(f"broker {to} cannot lead {topic}-{partition}: in sync are {sorted(state.isr)}")
         try:
-            self._tree.set_states(stored, encode_states(stored.topic.topic_id, {**stored.states, partition: moved}))
+            self._tree.set_state(stored, partition, moved)
         except BadVersion:
             return False
         return True

@@ -86,6 +86,11 @@ class ClusterBroker:
         return self._pause is not None
 
     @property
+    def cut_off(self) -> bool:
+        """Whether it cannot reach the coordination."""
+        return self._is_cut_off
+
+    @property
     def image(self) -> ClusterImage:
         """The cluster as this broker knows it: it does not change, but is replaced."""
         return self._started().node.state.image
@@ -198,14 +203,14 @@ class ClusterBroker:
             if not self.paused and not closed.wait(_PATIENCE_S):
                 raise TimeoutError(f"{self} does not close its connections to broker {peer}")
 
-    def cut_off(self) -> None:
+    def cut(self) -> None:
         """It cannot reach the coordination any more, nor can its next lives."""
         self._is_cut_off = True
         if self._session is not None:
             self._session.cut()
 
     def mend(self) -> None:
-        """Undo `cut_off`."""
+        """Undo `cut`."""
         self._is_cut_off = False
         if self._session is not None:
             self._session.mend()

@@ -10,8 +10,8 @@ from contextlib import suppress
 from ..app.compose.memory import memory_tree
 from ..core.cluster import layout
 from ..core.cluster.brokers import live_brokers, stored_controller
-from ..core.cluster.store import StoredTopic, read_topics
-from ..core.cluster.topics import BrokerRegistration
+from ..core.cluster.store import StoredTopic, read_topics, states_change, write_states
+from ..core.cluster.topics import BrokerRegistration, PartitionState
 from ..ports.coordination import Coordination
 from ..ports.errors import ClosedError
 
@@ -90,10 +90,12 @@ class ClusterTree:
         found = stored_controller(self._own, self._report)
         return None if found is None else found.broker_id
 
-    def set_states(self, stored: StoredTopic, data: bytes) -> None:
-        """Write the states of a topic, if nobody else has meanwhile. Raises `BadVersion`."""
+    def set_state(self, stored: StoredTopic, partition: int, state: PartitionState) -> None:
+        """Write the state of a partition, if nobody else has meanwhile. Raises `BadVersion`."""
         assert stored.topic is not None
-        self._own.set(layout.states_path(stored.topic.name), data, version=stored.states_version)
+        node = layout.states_node(partition)
+        states = {**stored.states, partition: state}
+        write_states(self._own, [states_change(stored.topic, node, states, stored.states_versions.get(node))])
 
     def _run(self) -> None:
         while not self._over.wait(_TICK_S):

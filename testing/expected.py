@@ -15,6 +15,7 @@ Mode = Literal["ordered", "any_order", "contains"]
 MODES = ("ordered", "any_order", "contains")
 
 _SHOWN_MAX = 20
+_HINTS_MAX = 5
 _TEXT_MAX = 80
 _COMPARED_MAX = 200
 """Beyond so many messages the difference is found by place alone."""
@@ -62,7 +63,19 @@ class ExpectedMessage:
         )
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={_short(part)}" for name, part in self.parts.items()) or "any message"
+        return " ".join(f"{name}={_shown(part)}" for name, part in self.parts.items()) or "any message"
+
+    def differences(self, message: Message) -> list[str]:
+        """What of this message is not as expected, part by part."""
+        found: list[str] = []
+        for name, actual in (("value", message.value), ("key", message.key)):
+            if name in self.parts and not bytes_match(self.parts[name], actual):
+                found += _differences(name, self.parts[name], actual)
+        for name, wanted in self.parts.get("headers", {}).items():
+            if not headers_match({name: wanted}, message.headers):
+                there = [_shown(content) for header, content in message.headers if header == name]
+                found.append(f"header {name!r}: expected {_shown(wanted)}, found {', '.join(there) or 'none'}")
+        return found
 
 
 @frozen(kw_only=True)
@@ -127,12 +140,15 @@ class Expectation:
         return None
 
     def in_vain(self, chosen: Sequence[Message]) -> bool:
-        """Whether no further message can make it come true."""
+        """Whether no further message can make it come true: as many are there as are expected, or more."""
+        if self.headers is not None and any(not headers_match(self.headers, message.headers) for message in chosen):
+            return True
         limit = self.count if self.count is not None else None if self.messages is None else len(self.messages)
-        return self.mode != "contains" and limit is not None and len(chosen) > limit
+        enough = self.mode != "contains" and limit is not None and len(chosen) >= limit
+        return enough and self.failure(chosen) is not None
 
     def difference(self, chosen: Sequence[Message]) -> list[str]:
-        """Lines: ` ` as expected, `-` expected and missing, `+` there and not expected."""
+        """Lines: ` ` as expected, `-` expected and missing, `+` there and not expected; `?` the parts that differ."""
         if self.messages is None:
             return _cut([f"  {_line(message)}" for message in chosen])
         matched = pairs(self.messages, chosen, in_order=self.mode == "ordered")
@@ -146,7 +162,23 @@ class Expectation:
             lines.append(f"{' ' if index in by_actual else extra} {_line(message)}")
         left = range(next_expected, len(self.messages)) if self.mode == "ordered" else range(len(self.messages))
         lines += [f"- {self.messages[each]}" for each in left if each not in matched]
-        return _cut(lines)
+        return _cut(lines) + self._hints(chosen, matched)
+
+    def _hints(self, chosen: Sequence[Message], matched: Mapping[int, int]) -> list[str]:
+        """In what the missing messages differ from those that are there in their place."""
+        missing = [each for index, each in enumerate(self.messages or ()) if index not in matched][:_HINTS_MAX]
+        others = [each for index, each in enumerate(chosen) if index not in matched.values()][:_COMPARED_MAX]
+        lines: list[str] = []
+        for expected in missing:
+            near = min(others, key=lambda message: len(expected.differences(message)), default=None)
+            if near is None:
+                break
+            differences = expected.differences(near)
+            if len(differences) == len(expected.parts) and not any("[" in each.split(":")[0] for each in differences):
+                continue  # nothing of it is as expected: both lines say that already
+            others.remove(near)
+            lines += [f"? {near.partition}-{near.offset}: {each}" for each in differences[:_HINTS_MAX]]
+        return lines
 
 
 def pairs(expected: Sequence[ExpectedMessage], actual: Sequence[Message], *, in_order: bool) -> dict[int, int]:
@@ -218,18 +250,58 @@ def _assigned(expected: Sequence[ExpectedMessage], actual: Sequence[Message]) ->
 
 
 def _line(message: Message) -> str:
-    text = f"{message.partition}-{message.offset}: value={_short(message.value)}"
+    text = f"{message.partition}-{message.offset}: value={_shown(message.value)}"
     if message.key is not None:
-        text += f" key={_short(message.key)}"
+        text += f" key={_shown(message.key)}"
     if message.headers:
-        text += f" headers={_short(dict(message.headers))}"
+        text += " headers={" + ", ".join(f"{name!r}: {_shown(content)}" for name, content in message.headers) + "}"
     return text
 
 
-def _short(value: Any) -> str:
+def _differences(name: str, expected: Any, actual: bytes | None) -> list[str]:
+    there = _json_of(actual)
+    if isinstance(expected, dict) and isinstance(there, dict):
+        keys = [*expected, *(key for key in there if key not in expected)]
+        return [
+            f"{name}[{json.dumps(key)}]: expected {_field(expected, key)}, found {_field(there, key)}"
+            for key in keys
+            if key not in expected or key not in there or expected[key] != there[key]
+        ]
+    return [f"{name}: expected {_shown(expected)}, found {_shown(actual)}"]
+
+
+def _field(values: Mapping[Any, Any], key: Any) -> str:
+    return _short(json.dumps(values[key], default=repr)) if key in values else "none"
+
+
+def _shown(value: Any) -> str:
+    """A key or value in one spelling, whether it is expected or there: JSON, text, or else bytes."""
     if callable(value):
         return f"<what {getattr(value, '__name__', 'it')} accepts>"
-    text = repr(value)
+    if isinstance(value, dict | list | int | float):
+        return _short(json.dumps(value, default=repr))
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value)
+        structured = _json_of(value)
+        if isinstance(structured, dict | list):
+            return _short(json.dumps(structured))
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return _short(repr(value))
+        value = text if text.isprintable() else value
+    return _short(repr(value))
+
+
+def _json_of(content: bytes | None) -> Any:
+    """None for what is no JSON."""
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError:
+        return None
+
+
+def _short(text: str) -> str:
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text)} characters)"
 
 

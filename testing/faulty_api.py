@@ -90,6 +90,8 @@ def faulty_servers(
         gone: Callable[[int], None],
         steps: StepRunner,
         topic_name: Callable[[bytes], str],
+        is_appending: Callable[[int], bool],
+        identity: tuple[str, int],
     ) -> Server:
         kept = make(
             FaultyApi(api, faults, scheduler),
@@ -98,6 +100,8 @@ def faulty_servers(
             gone=gone,
             steps=steps,
             topic_name=topic_name,
+            is_appending=is_appending,
+            identity=identity,
         )
         server = FaultyServer(kept, faults)
         made(server)

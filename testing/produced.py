@@ -38,7 +38,8 @@ def assert_produced(
     timeout: float = _PATIENCE_S,
     broker: RunningBroker | str | None = None,
 ) -> list[Message]:
-    """Wait until a topic holds what is expected; returns its messages. Raises `AssertionError` with the difference.
+    """Wait until a topic holds what is expected; returns its messages. Raises `AssertionError` with the difference:
+    after the `timeout`, or as soon as no further message can make it come true.
 
     values, keys: one for each message: bytes or None; a str as UTF-8; a dict, list or number as JSON; a callable.
     headers:      for each message the headers that it must have, or one mapping for all of them.
@@ -60,7 +61,8 @@ def assert_produced(
     )
     if why is None:
         return chosen
-    lines = [f"{topic}: {why} ({timeout:g} s)", *expectation.difference(chosen)]
+    waited = "no further message can change that" if expectation.in_vain(chosen) else f"waited {timeout:g} s"
+    lines = [f"{topic}: {why} ({waited})", *expectation.difference(chosen)]
     raise AssertionError("\n".join(lines))
 
 

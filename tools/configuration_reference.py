@@ -28,7 +28,7 @@ from barnabas.app.clients.settings import (
 from barnabas.app.config import EFFECTIVE_KEYS, TOPIC_KEYS
 from barnabas.app.config.kept import KEPT, KEPT_KEYS
 from barnabas.app.config.keys import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
-from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED
+from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED, REFUSED_PREFIXES
 from barnabas.core.classic.consumer.settings import ConnectorSettings
 from barnabas.ports.broker_api.configs import ConfigType
 from barnabas.schemas.registry.commands import registry
@@ -81,7 +81,7 @@ def _names() -> Iterator[str]:
 
 def _refused() -> Iterator[str]:
     yield from _table(("Key", "Why"), ((f"`{name}`", REFUSED[name]) for name in sorted(REFUSED)))
-    yield "| `ssl.*`, `sasl.*`, `security.*`, `delegation.token.*` | " + REFUSED["authorizer.class.name"] + " |"
+    yield from (f"| `{prefix}*` | {why} |" for prefix, why in sorted(REFUSED_PREFIXES.items()))
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -60,7 +60,7 @@ class EtcdCoordination:
     Reads are linearizable: each asks a quorum. While the connection is lost, calls raise `CoordinationError` at once. A
     call that fails as it is lost may still have been done. Every session is told of every change below its
     prefix, and `children` reads the keys of all descendants: the tree should be small, as ours are. `report` is told of
-    a callback that raised.
+    a callback that raised, and of a connection that is lost (`RepeatedFailure`).
     """
 
     blocking = True
@@ -83,13 +83,16 @@ class EtcdCoordination:
         self._keys = KeySpace(where.prefix)
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
         self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
-        self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery)
+        self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery, report)
         self._life = Lock()
         self._closed = False
         try:
             self._keeper.start(connect_timeout_ms)
         except CoordinationError:
             self._callbacks.shutdown()
+            raise
+        except BaseException:  # the process ends while it waits
+            self.close()
             raise
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:

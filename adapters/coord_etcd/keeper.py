@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import CoordinationError, SessionExpired, SessionState
+from ...ports.report import Report
+from ..repeated_failure import RepeatedFailure
+from ..session_heartbeat import SessionHeartbeat
 from ..watch_delivery import WatchDelivery
-from .link import Link, NoAnswer
+from .link import OUTCOME, Link, NoAnswer
 from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
@@ -25,11 +28,15 @@ class SessionKeeper:
     After a new connection every watch is told, once changes after it arrive: nothing in between is missed.
     """
 
-    def __init__(self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: WatchDelivery) -> None:
+    def __init__(
+        self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: WatchDelivery, report: Report
+    ) -> None:
         self._where = where
         self._keys = keys
         self._delivery = delivery
+        self._failure = RepeatedFailure(report)
         self._ttl_s = max(1, ceil(session_timeout_ms / 1000))
+        self._heartbeat = SessionHeartbeat(self._ttl_s * 1000)
         self._link: Link | None = None
         self._lease: int | None = None
         self._end_untold = False
@@ -74,6 +81,7 @@ class SessionKeeper:
 
     def keep(self) -> float:
         """As `Coordination.keep`."""
+        self._heartbeat.beat()
         left_s = self.ask(lambda link, timeout_s: link.keep_alive(self.lease, timeout_s))
         if left_s <= 0:
             self.check_now()
@@ -103,12 +111,15 @@ class SessionKeeper:
                 self._why = str(error)
             except Exception as error:  # noqa: BLE001  told as the reason; without this thread there is no session again
                 self._why = f"{endpoint}: {type(error).__name__}: {error}"
+            else:
+                continue  # it is closing
             finally:
                 if self._link is not None:
                     self._link = None
                     self._delivery.touch_all(SessionState.SUSPENDED, watches=False)
                 link.close()
-            self._closing.wait(RECONNECT_PAUSE_S)
+            if not self._closing.wait(RECONNECT_PAUSE_S):
+                self._failure.failed(f"{self._why.removesuffix(OUTCOME)}; it is tried again")
 
     def _serve(self, link: Link) -> None:
         self._take_lease(link, min(SHORT_PATIENCE_S, self._ttl_s / 3))
@@ -116,6 +127,7 @@ class SessionKeeper:
         try:
             stream.wait_ready(self._ttl_s / 3)
             self._link = link
+            self._failure.succeeded(f"connected to etcd at {link.endpoint}")
             self._tell()
             self._ready.set()
             while not self._closing.is_set():
@@ -133,8 +145,10 @@ class SessionKeeper:
             stream.close()
 
     def _take_lease(self, link: Link, patience_s: float) -> None:
-        """Keep the lease alive, or take a new one."""
+        """Keep the lease alive, or take a new one; not for a user who hangs."""
         if self._lease is not None:
+            if self._heartbeat.is_overdue:
+                return
             if link.keep_alive(self._lease, patience_s) > 0:
                 return
             self._end_untold = True

@@ -10,8 +10,11 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 from ...ports.coordination import CoordinationError
+from ..repeated_failure import RepeatedFailure
 
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
+DEATHS_REPORTED = 3
+"""One after the other; of more, one line a minute is enough."""
 LONG_LIFE_S = 60.0
 """Who has run for longer did not fail for the reason of the last time."""
 STOP_PATIENCE_S = 10.0
@@ -37,11 +40,23 @@ with our own, means at once. (PR_SET_PDEATHSIG is Linux's alone, and goes with t
 class KeptProcess:
     """`report` is told when it dies and is started again. Its output is added to the file `log`."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        report: Callable[[str], None],
+        *,
+        may_restart: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`may_restart` raises `CoordinationError` while it must not be started again."""
         self._name = name
-        self._command = command
+        self.command = command
+        """The command of the next start."""
+        self._may_restart = may_restart
         self._log = log
         self._report = report
+        self._failure = RepeatedFailure(report, first=DEATHS_REPORTED)
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = Event()
@@ -88,7 +103,7 @@ class KeptProcess:
                 if self._stopping.is_set():
                     return
                 self._process = subprocess.Popen(
-                    ["/bin/sh", "-c", _GUARD, self._name, *self._command],
+                    ["/bin/sh", "-c", _GUARD, self._name, *self.command],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
@@ -104,19 +119,21 @@ class KeptProcess:
             code = self._wait()
             if monotonic() - began > LONG_LIFE_S:
                 pause_s = RESTART_FIRST_S
+                self._failure = RepeatedFailure(self._report, first=DEATHS_REPORTED)
             if self._stopping.is_set():
                 return
             self.deaths += 1
-            self._report(f"{self._name} ended ({_how(code)}) and is started again; its log is {self._log}")
+            self._failure.failed(f"{self._name} ended ({_how(code)}) and is started again; its log is {self._log}")
             while True:
                 if self._stopping.wait(pause_s):
                     return
                 pause_s = min(2 * pause_s, RESTART_MAX_S)
                 try:
+                    self._may_restart()
                     self._launch()
                     break
                 except CoordinationError as error:
-                    self._report(str(error))
+                    self._failure.failed(str(error))
 
     def _wait(self) -> int:
         process = self._process

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 import grpc
@@ -17,7 +18,9 @@ _OPTIONS = [
 ]
 _HAS_LEADER = (("hasleader", "true"),)
 """A member that lost its quorum ends such a stream, instead of staying silent."""
-_OUTCOME = "; whether the service has done it is not known"
+_LINEARIZABLE_READ = rpc.RangeRequest(key=b"\0", count_only=True)
+_SESSION = "the session"
+OUTCOME = "; whether the service has done it is not known"
 
 
 class NoAnswer(CoordinationError):
@@ -27,14 +30,14 @@ class NoAnswer(CoordinationError):
 def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> CoordinationError:
     """The port's error for a failed call."""
     if not isinstance(error, grpc.Call):
-        return CoordinationError(f"{what}: lost the connection to etcd at {endpoint}{_OUTCOME}")
+        return CoordinationError(f"{what}: lost the connection to etcd at {endpoint}{OUTCOME}")
     code, details = error.code(), error.details() or ""
     if code == grpc.StatusCode.NOT_FOUND and "lease" in details:
         return SessionExpired(f"{what}: the session with etcd at {endpoint} expired")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return NoAnswer(f"{what}: no answer from etcd at {endpoint} in time{_OUTCOME}")
+        return NoAnswer(f"{what}: no answer from etcd at {endpoint} in time{OUTCOME}")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return CoordinationError(f"{what}: etcd at {endpoint} cannot be reached ({details}){_OUTCOME}")
+        return CoordinationError(f"{what}: etcd at {endpoint} cannot be reached ({details}){OUTCOME}")
     return CoordinationError(f"{what}: etcd at {endpoint} refused: {code.name} {details}")
 
 
@@ -48,6 +51,7 @@ class Link:
         self._lease = rpc.LeaseStub(self._channel)
         self._watch = rpc.WatchStub(self._channel)
         self._maintenance = rpc.MaintenanceStub(self._channel)
+        self._cluster = rpc.ClusterStub(self._channel)
 
     def transact(self, path: str, request: Any, timeout_s: float) -> Any:
         return self._call(path, self._kv.Txn, request, timeout_s)
@@ -57,12 +61,26 @@ class Link:
         return self._call("a new session", self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_s), timeout_s)
 
     def keep_alive(self, lease: int, timeout_s: float) -> int:
-        """The seconds that the lease has from now; 0 or less when it is gone."""
-        request = iter([rpc.LeaseKeepAliveRequest(ID=lease)])
-        answers = self._call("the session", self._keep_alive, request, timeout_s)
-        if not answers:
-            raise CoordinationError(f"etcd at {self.endpoint} does not keep the session alive")
-        return int(answers[0].TTL)
+        """Renew a lease; the seconds that it has from the beginning of this call, 0 or less when it is gone.
+
+        Before etcd 3.5.10 a leader that hangs in fdatasync answers keep-alives for as long as it hangs, while another
+        one leads and ends the lease (etcd issue 15247). So a linearizable read comes after the keep-alive: it needs
+        a quorum that follows the leader. If the term of the last applied entry is the same in both answers, the
+        leader of that read is the one that has renewed the lease, and it led when it did.
+        """
+        until_s = monotonic() + timeout_s
+        while True:
+            request = iter([rpc.LeaseKeepAliveRequest(ID=lease)])
+            answers = self._call(_SESSION, self._keep_alive, request, max(0.0, until_s - monotonic()))
+            if not answers:
+                raise CoordinationError(f"etcd at {self.endpoint} does not keep the session alive")
+            ttl_s = int(answers[0].TTL)
+            if ttl_s <= 0:
+                return ttl_s
+            left_s = max(0.0, until_s - monotonic())
+            confirmed = self._call(_SESSION, self._kv.Range, _LINEARIZABLE_READ, left_s)
+            if confirmed.header.raft_term == answers[0].header.raft_term:
+                return ttl_s
 
     def revoke(self, lease: int, timeout_s: float) -> None:
         """End the lease and remove its keys."""
@@ -74,10 +92,28 @@ class Link:
         request = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=first, range_end=end))
         return WatchStream(self._watch, request, self.endpoint, changed, lost)
 
-    def has_leader(self, timeout_s: float) -> bool:
-        """Whether the server belongs to a majority, as far as it knows."""
-        answer = self._call("the status", self._maintenance.Status, rpc.StatusRequest(), timeout_s)
-        return bool(answer.leader != 0)
+    def status(self, timeout_s: float) -> Any:
+        """Return what the server reports of itself: `leader` (0: no majority), `isLearner`, `header.member_id`."""
+        return self._call("the status", self._maintenance.Status, rpc.StatusRequest(), timeout_s)
+
+    def members(self, timeout_s: float) -> list[Any]:
+        """The members of the cluster, as a majority of it knows them."""
+        request = rpc.MemberListRequest(linearizable=True)
+        return list(self._call("the members", self._cluster.MemberList, request, timeout_s).members)
+
+    def remove_member(self, member_id: int, timeout_s: float) -> None:
+        request = rpc.MemberRemoveRequest(ID=member_id)
+        self._call("the removal of a member", self._cluster.MemberRemove, request, timeout_s)
+
+    def add_learner(self, peer_url: str, timeout_s: float) -> list[Any]:
+        """Add a member with a new id that has no vote yet; returns all members."""
+        request = rpc.MemberAddRequest(peerURLs=[peer_url], isLearner=True)
+        return list(self._call("a new member", self._cluster.MemberAdd, request, timeout_s).members)
+
+    def promote_member(self, member_id: int, timeout_s: float) -> None:
+        """Give a learner its vote; refused before it has about all data."""
+        request = rpc.MemberPromoteRequest(ID=member_id)
+        self._call("the vote of a new member", self._cluster.MemberPromote, request, timeout_s)
 
     def close(self) -> None:
         """Calls in flight fail."""

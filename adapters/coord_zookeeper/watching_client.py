@@ -11,6 +11,7 @@ from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVEN
 from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
 
 from ...ports.values import frozen
+from ..session_heartbeat import SessionHeartbeat
 from .translate import FAILURES
 
 _PERSISTENT_RECURSIVE = 1
@@ -44,6 +45,7 @@ class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def __init__(self, *, timeout: float, **options: Any) -> None:
         super().__init__(timeout=timeout, **options)
         self.negotiated_timeout_ms = timeout * 1000
+        self.heartbeat = SessionHeartbeat(self.negotiated_timeout_ms)
         self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
 
     def watch_below_async(self, path: str) -> Any:
@@ -74,6 +76,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             # kazoo would give up, and the session with it. One answer is known to be left out now and then, as a server
             # loses its leader ("xids do not match"): on a new connection all is in order.
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        """Not for a user who hangs: the service then ends the session."""
+        if not self.client.heartbeat.is_overdue:
+            super()._send_ping(connect_timeout)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         answer = super()._invoke(timeout, request, xid)

@@ -4,13 +4,18 @@ GET /metrics    the metrics
 GET /healthz    200 while the broker's thread gets round, else 503
 GET /readyz     200 while it takes requests, else 503
 
-HEAD is answered as GET is, without the body.
+HEAD is answered as GET is, without the body. A connection lasts for `_SECONDS` at most. When `AT_ONCE_MAX` are open and
+another one comes, the oldest that has not sent its request yet is closed: clients that send nothing, or a byte now and
+then, keep no one from /healthz.
 """
 
 import errno
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,8 +23,10 @@ from ...ports.transport import Address, TransportError
 from .metrics import PrometheusMetrics
 
 AT_ONCE_MAX = 16
-"""Connections; more of them wait in the backlog of the system, and cost no descriptors."""
-_SECONDS = 10
+"""Connections."""
+_SECONDS = 10.0
+_GRACE_S = 1.0
+"""So long a connection that has sent its request may take when others wait for its place."""
 
 Check = Callable[[], str | None]
 """What is wrong, if anything."""
@@ -64,36 +71,90 @@ class MetricsEndpoint:
         self._thread.join()
 
 
+class _Visit:
+    """A connection that is open."""
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.has_asked = False
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
     metrics: PrometheusMetrics
     checks: dict[str, Check]
     stopping = False
 
     def __init__(self, *given: Any) -> None:
+        self._visits: dict[socket.socket, _Visit] = {}
+        """The oldest first."""
+        self._changed = threading.Condition()
         super().__init__(*given)
-        self._room = threading.BoundedSemaphore(AT_ONCE_MAX)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        while not self._room.acquire(timeout=0.2):
-            if self.stopping:
-                raise OSError("the endpoint stops")
-        try:
-            return super().get_request()
-        except BaseException:
-            self._room.release()
-            raise
+        with self._changed:
+            while len(self._visits) >= AT_ONCE_MAX and not self._made_room():
+                self._changed.wait(0.05)
+                if self.stopping:
+                    raise OSError("the endpoint stops")
+        request, client = super().get_request()
+        with self._changed:
+            self._visits[request] = _Visit()
+        return request, client
+
+    def note_asked(self, request: socket.socket) -> None:
+        """The connection has sent its request."""
+        with self._changed:
+            if (visit := self._visits.get(request)) is not None:
+                visit.has_asked = True
+
+    def service_actions(self) -> None:
+        """Close what has lasted too long; called twice a second."""
+        latest_s = time.monotonic() - _SECONDS
+        with self._changed:
+            for request in [each for each, visit in self._visits.items() if visit.began_s < latest_s]:
+                self._hang_up(request)
 
     def shutdown_request(self, request: Any) -> None:
-        try:
-            super().shutdown_request(request)
-        finally:
-            self._room.release()
+        with self._changed:
+            self._visits.pop(request, None)
+            self._changed.notify()
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that ended early is the client's affair."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def _made_room(self) -> bool:
+        silent = next((request for request, visit in self._visits.items() if not visit.has_asked), None)
+        if silent is not None:
+            self._hang_up(silent)
+            return True
+        oldest, visit = next(iter(self._visits.items()))
+        if visit.began_s > time.monotonic() - _GRACE_S:
+            return False
+        self._hang_up(oldest)
+        return True
+
+    def _hang_up(self, request: socket.socket) -> None:
+        """Its thread finds the end of the stream, and closes it."""
+        del self._visits[request]
+        with suppress(OSError):  # the client was quicker
+            request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _SECONDS
+
+    def parse_request(self) -> bool:
+        parsed = super().parse_request()
+        if parsed:
+            assert isinstance(self.server, _Server)
+            self.server.note_asked(self.connection)
+        return parsed
 
     def do_GET(self) -> None:
         server = self.server

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from stat import S_ISREG
 from weakref import WeakSet
 
-from ...ports.storage import FileInfo
+from ...ports.storage import FileInfo, StorageError
 from .descriptors import DescriptorPool
 from .errors import plain_name, storage_error
 from .file import FsFile, sync
@@ -49,14 +50,23 @@ class FsFolder:
         found: dict[str, FileInfo] = {}
         with translated(f"cannot list {self.path}"), os.scandir(self.path) as entries:
             for entry in entries:
-                if not entry.is_file(follow_symlinks=False):
-                    continue
                 try:
-                    stat = entry.stat(follow_symlinks=False)
+                    stat = entry.stat()  # of the file that a symbolic link leads to
                 except FileNotFoundError:
+                    if entry.is_symlink() and os.path.lexists(entry.path) and not entry.name.startswith("."):
+                        raise self._dangling(entry.name) from None
                     continue  # deleted since the listing began
-                found[entry.name] = FileInfo(size=stat.st_size, modified_ms=stat.st_mtime_ns // 1_000_000)
+                if S_ISREG(stat.st_mode):
+                    found[entry.name] = FileInfo(size=stat.st_size, modified_ms=stat.st_mtime_ns // 1_000_000)
         return found
+
+    def _dangling(self, name: str) -> StorageError:
+        """Taken for missing, a segment on another volume that is not mounted would be begun from nothing."""
+        path = self.path / name
+        target = path.readlink()
+        return StorageError(
+            f"{path} is a symbolic link to {target}, which does not exist; restore it, or delete the link"
+        )
 
     def open(self, name: str, *, create: bool = True) -> FsFile:
         file = FsFile(self, plain_name(name), create=create)
@@ -75,6 +85,7 @@ class FsFolder:
                     file.name = new
 
     def delete(self, name: str) -> None:
+        """Remove the name: of a symbolic link the link alone, as Kafka does."""
         path = self.path / plain_name(name)
         with translated(f"cannot delete {path}"):
             with self._lock:

@@ -70,10 +70,14 @@ class FsLogDir:
                 self._folders[new] = folder
 
     def delete_folder(self, name: str) -> None:
+        """Remove a folder with its files: of a symbolic link the link alone, as Kafka does."""
         path = self._path / plain_name(name)
         with translated(f"cannot delete {path}"):
             try:
-                shutil.rmtree(path)
+                if path.is_symlink():
+                    path.unlink()
+                else:
+                    shutil.rmtree(path)
             except FileNotFoundError:
                 if path.exists():
                     raise

@@ -12,7 +12,7 @@ from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import size_of
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
 from . import answers
-from .fields import DECODE_ERRORS, ENCODE_ERRORS, FRAME_BYTES_MAX, I32
+from .fields import DECODE_ERRORS, FRAME_BYTES_MAX, I32
 from .requests import write_request
 
 TICKS = 8
@@ -114,7 +114,7 @@ class ClassicLink:
         try:
             pieces = write_request(request)
             size = _frame_bytes(pieces) if pieces is not None else 0
-        except ENCODE_ERRORS as error:
+        except Exception as error:  # noqa: BLE001  # values of any type, which a user gave; who asked gets the error
             reply(ApiError(ErrorCode.INVALID_REQUEST, f"{type(request).__name__} cannot be encoded: {error}"))
             return
         if pieces is None:

@@ -8,7 +8,8 @@ from attrs import evolve
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.values import frozen
-from .schema import FieldCodec
+from .schema import NEWEST, FieldCodec
+from .topic_ids import Resolved, TopicName
 from .wire import CompactReader, CompactWriter, Reader, Writer
 
 
@@ -23,6 +24,10 @@ class Api:
     long_answers:    a small request can get a long answer, which is written in steps; no more is taken from its
                      connection while it is being made.
     result_of:       how a client reads the result in this version, where the answer leaves out what the request said.
+    ids_since:       from this version on request and result tell topics by their ids (`topic_ids`).
+    resolved:        the request with the names of its topics, in these versions, and how its result becomes the answer.
+    by_id:           the request with the ids of its topics, as a client sends it in these versions, and how the answer
+                     becomes its result.
     named:           the request with the names of the topics that it tells by their ids alone.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
@@ -40,6 +45,9 @@ class Api:
     by_partition: bool = False
     long_answers: bool = False
     result_of: Callable[[Any, int], FieldCodec[Any]] | None = None
+    ids_since: int = NEWEST + 1
+    resolved: Callable[[Any, TopicName], Resolved] | None = None
+    by_id: Callable[[Any], Resolved] | None = None
     named: Callable[[Any, Callable[[bytes], str]], Any] | None = None
     completed: Callable[[Any, Any], Any] | None = None
 

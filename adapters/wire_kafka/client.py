@@ -15,7 +15,7 @@ from ...ports.transport import Address, Connection, ConnectionHandler, Limits, P
 from . import versions, wire
 from .api import Api, in_order
 from .table import BY_REQUEST
-from .wire import DECODE_ERRORS, ENCODE_ERRORS
+from .wire import DECODE_ERRORS
 
 ITEMS_MAX = 10_000_000
 """Elements of all arrays of one answer together."""
@@ -66,10 +66,17 @@ def connect_kafka(
 class _Waiting:
     """A request on its way."""
 
-    __slots__ = ("api", "correlation_id", "last_tick", "reply", "request", "version")
+    __slots__ = ("answer", "api", "correlation_id", "last_tick", "reply", "request", "version")
 
     def __init__(
-        self, correlation_id: int, api: Api, version: int, request: Any, reply: Reply[Any], last_tick: int
+        self,
+        correlation_id: int,
+        api: Api,
+        version: int,
+        request: Any,
+        reply: Reply[Any],
+        last_tick: int,
+        answer: Callable[[Any], Any] | None,
     ) -> None:
         self.correlation_id = correlation_id
         self.api = api
@@ -77,6 +84,8 @@ class _Waiting:
         self.request = request
         self.reply = reply
         self.last_tick = last_tick
+        self.answer = answer
+        """The function that turns the broker's answer into the result, where they differ."""
 
 
 class KafkaLink:
@@ -133,11 +142,15 @@ class KafkaLink:
             api, version = self._choose(request)
             client_id = self._client_id if caller.client_id is None else caller.client_id
             self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
-            pieces = self._encode(api, version, self._correlation_id, client_id, request)
+            sent: Request[Any] = request
+            answer = None
+            if version >= api.ids_since and api.by_id is not None:
+                sent, answer = api.by_id(request)
+            pieces = self._encode(api, version, self._correlation_id, client_id, sent)
         except ApiError as error:
             reply(error)
             return
-        except ENCODE_ERRORS as error:
+        except Exception as error:  # noqa: BLE001  # values of any type, which a user gave; who asked gets the error
             reply(ApiError(ErrorCode.INVALID_REQUEST, f"{type(request).__name__} cannot be encoded: {error}"))
             return
         if isinstance(request, Produce) and request.acks == 0:
@@ -148,7 +161,7 @@ class KafkaLink:
         last_tick = self._tick + self._patience(request)
         if self._waiting:
             last_tick = max(last_tick, self._waiting[-1].last_tick)  # its answer comes after that one's
-        self._waiting.append(_Waiting(self._correlation_id, api, version, request, reply, last_tick))
+        self._waiting.append(_Waiting(self._correlation_id, api, version, request, reply, last_tick, answer))
         self._connection.send(pieces)
         if self._timer is None:
             self._timer = self._scheduler.call_later(self._tick_ms, self._next_tick)
@@ -265,6 +278,8 @@ class KafkaLink:
         if waiting.api.result_of is not None:
             codec = waiting.api.result_of(waiting.request, waiting.version)
         result = codec.read(reader, waiting.version)
+        if waiting.answer is not None:
+            result = waiting.answer(result)
         if waiting.api.by_partition:
             result = in_order(waiting.request, result)
         if waiting.api.completed is not None:

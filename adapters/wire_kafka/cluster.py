@@ -22,6 +22,7 @@ from .schema import (
     Array,
     ByTopic,
     Field,
+    Filler,
     Missing,
     Pairs,
     Struct,
@@ -29,13 +30,14 @@ from .schema import (
 
 DESCRIBE_CLUSTER = Api(
     key=60,
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=0,
     request_type=DescribeCluster,
     request=Struct(
         DescribeCluster,
         Field("include_authorized_operations", BOOL),
         Field("endpoint_type", I8, since=1),
+        Filler(BOOL, False, since=2),  # with brokers that are fenced: those that do not live are not known
     ),
     result=Struct(
         DescribeClusterResult,
@@ -54,6 +56,7 @@ DESCRIBE_CLUSTER = Api(
                     Field("host", TEXT),
                     Field("port", I32),
                     Field("rack", NULLABLE_TEXT),
+                    Filler(BOOL, False, since=2),  # whether it is fenced
                 )
             ),
         ),
@@ -63,7 +66,7 @@ DESCRIBE_CLUSTER = Api(
 
 DESCRIBE_LOG_DIRS = Api(
     key=35,
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=2,
     request_type=DescribeLogDirs,
     request=Struct(DescribeLogDirs, Field("topics", Pairs(TEXT, Array(I32), Missing.NULL))),
@@ -90,6 +93,7 @@ DESCRIBE_LOG_DIRS = Api(
                     ),
                     Field("total_bytes", I64, since=4),
                     Field("usable_bytes", I64, since=4),
+                    Filler(BOOL, False, since=5),  # whether it is cordoned (KIP-1066): none is
                 )
             ),
         ),

@@ -50,7 +50,7 @@ class Answered(Exception):
 
 
 class FetchRequest:
-    """The request of Fetch 4 to 16.
+    """The request of Fetch 4 to 18. What 17 and 18 add, tagged, is Kafka's followers' alone, and passed over.
 
     No fetch session is ever granted to a consumer: every answer says session 0, every request is a full one (facts C6).
     """
@@ -202,7 +202,7 @@ class FetchRequest:
 
 
 class FetchResponse:
-    """The response of Fetch 4 to 16. Without aborted transactions their list is null.
+    """The response of Fetch 4 to 18. Without aborted transactions their list is null.
 
     names: of the topics, by id, for versions that tell the ids alone.
     """
@@ -410,7 +410,7 @@ _ANSWER = FetchResponse()
 APIS = (
     Api(
         key=1,
-        versions=(4, 16),
+        versions=(4, 18),
         flexible_from=FLEXIBLE,
         request_type=Fetch,
         request=FetchRequest(),

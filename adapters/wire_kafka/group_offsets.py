@@ -35,18 +35,33 @@ from .schema import (
     ByTopic,
     Field,
     FieldCodec,
+    Flag,
     NullableByTopic,
     One,
     Struct,
     write_in_steps,
 )
+from .topic_ids import commits_by_id, offset_commit_by_id, resolve_offset_commit, resolve_offset_fetch
 from .wire import Reader, Writer
 
+_WITH_IDS = 10
 _OUTCOMES = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR))
+
+
+def _complete_offset_commit(_: OffsetCommit, result: OffsetCommitResult) -> OffsetCommitResult:
+    """Our clients know one error for a generation that is over, whether the group exists or not."""
+    if all(part.error is not ErrorCode.GROUP_ID_NOT_FOUND for part in result.partitions):
+        return result
+    told = [
+        evolve(part, error=ErrorCode.ILLEGAL_GENERATION) if part.error is ErrorCode.GROUP_ID_NOT_FOUND else part
+        for part in result.partitions
+    ]
+    return evolve(result, partitions=told)
+
 
 OFFSET_COMMIT = Api(
     key=8,
-    versions=(2, 8),
+    versions=(2, 10),
     flexible_from=8,
     request_type=OffsetCommit,
     request=Struct(
@@ -64,12 +79,26 @@ OFFSET_COMMIT = Api(
                 Field("offset", I64),
                 Field("leader_epoch", I32, since=6),
                 Field("metadata", NULLABLE_TEXT),
+                ids_since=_WITH_IDS,
             ),
         ),
+        Flag("knows_no_group", since=9),
     ),
-    result=Struct(OffsetCommitResult, Field("throttle_ms", I32, since=3), Field("partitions", _OUTCOMES)),
+    result=Struct(
+        OffsetCommitResult,
+        Field("throttle_ms", I32, since=3),
+        Field(
+            "partitions",
+            ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR), ids_since=_WITH_IDS),
+        ),
+    ),
     least_version=lambda request: 2 if request.group_instance_id is None else 7,
+    most_version=lambda request: _WITH_IDS if commits_by_id(request) else 8,
     by_partition=True,
+    ids_since=_WITH_IDS,
+    resolved=resolve_offset_commit,
+    by_id=offset_commit_by_id,
+    completed=_complete_offset_commit,
 )
 
 
@@ -79,7 +108,7 @@ def _least_txn_offset_commit(request: TxnOffsetCommit) -> int:
     return 3 if is_named else 0
 
 
-_WANTED = ByTopic(TopicPartition, Field("partition", I32), inline=True)
+_WANTED = ByTopic(TopicPartition, Field("partition", I32), inline=True, ids_since=_WITH_IDS)
 _WANTED_OR_ALL = NullableByTopic(_WANTED)
 _POSITION = (
     Field("partition", I32),
@@ -138,7 +167,7 @@ def _complete_offset_fetch(request: OffsetFetch, result: OffsetFetchResult) -> O
 
 OFFSET_FETCH = Api(
     key=9,
-    versions=(1, 8),
+    versions=(1, 10),
     flexible_from=6,
     request_type=OffsetFetch,
     request=Struct(
@@ -158,7 +187,15 @@ OFFSET_FETCH = Api(
         ),
         Field(
             "groups",
-            Array(Struct(OffsetFetchGroup, Field("group_id", TEXT), Field("partitions", _WANTED_OR_ALL))),
+            Array(
+                Struct(
+                    OffsetFetchGroup,
+                    Field("group_id", TEXT),
+                    Field("member_id", NULLABLE_TEXT, since=9),
+                    Field("member_epoch", I32, since=9),
+                    Field("partitions", _WANTED_OR_ALL),
+                )
+            ),
             since=8,
         ),
         Field("require_stable", BOOL, since=7),
@@ -188,7 +225,7 @@ OFFSET_FETCH = Api(
                     Struct(
                         FetchedGroup,
                         Field("group_id", TEXT),
-                        Field("partitions", ByTopic(FetchedOffset, *_POSITION)),
+                        Field("partitions", ByTopic(FetchedOffset, *_POSITION, ids_since=_WITH_IDS)),
                         Field("error", ERROR),
                     )
                 )
@@ -197,13 +234,16 @@ OFFSET_FETCH = Api(
         ),
     ),
     least_version=_least_offset_fetch,
+    most_version=lambda _: 8,
+    ids_since=_WITH_IDS,
+    resolved=resolve_offset_fetch,
     completed=_complete_offset_fetch,
     long_answers=True,
 )
 
 TXN_OFFSET_COMMIT = Api(
     key=28,
-    versions=(0, 3),
+    versions=(0, 4),
     flexible_from=3,
     request_type=TxnOffsetCommit,
     request=Struct(

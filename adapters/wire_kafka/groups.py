@@ -1,6 +1,8 @@
 """The members of groups: FindCoordinator (10), JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14),
 DescribeGroups (15), ListGroups (16), DeleteGroups (42)."""
 
+from collections.abc import Iterator
+
 from attrs import evolve
 
 from ...ports.broker_api import (
@@ -52,6 +54,9 @@ from .schema import (
 )
 from .wire import Reader, Writer
 
+_TELLS_NO_GROUP = 6
+"""The version of DescribeGroups that says that there is no such group."""
+
 
 def _least_find_coordinator(request: FindCoordinator) -> int:
     if len(request.keys) != 1:
@@ -68,7 +73,7 @@ def _complete_find_coordinator(request: FindCoordinator, result: FindCoordinator
 
 FIND_COORDINATOR = Api(
     key=10,
-    versions=(0, 4),
+    versions=(0, 6),
     flexible_from=3,
     request_type=FindCoordinator,
     request=Struct(
@@ -263,9 +268,37 @@ SYNC_GROUP = Api(
     least_version=lambda request: 0 if request.group_instance_id is None else 3,
 )
 
+
+class DescribedGroup:
+    """A group. One that does not exist is in the state Dead, without an error; from version 6 on (KIP-1043) it is told
+    as GROUP_ID_NOT_FOUND, too."""
+
+    _DEAD = "Dead"
+    has_steps = True
+
+    def __init__(self, layout: Struct[GroupDescription]) -> None:
+        self._layout = layout
+
+    def read(self, reader: Reader, version: int) -> GroupDescription:
+        value = self._layout.read(reader, version)
+        if value.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            return evolve(value, error=ErrorCode.NONE, error_message=None, state=self._DEAD)
+        return value
+
+    def write(self, writer: Writer, version: int, value: GroupDescription) -> None:
+        for _ in self.write_in_steps(writer, version, value):
+            pass
+
+    def write_in_steps(self, writer: Writer, version: int, value: GroupDescription) -> Iterator[None]:
+        if version >= _TELLS_NO_GROUP and value.state == self._DEAD and value.error is ErrorCode.NONE:
+            text = f"Group {value.group_id} not found."
+            value = evolve(value, error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
+        yield from self._layout.write_in_steps(writer, version, value)
+
+
 DESCRIBE_GROUPS = Api(
     key=15,
-    versions=(0, 5),
+    versions=(0, 6),
     flexible_from=5,
     request_type=DescribeGroups,
     request=Struct(
@@ -279,28 +312,31 @@ DESCRIBE_GROUPS = Api(
         Field(
             "groups",
             Array(
-                Struct(
-                    GroupDescription,
-                    Field("error", ERROR),
-                    Field("group_id", TEXT),
-                    Field("state", TEXT),
-                    Field("protocol_type", TEXT),
-                    Field("protocol", TEXT),
-                    Field(
-                        "members",
-                        Array(
-                            Struct(
-                                GroupMember,
-                                Field("member_id", TEXT),
-                                Field("group_instance_id", NULLABLE_TEXT, since=4),
-                                Field("client_id", TEXT),
-                                Field("client_host", TEXT),
-                                Field("metadata", DATA),
-                                Field("assignment", DATA),
-                            )
+                DescribedGroup(
+                    Struct(
+                        GroupDescription,
+                        Field("error", ERROR),
+                        Field("error_message", ERROR_TEXT, since=6),
+                        Field("group_id", TEXT),
+                        Field("state", TEXT),
+                        Field("protocol_type", TEXT),
+                        Field("protocol", TEXT),
+                        Field(
+                            "members",
+                            Array(
+                                Struct(
+                                    GroupMember,
+                                    Field("member_id", TEXT),
+                                    Field("group_instance_id", NULLABLE_TEXT, since=4),
+                                    Field("client_id", TEXT),
+                                    Field("client_host", TEXT),
+                                    Field("metadata", DATA),
+                                    Field("assignment", DATA),
+                                )
+                            ),
                         ),
-                    ),
-                    Field("authorized_operations", I32, since=3),
+                        Field("authorized_operations", I32, since=3),
+                    )
                 )
             ),
         ),
@@ -348,14 +384,24 @@ LIST_GROUPS = Api(
 
 DELETE_GROUPS = Api(
     key=42,
-    versions=(0, 2),
+    versions=(0, 3),
     flexible_from=2,
     request_type=DeleteGroups,
     request=Struct(DeleteGroups, Field("group_ids", Array(TEXT))),
     result=Struct(
         DeleteGroupsResult,
         Field("throttle_ms", I32),
-        Field("groups", Array(Struct(GroupOutcome, Field("group_id", TEXT), Field("error", ERROR)))),
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    GroupOutcome,
+                    Field("group_id", TEXT),
+                    Field("error", ERROR),
+                    Field("error_message", ERROR_TEXT, since=3),
+                )
+            ),
+        ),
     ),
 )
 

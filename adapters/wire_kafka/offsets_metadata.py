@@ -1,6 +1,9 @@
 """ListOffsets (2) and Metadata (3)."""
 
 from ...ports.broker_api import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
     MAX_TIMESTAMP,
     BrokerNode,
     ListOffsets,
@@ -21,6 +24,7 @@ from .schema import (
     BOOL,
     ERROR,
     I8,
+    I16,
     I32,
     I64,
     NULLABLE_TEXT,
@@ -29,13 +33,31 @@ from .schema import (
     Array,
     ByTopic,
     Field,
+    Filler,
     Struct,
 )
 from .wire import Reader, Writer
 
 
 def _least_list_offsets(request: ListOffsets) -> int:
-    return 7 if any(part.timestamp == MAX_TIMESTAMP for part in request.partitions) else 1
+    return max((_TIMESTAMPS_SINCE.get(part.timestamp, 1) for part in request.partitions), default=1)
+
+
+_PATIENCE_MS = 30_000
+_TIMESTAMPS_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_MEANINGLESS = -(2**63)
+
+
+class _Timestamp:
+    """A time, or a number below 0 that stands for a place in the log. In versions before it has that meaning it has
+    none, which is told as UNSUPPORTED_VERSION of the partition, as by Kafka."""
+
+    def read(self, reader: Reader, version: int) -> int:
+        timestamp = I64.read(reader, version)
+        return timestamp if version >= _TIMESTAMPS_SINCE.get(timestamp, 0) else _MEANINGLESS
+
+    def write(self, writer: Writer, version: int, value: int) -> None:
+        I64.write(writer, version, value)
 
 
 class _OffsetError:
@@ -51,7 +73,7 @@ class _OffsetError:
 
 LIST_OFFSETS = Api(
     key=2,
-    versions=(1, 7),
+    versions=(1, 11),
     flexible_from=6,
     request_type=ListOffsets,
     request=Struct(
@@ -64,9 +86,10 @@ LIST_OFFSETS = Api(
                 ListOffsetsPartition,
                 Field("partition", I32),
                 Field("current_leader_epoch", I32, since=4),
-                Field("timestamp", I64),
+                Field("timestamp", _Timestamp()),
             ),
         ),
+        Filler(I32, _PATIENCE_MS, since=10),  # for brokers that look into remote storage
     ),
     result=Struct(
         ListOffsetsResult,
@@ -182,7 +205,7 @@ _BROKER = Struct(
 
 METADATA = Api(
     key=3,
-    versions=(0, 12),
+    versions=(0, 13),
     flexible_from=9,
     request_type=Metadata,
     request=MetadataRequest(),
@@ -195,9 +218,11 @@ METADATA = Api(
             Field("controller_id", I32, since=1, absent=-1),
             Field("topics", Array(Kept(_TOPIC))),
             Field("authorized_operations", I32, since=8, until=10),
+            Filler(I16, ErrorCode.NONE, since=13),  # REBOOTSTRAP_REQUIRED: no broker of ours has reason to say so
         )
     ),
     least_version=_least_metadata,
+    most_version=lambda _: 12,  # whose answers say all that our clients act on
     long_answers=True,
 )
 

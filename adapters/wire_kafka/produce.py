@@ -11,11 +11,13 @@ from .api import Api
 from .grouping import by_topic
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
 from .schema import ERROR, cut
+from .topic_ids import read_id, resolve_produce, write_id
 from .wire import Reader, Writer
 
 FLEXIBLE = 9
 ZSTD = 7
 TELLS_LEADER = 10
+WITH_IDS = 13
 
 _NOTHING = memoryview(b"")
 _ACKS_TIMEOUT = Struct(">hi")
@@ -23,14 +25,15 @@ _LEADER_TAG = 0
 
 
 class ProduceRequest:
-    """The request of Produce 3 to 11."""
+    """The request of Produce 3 to 13. Versions 11 and 12 say what a client knows of transactions; their forms are that
+    of 10."""
 
     def read(self, reader: Reader, version: int) -> Produce:
         transactional_id = reader.nullable_text()
         acks, timeout_ms = reader.take(_ACKS_TIMEOUT)
         partitions = []
         for _ in range(reader.count()):
-            topic = reader.text()
+            topic = read_id(reader) if version >= WITH_IDS else reader.text()
             for _ in range(reader.count()):
                 (index,) = reader.take(wire.I32)
                 records = reader.nullable_data()
@@ -46,13 +49,16 @@ class ProduceRequest:
             allows_zstd=version >= ZSTD,
         )
 
-    def write(self, writer: Writer, version: int, value: Produce) -> None:  # noqa: ARG002
+    def write(self, writer: Writer, version: int, value: Produce) -> None:
         writer.nullable_text(value.transactional_id)
         writer.put(_ACKS_TIMEOUT, value.acks, value.timeout_ms)
         topics = by_topic(value.partitions)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            writer.text(topic)
+            if version >= WITH_IDS:
+                write_id(writer, topic)
+            else:
+                writer.text(topic)
             writer.count(len(partitions))
             for part in partitions:
                 writer.put(wire.I32, part.partition)
@@ -63,7 +69,7 @@ class ProduceRequest:
 
 
 class ProduceResponse:
-    """The response of Produce 3 to 11."""
+    """The response of Produce 3 to 13."""
 
     _V3 = Struct(">ihqq")
     _V5 = Struct(">ihqqq")
@@ -73,7 +79,7 @@ class ProduceResponse:
     def read(self, reader: Reader, version: int) -> ProduceResult:
         partitions = []
         for _ in range(reader.count()):
-            topic = reader.text()
+            topic = read_id(reader) if version >= WITH_IDS else reader.text()
             for _ in range(reader.count()):
                 partitions.append(self._read_partition(reader, version, topic))
             reader.skip_tags()
@@ -106,7 +112,10 @@ class ProduceResponse:
         topics = by_topic(value.partitions)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            writer.text(topic)
+            if version >= WITH_IDS:
+                write_id(writer, topic)
+            else:
+                writer.text(topic)
             writer.count(len(partitions))
             for part in partitions:
                 fixed = (part.partition, part.error, part.base_offset, part.log_append_time_ms)
@@ -140,12 +149,15 @@ class ProduceResponse:
 APIS = (
     Api(
         key=0,
-        versions=(3, 11),
+        versions=(3, 13),
         advertised_from=0,  # librdkafka before 2.11.1 compresses only if 0 is in the range (facts C3)
         flexible_from=FLEXIBLE,
         request_type=Produce,
         request=ProduceRequest(),
         result=ProduceResponse(),
         by_partition=True,
+        most_version=lambda _: 11,  # in a request that names its topics
+        ids_since=WITH_IDS,
+        resolved=resolve_produce,
     ),
 )

@@ -18,6 +18,7 @@ from ...ports.broker_api import (
 )
 from .api import Api
 from .schema import (
+    BOOL,
     ERROR,
     ERROR_TEXT,
     I8,
@@ -93,21 +94,24 @@ ELECT_LEADERS = Api(
 
 ALTER_PARTITION_REASSIGNMENTS = Api(
     key=45,
-    versions=(0, 0),
+    versions=(0, 1),
     flexible_from=0,
     request_type=AlterPartitionReassignments,
     request=Struct(
         AlterPartitionReassignments,
         Field("timeout_ms", I32),
+        Field("allow_replication_factor_change", BOOL, since=1),
         Field("partitions", ByTopic(Reassignment, Field("partition", I32), Field("replicas", NullableArray(I32)))),
     ),
     result=Struct(
         AlterPartitionReassignmentsResult,
         Field("throttle_ms", I32),
+        Field("allow_replication_factor_change", BOOL, since=1),
         Field("error", ERROR),
         Field("error_message", ERROR_TEXT),
         Field("partitions", _CHANGES),
     ),
+    least_version=lambda request: 0 if request.allow_replication_factor_change else 1,
 )
 
 LIST_PARTITION_REASSIGNMENTS = Api(

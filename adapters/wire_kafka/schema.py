@@ -16,6 +16,7 @@ from ...ports.errors import Malformed
 from ...ports.values import frozen
 from . import wire
 from .grouping import by_topic
+from .topic_ids import read_id, write_id
 from .wire import COPIED_BYTES_MAX, Reader, Writer
 
 T = TypeVar("T")
@@ -432,13 +433,17 @@ class Struct(Generic[T]):
 class ByTopic(Generic[T]):
     """Topics with their partitions, which we hold as one flat sequence of values that have a `topic`.
 
-    `inline`: the partitions are bare numbers, no structs.
+    `inline`: the partitions are bare numbers, no structs. `ids_since`: from this version on topics go by their ids
+    (see `topic_ids`).
     """
 
     has_steps = True
 
-    def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
+    def __init__(
+        self, kind: Callable[..., T], *fields: StructPart, inline: bool = False, ids_since: int = NEWEST + 1
+    ) -> None:
         self._item = Struct(kind, *fields, inline=inline)
+        self._ids_since = ids_since
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
         return self.read_topics(reader, version, _present(reader.count()))
@@ -447,7 +452,7 @@ class ByTopic(Generic[T]):
         """The rest, when it is known how many topics there are."""
         flat: list[T] = []
         for _ in range(count):
-            given = {"topic": reader.text()}
+            given = {"topic": read_id(reader) if version >= self._ids_since else reader.text()}
             for _ in range(_present(reader.count())):
                 flat.append(self._item.read_with(reader, version, given))
             reader.skip_tags()
@@ -457,7 +462,7 @@ class ByTopic(Generic[T]):
         topics = by_topic(value)
         writer.count(len(topics))
         for topic, items in topics.items():
-            writer.text(topic)
+            self._write_topic(writer, version, topic)
             writer.count(len(items))
             for item in items:
                 self._item.write(writer, version, item)
@@ -467,10 +472,16 @@ class ByTopic(Generic[T]):
         topics = by_topic(value)
         writer.count(len(topics))
         for topic, items in topics.items():
-            writer.text(topic)
+            self._write_topic(writer, version, topic)
             writer.count(len(items))
             yield from _items_in_steps(self._item, writer, version, items)
             writer.end()
+
+    def _write_topic(self, writer: Writer, version: int, topic: str) -> None:
+        if version >= self._ids_since:
+            write_id(writer, topic)
+        else:
+            writer.text(topic)
 
 
 class NullableByTopic(Generic[T]):

@@ -51,6 +51,9 @@ class KafkaServer:
     watch:    looks at how long requests take; None costs nothing.
     steps:    where long answers are written, beside other work; without it they are written in one go.
     topic_name: the name of the topic with an id, empty where there is none: fetches of newer versions tell ids alone.
+    is_appending: true while records that came over a connection (`Caller.connection`) are being opened. No more is read
+              from it until its Produce is answered, as Kafka reads one request at a time.
+    identity: the ids of the cluster and of this broker, which clients may ask for; None: every client is right here.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class KafkaServer:
         watch: RequestWatch | None = None,
         steps: StepRunner | None = None,
         topic_name: Callable[[bytes], str] = lambda _: "",
+        is_appending: Callable[[int], bool] = lambda _: False,
+        identity: tuple[str, int] | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -75,6 +80,8 @@ class KafkaServer:
         self.watch = watch
         self.steps = steps
         self.topic_name = topic_name
+        self.is_appending = is_appending
+        self.identity = identity
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -86,6 +93,15 @@ class KafkaServer:
         for connection in tuple(self.connections):
             connection.close(reason)
         return len(self.connections)
+
+    def misrouted(self, cluster_id: str | None, node_id: int) -> ErrorCode:
+        """Why a client that means this broker of this cluster is to go elsewhere (KIP-1242); NONE where it does not
+        say, or is right."""
+        if self.identity is None or (cluster_id is None and node_id == versions.NO_NODE):
+            return ErrorCode.NONE
+        if cluster_id is None or node_id == versions.NO_NODE:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE if (cluster_id, node_id) == self.identity else ErrorCode.REBOOTSTRAP_REQUIRED
 
     def api_versions(self, version: int) -> bytes:
         """The body of the answer to ApiVersions."""
@@ -114,7 +130,7 @@ class _ServerConnection:
         self._watch = server.watch
         self._paused = False
         self._long: _InFlight | None = None
-        """The request whose answer is being made; the others are not read meanwhile."""
+        """The request that is being made ready, or whose answer is; the others are not read meanwhile."""
         self._open = True
         self._client: bytes | None = b""
         self._refused: set[int] = set()
@@ -142,14 +158,19 @@ class _ServerConnection:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
                 watch.handled(watch.now_ms() - slot.began_ms, slot.told)
-            size = len(content)
-            if size > _SMALL_BYTES and slot.pieces is None and self._open and type(request) is not Produce:
-                self._keep(slot, _DECODED * size)  # of a Produce no records are kept
+            if slot.pieces is None and self._open:
+                size = len(content)
+                if type(request) is Produce:  # of most of them no records are kept
+                    if self._server.is_appending(self._caller.connection):
+                        slot.is_held = True
+                        self._keep(slot, size)
+                elif size > _SMALL_BYTES:
+                    self._keep(slot, _DECODED * size)
         else:
             if watch is not None:
                 self._was_answered(slot, watch)
             self._flush()
-        self._long = slot if slot.is_long and slot.pieces is None else None
+        self._long = slot if (slot.is_long or slot.is_held) and slot.pieces is None else None
         if not self._paused and self._open and (self._long or len(self._in_flight) >= self._max_in_flight):
             self._paused = True
             self._connection.pause()
@@ -189,19 +210,23 @@ class _ServerConnection:
             return slot, None
         if api.named is not None:
             request = api.named(request, self._server.topic_name)
+        elif version >= api.ids_since and api.resolved is not None:
+            request, slot.answer = api.resolved(request, self._server.topic_name)
         slot.silent = type(request) is Produce and request.acks == 0
         return slot, request
 
     def _read_api_versions(self, content: memoryview, version: int, correlation_id: int, size: int) -> "_InFlight":
         low, high = versions.VERSIONS
+        error = ErrorCode.NONE
         if low <= version <= high:
             body = self._read_client(content, size)
             if version >= versions.FLEXIBLE:
                 reader = CompactReader(content, body, ITEMS_MAX)
                 reader.skip_tags()
-                versions.check_request(reader)
+                error = self._server.misrouted(*versions.read_request(reader, version))
         slot = _InFlight(self, None, version, correlation_id)
-        slot.pieces = [wire.I32.pack(correlation_id) + self._server.api_versions(version)]
+        answer = versions.refusal_body(error) if error else self._server.api_versions(version)
+        slot.pieces = [wire.I32.pack(correlation_id) + answer]
         return slot
 
     def _refuse(self, content: memoryview, key: int, version: int, correlation_id: int, size: int) -> "_InFlight":
@@ -239,11 +264,17 @@ class _ServerConnection:
             return
         if self._watch is not None:
             self._was_answered(slot, self._watch)
+        if slot.is_held and self._long is slot:
+            self._long = None
+        named = result
+        if slot.answer is not None and not isinstance(result, BarnabasError):
+            result = slot.answer(result)
         if isinstance(result, BarnabasError):
             self._hang_up(f"{slot.name} failed: {result}")
         elif slot.silent:
             slot.pieces = _NO_ANSWER
-            refused = next((p for p in cast(ProduceResult, result).partitions if p.error is not ErrorCode.NONE), None)
+            outcomes = [*cast(ProduceResult, named).partitions, *cast(ProduceResult, result).partitions]
+            refused = next((p for p in outcomes if p.error is not ErrorCode.NONE), None)
             if refused is not None:
                 # Without an answer, this is how a producer learns that messages are lost.
                 where = f"{refused.topic}-{refused.partition}"
@@ -337,9 +368,11 @@ class _InFlight:
         "_connection",
         "_correlation_id",
         "_version",
+        "answer",
         "api",
         "began_ms",
         "caller",
+        "is_held",
         "is_long",
         "is_sent",
         "kept_bytes",
@@ -361,6 +394,10 @@ class _InFlight:
         self.silent = False
         self.is_long = api is not None and api.long_answers
         """Its answer may take long to write."""
+        self.is_held = False
+        """True for a Produce whose records are being opened."""
+        self.answer: Callable[[Any], Any] | None = None
+        """The function that turns the broker's result into the answer, where they differ."""
         self.pieces: Sequence[Piece] | None = None
         self.is_sent = False
         self.kept_bytes = 0

@@ -25,7 +25,7 @@ from ...ports.errors import Malformed
 from ...ports.words import TopicPartition
 from .api import Api
 from .fenced import FencedError
-from .schema import BOOL, ERROR, I16, I32, I64, TEXT, Array, ByTopic, Field, FieldCodec, Pairs, Struct
+from .schema import BOOL, ERROR, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, FieldCodec, Pairs, Struct
 from .wire import Reader, Writer
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ DESCRIBE_TRANSACTIONS = Api(
 
 LIST_TRANSACTIONS = Api(
     key=66,
-    versions=(0, 1),
+    versions=(0, 2),
     flexible_from=0,
     request_type=ListTransactions,
     request=Struct(
@@ -188,6 +188,7 @@ LIST_TRANSACTIONS = Api(
         Field("states", Array(TEXT)),
         Field("producer_ids", Array(I64)),
         Field("duration_ms", I64, since=1),
+        Field("pattern", NULLABLE_TEXT, since=2),
     ),
     result=Struct(
         ListTransactionsResult,
@@ -206,7 +207,7 @@ LIST_TRANSACTIONS = Api(
             ),
         ),
     ),
-    least_version=lambda request: 1 if request.duration_ms >= 0 else 0,
+    least_version=lambda request: 2 if request.pattern else 1 if request.duration_ms >= 0 else 0,
     long_answers=True,
 )
 

@@ -8,18 +8,26 @@ from . import wire
 from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
 
 KEY = 18
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
 FLEXIBLE = 3
+TELLS_BROKER = 5
+"""The version in which a client may say which broker it means to talk to (KIP-1242)."""
+NO_NODE = -1
 
 Ranges = dict[int, tuple[int, int]]
 """API key → lowest and highest version."""
 
 
-def check_request(reader: CompactReader) -> None:
-    """Go through the body of a flexible request: which software the client is, not used. Raises as readers do."""
+def read_request(reader: CompactReader, version: int) -> tuple[str | None, int]:
+    """The cluster and the broker that a client means, None and NO_NODE where it does not say, of a flexible request;
+    which software it is, is passed over. Raises as readers do."""
     reader.text()
     reader.text()
+    cluster_id, node_id = None, NO_NODE
+    if version >= TELLS_BROKER:
+        cluster_id, (node_id,) = reader.nullable_text(), reader.take(wire.I32)
     reader.skip_tags()
+    return cluster_id, node_id
 
 
 def request_body(version: int, software: str, software_version: str) -> bytes:
@@ -41,6 +49,16 @@ def response_body(version: int, ranges: Iterable[tuple[int, int, int]]) -> bytes
     _write_ranges(writer, ranges)
     if version >= 1:
         writer.out += wire.I32.pack(0)  # the throttle time
+    writer.end()
+    return bytes(writer.out)
+
+
+def refusal_body(error: ErrorCode) -> bytes:
+    """The answer to a flexible request that is refused."""
+    writer = CompactWriter()
+    writer.out += wire.I16.pack(error)
+    _write_ranges(writer, ())
+    writer.out += wire.I32.pack(0)  # the throttle time
     writer.end()
     return bytes(writer.out)
 

@@ -1,6 +1,14 @@
-"""ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4). Everything is answered at once."""
+"""ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4). All but sets that take long to check is answered at
+once."""
 
+from collections import deque
+from collections.abc import Sequence
+
+from ...core.log.admission import AdmissionTakesLong
+from ...core.log.format import Admitted
+from ...core.log.origin import AppendOrigin
 from ...core.replica.append import unwritable
+from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import (
     EARLIEST,
     LATEST,
@@ -19,7 +27,8 @@ from ...ports.broker_api import (
     Reply,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, BarnabasError, broker_failed
+from ...ports.scheduler import Outcome
 from ...ports.storage import StorageError, size_of
 from ...ports.words import Offset, TopicPartition
 from .state import BrokerState
@@ -38,6 +47,13 @@ _FETCH_CODES = frozenset(
 """What the classic protocol can say; all else is UNKNOWN_SERVER_ERROR."""
 
 _NOTHING = ClassicFetchResultPartition()
+_LONG_AT_A_TIME = 4
+_LONG_BYTES_MAX = 256 << 20
+"""Of the records of requests that take long; one request may always."""
+_LongProduce = tuple[
+    Sequence[ClassicProducePartition], list[ClassicProduceResultPartition], Reply[ClassicProduceResult]
+]
+"""What is left of a request, the results of what is done, and how it is answered."""
 
 
 class ClassicService:
@@ -48,20 +64,93 @@ class ClassicService:
         self._topics = state.classic
         self._clock = state.clock
         self._below = state.entropy.below
+        self._steps = StepRunner(
+            state.scheduler, state.clock, lambda error: state.failed("a classic append that took long", error)
+        )
+        self._long: deque[_LongProduce] = deque()
+        """Requests that wait until it is their turn to be checked."""
+        self._long_free = _LONG_AT_A_TIME
+        self._long_bytes = 0
+        """Of the records of all of them, those under way too."""
 
     # --- produce
 
     def produce(self, request: ClassicProduce, _caller: Caller, reply: Reply[ClassicProduceResult]) -> None:
-        now_ms = self._clock.now_ms()
-        reply(ClassicProduceResult(partitions=[self._append(entry, now_ms) for entry in request.partitions]))
-
-    def _append(self, entry: ClassicProducePartition, now_ms: int) -> ClassicProduceResultPartition:
-        topic, number = entry.topic, entry.partition
+        """Append the sets. Those that take long to check are appended in turns with other work; the connection is not
+        read from meanwhile."""
+        results: list[ClassicProduceResultPartition] = []
         try:
-            if number == RANDOM_PARTITION:
-                number = self._below(self._topics.partitions(topic))
+            for entry in request.partitions:
+                results.append(self._append(entry))
+        except AdmissionTakesLong:
+            rest = request.partitions[len(results) :]
+            size = sum(len(each.records) for each in rest)
+            if not self._long_bytes or self._long_bytes + size <= _LONG_BYTES_MAX:
+                self._long_bytes += size
+                self._long.append(([_with_own_memory(each) for each in rest], results, reply))
+                self._begin_long()
+                return
+            text = "too many message sets wait until they are checked"
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            results += [ClassicProduceResultPartition(e.topic, e.partition, code, error_message=text) for e in rest]
+        reply(ClassicProduceResult(partitions=results))
+
+    def _begin_long(self) -> None:
+        """Begin with the next request that takes long: a few at a time, since what they decompress to takes memory."""
+        while self._long and self._long_free:
+            rest, results, reply = self._long.popleft()
+            self._long_free -= 1
+            size = sum(len(each.records) for each in rest)
+
+            def done(
+                outcome: Outcome[None],
+                results: list[ClassicProduceResultPartition] = results,
+                reply: Reply[ClassicProduceResult] = reply,
+                size: int = size,
+            ) -> None:
+                self._long_free += 1
+                self._long_bytes -= size
+                self._begin_long()
+                if outcome.error is not None:
+                    self._state.failed("appending message sets that take long to check", outcome.error)
+                    reply(broker_failed())
+                else:
+                    reply(ClassicProduceResult(partitions=results))
+
+            self._steps.run(self._append_long(rest, results), done)
+
+    def _append_long(
+        self, entries: Sequence[ClassicProducePartition], results: list[ClassicProduceResultPartition]
+    ) -> Steps[None]:
+        for entry in entries:
+            admitted: Admitted | BarnabasError
+            try:
+                log = self._topics.log_to_append(entry.topic, self._number(entry))
+                admitted = yield from log.admit_in_steps(
+                    entry.records, clock_ms=self._clock.now_ms, allows_zstd=True, origin=AppendOrigin.CLIENT
+                )
+            except (ApiError, StorageError) as error:
+                admitted = error
+            results.append(self._append(entry, admitted))
+            yield None
+
+    def _number(self, entry: ClassicProducePartition) -> int:
+        number = entry.partition
+        return self._below(self._topics.partitions(entry.topic)) if number == RANDOM_PARTITION else number
+
+    def _append(
+        self, entry: ClassicProducePartition, admitted: Admitted | BarnabasError | None = None
+    ) -> ClassicProduceResultPartition:
+        """The result of one set; `admitted` is what its check has given, or why it is refused.
+
+        Raises `AdmissionTakesLong` for a set that is not `admitted` yet, and takes long to check."""
+        topic, number, now_ms = entry.topic, entry.partition, self._clock.now_ms()
+        try:
+            if isinstance(admitted, BarnabasError):
+                raise admitted
+            number = self._number(entry)
             log = self._topics.log_to_append(topic, number)
-            appended = log.append(entry.records, leader_epoch=0, now_ms=now_ms)
+            appended = log.append(entry.records, leader_epoch=0, now_ms=now_ms, admitted=admitted, bounded=True)
         except ApiError as error:
             return ClassicProduceResultPartition(topic, number, error.code, error_message=error.message or None)
         except StorageError as error:
@@ -129,3 +218,8 @@ class ClassicService:
             reply(ClassicOffsetsResult(error=ErrorCode.KAFKA_STORAGE_ERROR))
             return
         reply(ClassicOffsetsResult(offsets=offsets))
+
+
+def _with_own_memory(entry: ClassicProducePartition) -> ClassicProducePartition:
+    """A copy: the records are the connection's memory."""
+    return ClassicProducePartition(entry.topic, entry.partition, memoryview(bytearray(entry.records)))

@@ -3,21 +3,39 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ...core.cluster.change_queue import ChangeQueue
+from ...core.cluster.change_queue import ChangeQueue, elsewhere
 from ...core.cluster.controller import Controller, without_leader
-from ...core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
-from ...core.cluster.election import Brokers, claimed, later, may_join, told_most, wants_claim, with_isr
+from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
+from ...core.cluster.election import (
+    Brokers,
+    claimed,
+    distrusted,
+    is_distrusted,
+    later,
+    may_join,
+    wants_claim,
+    with_isr,
+)
 from ...core.cluster.following import ClusterFollower, Refresh
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife, Membership
-from ...core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState, ReplicaId, Topic
+from ...core.cluster.producer_ids import raise_above
+from ...core.cluster.topics import (
+    ALONE_EPOCH,
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    BrokerRegistration,
+    PartitionState,
+    ReplicaId,
+    Topic,
+)
 from ...core.replica.insync import IsrChange
 from ...core.replica.partition import Partition
 from ...ports.broker_api import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
-from ...ports.report import counted, info
+from ...ports.report import counted, error, info
 from ...ports.scheduler import Timer
 from ...ports.words import TopicPartition
 from .replica_metrics import show_controller
@@ -84,19 +102,24 @@ class ClusterMember:
             state.scheduler,
             submit_leaders=self._submit,
             submit_topics=state.changes.submit,
-            settle=topics.settle,
+            settle=topics.settle_some,
         )
         self._isr_changes: dict[TopicPartition, IsrChange] = {}
         self._isr_due = False
+        self._differing: Mapping[int, list[int]] = {}
+        """The values of `min.insync.replicas` in the brokers' files, as they were reported."""
         self._awaited: set[tuple[str, int]] = set()
         """Partitions that only this broker can lead; it is not ready before it does."""
         self._claims: dict[str, None] = {}
         self._claims_due = False
+        self._forgotten: set[TopicPartition] = set()
+        """Partitions of which the coordination service has forgotten states, and this broker has not said so yet."""
         self._is_closed = False
         self._balancing: Timer | None = None
         self._elections: Counter = state.metrics.counter(
             "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
         )
+        state.registry.on_went_back = failed
         state.registry.listen(self._told)
         state.replicas.listen(self._opened, self._dropped)
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
@@ -104,10 +127,34 @@ class ClusterMember:
     def begin(self) -> None:
         """Register, and follow."""
         self._follower.begin()
+        self._check_producer_ids()
         self._membership.begin()
         self._balance_in_time()
         if self._state.not_opened():
             self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
+
+    def _check_producer_ids(self) -> None:
+        """Let none be given out again that is in a log here, where the coordination service has forgotten it."""
+        state = self._state
+        used = (max(log.producers.producers, default=-1) for log in state.logs.logs().values())
+        largest = max(used, default=-1)
+        if largest < 0:
+            return
+
+        async def checking() -> None:
+            first = await elsewhere(partial(raise_above, state.registry.coordination, state.node_id, largest))
+            if first is not None:
+                text = (
+                    f"a log of this broker has the producer id {largest}, which the coordination service does not know"
+                )
+                cure = "it was restored from a backup, or has lost its data"
+                self._report(error(f"{text}: {cure}. New producers get ids from {first} on"))
+
+        def checked(failure: BarnabasError | None) -> None:
+            if failure is not None and not self._is_closed:
+                state.scheduler.call_later(RETRY_MS, self._check_producer_ids)
+
+        self._submit("checking producer ids", checking, checked)
 
     def _open_again(self) -> None:
         """Try what could not be opened at the start: a disk that was full may have room again."""
@@ -186,7 +233,9 @@ class ClusterMember:
         own, key = self._own, partition.topic_partition
         topic = self._state.image.topics.get(key.topic)
         replicas = () if topic is None else topic.partitions.get(key.partition, ())
-        if own is not None and replicas and wants_claim(self._state.image.state(key), replicas, own):
+        if own is None or not replicas:
+            return
+        if partition.is_ahead or wants_claim(self._state.image.state(key), replicas, own):
             self._claim([key.topic])
 
     def _dropped(self, keys: Sequence[TopicPartition]) -> None:
@@ -200,6 +249,10 @@ class ClusterMember:
         state.replicas.broker_epoch = registration.broker_epoch
         self._registry.apply(BrokersChanged(brokers={**state.image.brokers, registration.broker_id: registration}))
         self.controller.registered(registration)
+        if self._membership.went_back:
+            self._membership.went_back = False
+            keys = (TopicPartition(*key) for key in state.replicas.partitions)
+            self._forgotten = {key for key in keys if self._may_be_distrusted(key)}
         self._claim(state.image.topics)
         if self._ready is not None:
             self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
@@ -235,6 +288,8 @@ class ClusterMember:
         match delta:
             case ControllerChanged():
                 self._look_if_ready()
+            case BrokersChanged() | ConfigsChanged():
+                self._warn_of_differing_min_isr()
             case StatesChanged(topic=name, states=states):
                 self._claim([name])
                 if self._awaited:
@@ -247,6 +302,19 @@ class ClusterMember:
                 self._claim([topic.name])
                 if before.topics.get(topic.name) != topic and self._does_not_fit(topic):
                     self._fit(topic.name)
+
+    def _warn_of_differing_min_isr(self) -> None:
+        if not self.controller.is_active:
+            return
+        differing = self._state.differing_min_isr()
+        warned, self._differing = self._differing, differing
+        if differing and differing != warned:
+            text = ", ".join(f"{value} on {on}" for value, on in differing.items())
+            self._report(
+                f"min.insync.replicas differs between the brokers: {text}. Partitions keep the value that they have"
+                " until the brokers of all their replicas agree; set one value for all of them with"
+                " 'barnabas configs set --broker-default min.insync.replicas=N'"
+            )
 
     def _does_not_fit(self, topic: Topic) -> bool:
         """True if the replicas here are not those that the topic has on this broker."""
@@ -354,10 +422,31 @@ class ClusterMember:
         if own is None:
             return  # the next registration begins anew
         try:
-            await self._registry.change_states(names, lambda topic, image: self._wanted_claims(topic, image, own))
+            changed = await self._registry.change_states(
+                names, lambda topic, image: self._wanted_claims(topic, image, own)
+            )
+            self._tell_forgotten(changed)
         except BaseException:
             self._claims = {**names, **self._claims}
             raise
+
+    def _tell_forgotten(self, changed: Iterable[TopicPartition]) -> None:
+        image = self._state.image
+        numbers: dict[str, list[int]] = {}
+        for key in changed:
+            self._forgotten.discard(key)
+            topic = image.topics.get(key.topic)
+            if topic is not None and is_distrusted(image.state(key), topic.partitions[key.partition]):
+                numbers.setdefault(key.topic, []).append(key.partition)
+        for name, found in numbers.items():
+            text = f"the coordination service has forgotten later states of topic {name}, partitions {found[:10]}"
+            more = ", ..." if len(found) > 10 else ""
+            cause = f"{text}{more}: it was restored from a backup, or has lost its data"
+            cure = (
+                "They get a leader with a later epoch when all their replicas have claimed what is in their logs. Start"
+                " all brokers; if one is lost for good, 'barnabas cluster elect --unclean' lets the longest log lead"
+            )
+            self._report(error(f"{cause}. {cure}"))
 
     def _claims_told(self, error: BarnabasError | None) -> None:
         if error is not None and not self._is_closed:
@@ -369,10 +458,39 @@ class ClusterMember:
             key = TopicPartition(topic.name, number)
             partition = self._state.replicas.partitions.get(key)
             known = image.state(key)
-            if partition is not None and wants_claim(known, replicas, own):
+            if partition is None or own.broker_id not in replicas:
+                continue
+            if self._is_forgotten(partition, known, replicas):
                 log = partition.log
-                claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset)
+                claims[number] = distrusted(known, replicas, own, log.epochs.latest, log.log_end_offset)
+            elif wants_claim(known, replicas, own):
+                log, in_sync = partition.log, known.broker_epochs.get(own.broker_id, UNKNOWN_EPOCH)
+                lost = in_sync > ALONE_EPOCH and not self._state.logs.has_all_of(key, in_sync)
+                claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset, lost=lost)
         return claims
+
+    def _is_forgotten(self, partition: Partition, known: PartitionState, replicas: Sequence[int]) -> bool:
+        """Return True if the coordination service has lost later states of a partition than the one that is known."""
+        if is_distrusted(known, replicas):
+            self._forgotten.discard(partition.topic_partition)
+            return False
+        state = partition.state
+        if (state.leader_epoch, state.partition_epoch) == (known.leader_epoch, known.partition_epoch):
+            latest = partition.log.epochs.latest
+            if partition.is_ahead or (known.leader == NO_LEADER and latest >= known.leader_epoch):
+                return True
+        return partition.topic_partition in self._forgotten
+
+    def _may_be_distrusted(self, key: TopicPartition) -> bool:
+        """Return False for a partition that others lead and whose replicas do not all live: it would have no leader as
+        long as one of them is away."""
+        image = self._state.image
+        topic, brokers = image.topics.get(key.topic), image.brokers_with(key)
+        if topic is None or key.partition not in topic.partitions:
+            return False
+        return image.state(key).leader not in brokers or all(
+            each in brokers for each in topic.partitions[key.partition]
+        )
 
     @property
     def _own(self) -> ReplicaId | None:
@@ -388,9 +506,10 @@ def told_of_election(key: TopicPartition, before: PartitionState, after: Partiti
     if leader in before.members:
         text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}"
         return info(text, topic=key.topic, partition=key.partition, leader=leader)
-    if told_most(before, leader):
-        return f"broker {leader} leads {key} without being in sync: nobody who has told what is in its log has more"
-    return f"broker {leader} leads {key} without being in sync: what it lacks is lost"
+    text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}, by an unclean election"
+    text += f": it is not one of {list(before.members)}, and committed messages that it lacks are lost"
+    claims = [f"broker {each} to offset {claim.log_end}" for each, claim in sorted(before.claims.items())]
+    return f"{text}; as claimed, the log reaches on {', '.join(claims)}" if claims else text
 
 
 def _may_be_in(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:

@@ -1,10 +1,14 @@
 """Consumer groups: the requests that their coordinator answers (facts C6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from attrs import evolve
 
 from ...core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
 from ...core.cluster.image import ClusterImage
+from ...core.cluster.store import read_live_topics
+from ...core.cluster.topics import Topic
 from ...core.coordinator.group.config import GroupConfig
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.group.counters import GroupCounters
@@ -16,6 +20,7 @@ from ...ports.broker_api import (
     Caller,
     DeleteGroups,
     DescribeGroups,
+    FetchedGroup,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -23,13 +28,17 @@ from ...ports.broker_api import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    OffsetFetchResult,
+    Reply,
     Request,
     SyncGroup,
     TxnOffsetCommit,
 )
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import BarnabasError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
+from ...ports.scheduler import Outcome
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .group_metrics import show_lag
@@ -38,6 +47,7 @@ from .led_partitions import follow_leaders
 from .state import BrokerState
 
 MINUTE_MS = 60_000
+_RETRY_MS = 1000.0
 
 
 class GroupService:
@@ -65,7 +75,7 @@ class GroupService:
             scheduler=state.scheduler,
             entropy=state.entropy,
             append=self._log.append,
-            knows=self._knows,
+            topic_id_of=self._topic_id_of,
             leads=state.replicas.leading(OFFSETS_TOPIC),
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
@@ -84,8 +94,11 @@ class GroupService:
             failed=state.failed,
             still_open=Loading.add_open,
         )
-        self._deleted: set[TopicPartition] = set()
-        """Partitions that have gone while some groups, which may have positions in them, were not there."""
+        self._deleted: list[tuple[bytes, Sequence[TopicPartition]]] = []
+        """Partitions that have gone, with the ids of their topics, while some groups, which may have positions in
+        them, were not there."""
+        self._checking = 0
+        """How many partitions are read, and wait for what the tree says of the topics in them."""
         self._is_started = self._is_closed = False
         state.registry.listen(self._cluster_changed)
         follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
@@ -103,7 +116,7 @@ class GroupService:
             Heartbeat: coordinator.heartbeat,
             LeaveGroup: coordinator.leave,
             OffsetCommit: coordinator.commit_offsets,
-            OffsetFetch: coordinator.fetch_offsets,
+            OffsetFetch: self._fetch_offsets,
             OffsetDelete: coordinator.delete_offsets,
             TxnOffsetCommit: coordinator.commit_in_transaction,
             DescribeGroups: coordinator.describe_groups,
@@ -129,6 +142,36 @@ class GroupService:
         self.coordinator.close()
         self._log.close()
 
+    # --- committed offsets
+
+    def _fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
+        """Answer with offsets of topics that exist: the tree is asked, as the image may be behind.
+
+        A coordinator that is late learns of a deleted topic after consumers of the next topic of that name ask here. By
+        its image the offset of the deleted topic is right, and the consumer would skip messages of the new one.
+        """
+        if self._state.is_alone:
+            self.coordinator.fetch_offsets(request, caller, reply)
+            return
+        topics = self._state.image.topics
+
+        def answered(result: OffsetFetchResult | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                reply(result)
+                return
+            names = {each.topic for group in result.groups for each in group.partitions if each.offset >= 0}
+            expected = {name: topics[name].topic_id if name in topics else None for name in names}
+            if not expected:
+                reply(result)
+                return
+            coordination = self._state.registry.coordination
+            self._state.scheduler.offload(
+                lambda: read_live_topics(coordination, tuple(expected)),
+                lambda outcome: reply(_confirmed(result, expected, outcome)),
+            )
+
+        self.coordinator.fetch_offsets(request, caller, answered)
+
     # --- transactions, and topics that go
 
     def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
@@ -148,39 +191,97 @@ class GroupService:
         """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""
         match delta:
             case TopicDeleting(topic=topic):
-                self._gone([TopicPartition(topic.name, number) for number in topic.partitions])
+                self._gone(topic, topic.partitions)
             case TopicSet(topic=topic):
                 known = before.topics.get(topic.name)
                 if known is not None:
                     left = known.partitions.keys() - topic.partitions.keys()
-                    gone = known.partitions.keys() if known.topic_id != topic.topic_id else left
-                    self._gone([TopicPartition(topic.name, number) for number in gone])
+                    self._gone(known, known.partitions if known.topic_id != topic.topic_id else left)
             case TopicGone(name=name):
                 gone_topic = before.topics.get(name)
                 if gone_topic is not None:
-                    self._gone([TopicPartition(name, number) for number in gone_topic.partitions])
+                    self._gone(gone_topic, gone_topic.partitions)
 
-    def _gone(self, partitions: Sequence[TopicPartition]) -> None:
-        if not partitions or partitions[0].topic == OFFSETS_TOPIC:
+    def _gone(self, topic: Topic, numbers: Iterable[int]) -> None:
+        partitions = [TopicPartition(topic.name, number) for number in numbers]
+        if not partitions or topic.name == OFFSETS_TOPIC:
             return
-        self.coordinator.partitions_deleted(partitions)
+        self.coordinator.partitions_deleted(topic.topic_id, partitions)
         self._log.flush()  # before the topic's name is free again
-        if self._loader.is_busy or not self._is_started:
-            self._deleted.update(partitions)
+        if self._is_loading:
+            self._deleted.append((topic.topic_id, partitions))
+
+    @property
+    def _is_loading(self) -> bool:
+        return not self._is_started or self._loader.is_busy or self._checking > 0
 
     def _loaded(self, loading: Loading) -> None:
+        """The groups of a partition are there once no offset in it is of a topic that is gone: an offset of another
+        topic id than the image has is compared with the tree, since it may be the image that is behind."""
+        topics = self._state.image.topics
+        doubtful = loading.topics_unlike(lambda name: topics[name].topic_id if name in topics else None)
+        if doubtful:
+            self._checking += 1
+            self._check_topics(loading, doubtful)
+        else:
+            self._serve(loading)
+
+    def _check_topics(self, loading: Loading, names: Sequence[str]) -> None:
+        coordination = self._state.registry.coordination
+
+        def check() -> None:
+            topics = read_live_topics(coordination, names)
+            loading.drop_other_topics(
+                {name: None if topic is None else topic.topic_id for name, topic in topics.items()}
+            )
+
+        def checked(outcome: Outcome[None]) -> None:
+            if self._is_closed or not self.coordinator.is_wanted(loading):
+                self._checking -= 1
+                self._forget_deleted()
+            elif outcome.error is None:
+                self._checking -= 1
+                self._serve(loading)
+            else:
+                text = f"__consumer_offsets-{loading.partition}: checking the topics of committed offsets failed"
+                self._state.report(f"{text}; its groups stay loading, and it is tried again: {outcome.error}")
+                self._state.scheduler.call_later(_RETRY_MS, lambda: self._check_topics(loading, names))
+
+        self._state.scheduler.offload(check, checked)
+
+    def _serve(self, loading: Loading) -> None:
         self.coordinator.loaded(loading)
-        if self._deleted:
-            self.coordinator.partitions_deleted(self._deleted, kept_in=loading.partition)
+        for topic_id, partitions in self._deleted:
+            self.coordinator.partitions_deleted(topic_id, partitions, kept_in=loading.partition)
         self._forget_deleted()
 
     def _forget_deleted(self) -> None:
-        if self._is_started and not self._loader.is_busy:
+        if not self._is_loading:
             self._deleted.clear()
 
-    def _knows(self, partition: TopicPartition) -> bool:
+    def _topic_id_of(self, partition: TopicPartition) -> bytes | None:
         topic = self._state.image.topics.get(partition.topic)
-        return topic is not None and partition.partition in topic.partitions
+        return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
+
+
+def _confirmed(
+    result: OffsetFetchResult, expected: Mapping[str, bytes | None], outcome: Outcome[dict[str, Topic | None]]
+) -> OffsetFetchResult:
+    """The answer where each topic with a committed offset has the id in the tree that the image gave it. A group with
+    another topic, or all groups if the tree cannot be asked, are answered with COORDINATOR_LOAD_IN_PROGRESS, which
+    clients retry."""
+    found = {} if outcome.error is not None else outcome.get()
+    topic_ids = {name: None if topic is None else topic.topic_id for name, topic in found.items()}
+    stale = {name for name, topic_id in expected.items() if topic_id is None or topic_ids.get(name) != topic_id}
+    if not stale:
+        return result
+    groups = [
+        FetchedGroup(group_id=group.group_id, partitions=(), error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if any(each.topic in stale and each.offset >= 0 for each in group.partitions)
+        else group
+        for group in result.groups
+    ]
+    return evolve(result, groups=groups)
 
 
 def _group_config(static: BrokerConfig) -> GroupConfig:

@@ -10,7 +10,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
-from ...core.log.broker_epoch import note_epoch, noted_epoch
+from ...core.log.broker_epoch import largest_epoch, noted_epoch
 from ...ports.broker_api import Caller, Reply
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.transport import Address
@@ -59,16 +59,15 @@ def joined(
     """The broker's part in the cluster, not begun yet."""
     log_dirs, logs = state.logs.dirs, state.logs
 
-    def note(epoch: int) -> None:
-        note_epoch(log_dirs, epoch)
-
     member = ClusterMember(
         state,
         topics,
         lease,
         own=evolve(own, offline=frozenset(state.not_opened())),
-        last=LastLife(broker_epoch=noted_epoch(log_dirs), in_order=logs.stopped_in_order),
-        note_epoch=note,
+        last=LastLife(
+            broker_epoch=noted_epoch(log_dirs), in_order=logs.stopped_in_order, largest_epoch=largest_epoch(log_dirs)
+        ),
+        note_epoch=logs.note_broker_epoch,
         predecessor_ms=predecessor_ms(config),
         ready=ready,
         failed=failed,
@@ -86,5 +85,5 @@ def follower_of(state: BrokerState, topics: TopicService) -> ClusterFollower:
         state.changes.submit(what, refresh, done)
 
     return ClusterFollower(
-        state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle
+        state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle_some
     )

@@ -7,6 +7,7 @@ from ...core.replica.lookup import look_up
 from ...core.replica.partition import Partition
 from ...core.traffic.steps import Steps
 from ...ports.broker_api import (
+    EARLIEST,
     Caller,
     ListOffsets,
     ListOffsetsPartition,
@@ -68,11 +69,13 @@ class ListOffsetsService:
         )
 
     def _partition(self, entry: ListOffsetsPartition, *, anywhere: bool) -> Partition:
-        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `Replicas.led`."""
+        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `Replicas.readable`."""
         replicas = self._state.replicas
         partition = replicas.partitions.get((entry.topic, entry.partition))
         if not anywhere or partition is None or partition.is_leader:
-            return replicas.led(entry.topic, entry.partition, entry.current_leader_epoch)
+            # An end that a later leader has moved on would be an answer older than one that was given before.
+            find = replicas.readable if entry.timestamp == EARLIEST else replicas.led
+            return find(entry.topic, entry.partition, entry.current_leader_epoch)
         partition.check_replica(entry.current_leader_epoch)
         return partition
 

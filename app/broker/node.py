@@ -45,6 +45,7 @@ from .registration import (
     shows_current,
 )
 from .replica_metrics import show_replicas
+from .scrubbing import LogScrubbing
 from .service import BrokerService
 from .settings import BrokerSettings
 from .state import BrokerState
@@ -73,10 +74,13 @@ class BrokerServer:
         self._state: BrokerState | None = None
         self._logs: LogManager | None = None
         self._cleaner: LogCleaner | None = None
+        self._scrubbing: LogScrubbing | None = None
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._stopping = self._is_stopped = False
         self._when_stopped: list[Callable[[], None]] = []
+        self.started = False
+        """Set when `start` has done its work."""
         self._ready = False
         self._waits_for_registrar, self._waits_for_member = True, False
         self._held: list[Connection] = []
@@ -120,7 +124,10 @@ class BrokerServer:
         """Raises `BarnabasError` when something cannot be opened; what was opened is closed again then."""
         try:
             self._start()
-        except BaseException:
+            self.started = True
+        except BaseException as error:
+            if isinstance(error, SystemExit):
+                self._report(info(f"{_name(self._config)} is stopped before it has started"))
             with self._closing:
                 self._fronts.close()
             raise
@@ -242,6 +249,8 @@ class BrokerServer:
         if self._config.log_cleaner_enable:
             self._cleaner = begin_cleaning(state, api, in_room(self._outside.report, "core.log"))
             self._fronts.callback(self._cleaner.stop, lambda: None)
+        self._scrubbing = LogScrubbing(state, api, self._cleaner, in_room(self._outside.report, "core.log"))
+        self._fronts.callback(self._scrubbing.stop, lambda: None)
 
     def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
@@ -391,6 +400,8 @@ class BrokerServer:
                     gone=state.gone if listener.protocol == KAFKA else _ignore,
                     steps=state.steps,
                     topic_name=state.topic_name,
+                    is_appending=state.replicas.is_appending,
+                    identity=(state.cluster_id, state.node_id),
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]
@@ -439,10 +450,16 @@ class BrokerServer:
         try:
             self._fronts.close()
         finally:
-            if self._cleaner is not None:
-                self._cleaner.stop(self._close_logs)
+            if self._scrubbing is not None:
+                self._scrubbing.stop(self._stop_cleaning)
             else:
-                self._close_logs()
+                self._stop_cleaning()
+
+    def _stop_cleaning(self) -> None:
+        if self._cleaner is not None:
+            self._cleaner.stop(self._close_logs)
+        else:
+            self._close_logs()
 
     def _close_logs(self) -> None:
         if self._logs is not None:

@@ -42,7 +42,8 @@ ExposeMetrics = Callable[[Metrics, Callable[[], str | None]], Callable[[], None]
 
 class MakeServer(Protocol):
     """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed, `topic_name`
-    tells the name of a topic by its id, or nothing."""
+    tells the name of a topic by its id, or nothing; `is_appending` is true while records that came over a connection
+    are being opened; `identity` is the cluster's id and the broker's."""
 
     def __call__(
         self,
@@ -53,6 +54,8 @@ class MakeServer(Protocol):
         gone: Callable[[int], None],
         steps: StepRunner,
         topic_name: Callable[[bytes], str],
+        is_appending: Callable[[int], bool],
+        identity: tuple[str, int],
     ) -> Server: ...
 
 

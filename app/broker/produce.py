@@ -47,6 +47,7 @@ class ProduceService:
                 acks=request.acks,
                 timeout_ms=timeout_ms,
                 allows_zstd=request.allows_zstd,
+                owner=caller.connection or None,
             )
             return
         self._append(
@@ -56,6 +57,7 @@ class ProduceService:
             timeout_ms=timeout_ms,
             allows_zstd=request.allows_zstd,
             origin=AppendOrigin.BROKER if caller.origin is _BROKER else _CLIENT,
+            owner=caller.connection or None,
         )
 
 

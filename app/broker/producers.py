@@ -73,8 +73,9 @@ class ProducerService:
         self._state.answer_in_steps("DescribeProducers", all_of_them(), caller, reply)
 
     def _described(self, topic: str, number: int) -> Steps[DescribedPartition]:
+        """As any replica knows them, as in Kafka: one that lacks a producer that others have can be found so."""
         try:
-            partition = self._state.replicas.led(topic, number)
+            partition = self._state.replicas.held(topic, number)
         except ApiError as error:
             return DescribedPartition(topic=topic, partition=number, error=error.code, error_message=error.message)
         producers = []

@@ -7,7 +7,7 @@ from attrs import evolve
 from ...core.cluster import layout, store
 from ...core.cluster.brokers import cluster_id, live_brokers
 from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
-from ...core.cluster.producer_ids import BLOCK_SIZE, largest_given_out, skip_to
+from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.identity import common_cluster
@@ -25,8 +25,6 @@ from .data_folders import known_identities
 from .internal_topics import as_it_must_be
 
 CREATE, GROW, REFUSE = "create", "grow", "refuse"
-PRODUCER_IDS_LEFT_OUT = 1_000_000
-"""Snapshots do not tell of the last messages: so many ids beyond those that they tell of are not given out."""
 
 
 @frozen(kw_only=True)
@@ -74,7 +72,7 @@ def plan_recovery(
         broker_id=config.broker_id,
         cluster_id=common_cluster(identities),
         topics=topics,
-        producer_ids_from=(largest // BLOCK_SIZE + 1) * BLOCK_SIZE + PRODUCER_IDS_LEFT_OUT if is_behind else None,
+        producer_ids_from=(largest // BLOCK_SIZE + 1) * BLOCK_SIZE + LEFT_OUT if is_behind else None,
     )
 
 

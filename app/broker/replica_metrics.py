@@ -34,7 +34,7 @@ def show_replicas(state: BrokerState) -> None:
     count(
         "atminisrpartitioncount",
         "Partitions led here with as many replicas in sync as min.insync.replicas.",
-        lambda each: each.is_leader and len(each.isr) == each.log.config.min_insync_replicas,
+        lambda each: each.is_leader and len(each.isr) == each.min_isr,
     )
     late_ms = state.settings.static.transaction_max_timeout_ms + _LATE_MS
     count(

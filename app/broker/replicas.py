@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...core.cluster.election import later, preferred, uncleanly_led
+from attrs import evolve
+
+from ...core.cluster.election import asked_to_elect, awaited_claims, preferred
 from ...core.cluster.image import ClusterImage
-from ...core.cluster.moves import begin_move, cancel_move, is_moving, touched
+from ...core.cluster.moves import begin_move, cancel_move, is_moving, target_of, touched
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...ports.broker_api import (
     AlterPartitionReassignments,
@@ -25,10 +27,14 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
 from .changes import as_api_error
+from .cluster_member import told_of_election
 from .state import BrokerState
 from .topics import TopicService
 
 _ATTEMPTS = 10
+CLAIMS_WAIT_MS = 5000.0
+"""So long an unclean election waits for live replicas that have not claimed what they have."""
+CLAIMS_STEP_MS = 50.0
 
 
 class ReplicaService:
@@ -65,7 +71,16 @@ class ReplicaService:
         async def electing() -> Sequence[PartitionChange]:
             return await self._elect(asked, kind)
 
-        self._state.changes.submit("ElectLeaders", electing, done)
+        until_ms = self._state.clock.monotonic_ms() + min(request.timeout_ms, CLAIMS_WAIT_MS)
+
+        def begin() -> None:
+            is_waiting = kind is ElectionType.UNCLEAN and any(self._is_unclear(key) for key in asked)
+            if is_waiting and self._state.clock.monotonic_ms() < until_ms:
+                self._state.scheduler.call_later(CLAIMS_STEP_MS, begin)
+            else:
+                self._state.changes.submit("ElectLeaders", electing, done)
+
+        begin()
 
     async def _elect(self, asked: Sequence[TopicPartition], kind: ElectionType) -> Sequence[PartitionChange]:
         outcomes: dict[TopicPartition, ApiError | None] = {}
@@ -75,16 +90,22 @@ class ReplicaService:
             if outcomes[key] is None:
                 wanted.setdefault(key.topic, set()).add(key.partition)
 
+        elections: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
+
         def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
             decided = {}
             for number in wanted[topic.name] & topic.partitions.keys():
                 after = self._after(topic, number, image, kind)
                 if after is not None:
                     decided[number] = after
+                    key = TopicPartition(topic.name, number)
+                    elections[key] = image.state(key), after
             return decided
 
         if wanted:
             changed = set(await self._state.registry.change_states(wanted, decide))
+            for key in changed if kind is ElectionType.UNCLEAN else ():
+                self._state.report(told_of_election(key, *elections[key]))
             for name, numbers in wanted.items():
                 for key in (TopicPartition(name, number) for number in numbers):
                     if key not in changed:
@@ -116,10 +137,15 @@ class ReplicaService:
         rules = self._state.election_rules(topic)
         if kind is ElectionType.PREFERRED:
             return preferred(known, replicas, brokers, rules)
-        anyone = next((broker for broker in replicas if broker in brokers), None)
-        if anyone is None or known.leader != NO_LEADER:
-            return None
-        return later(uncleanly_led(known, anyone, replicas, brokers, rules), known)
+        return asked_to_elect(known, replicas, brokers, rules)
+
+    def _is_unclear(self, key: TopicPartition) -> bool:
+        """True while replicas that live have not claimed what they have: the best of them may be another one."""
+        topic = self._state.image.topics.get(key.topic)
+        if topic is None or key.partition not in topic.partitions or self._state.is_alone:
+            return False
+        state, replicas = self._state.image.state(key), topic.partitions[key.partition]
+        return bool(awaited_claims(state, replicas, self._state.image.brokers_with(key)))
 
     # --- replicas
 
@@ -129,43 +155,48 @@ class ReplicaService:
         _caller: Caller,
         reply: Reply[AlterPartitionReassignmentsResult],
     ) -> None:
+        may_grow = request.allow_replication_factor_change
+
         def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
                 error = as_api_error(result)
-                reply(AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message))
+                told = AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
             else:
-                reply(AlterPartitionReassignmentsResult(partitions=result))
+                told = AlterPartitionReassignmentsResult(partitions=result)
+            reply(evolve(told, allow_replication_factor_change=may_grow))
 
         async def moving() -> Sequence[PartitionChange]:
-            return [await self._move(wanted) for wanted in request.partitions]
+            return [await self._move(wanted, may_grow=may_grow) for wanted in request.partitions]
 
         self._state.changes.submit("AlterPartitionReassignments", moving, done)
 
-    async def _move(self, wanted: Reassignment) -> PartitionChange:
+    async def _move(self, wanted: Reassignment, *, may_grow: bool) -> PartitionChange:
         key = TopicPartition(wanted.topic, wanted.partition)
         try:
-            await self._moved(key, wanted.replicas)
+            await self._moved(key, wanted.replicas, may_grow=may_grow)
         except (ApiError, CoordinationError, ClosedError) as error:
             return _outcome(key, as_api_error(error))
         return _outcome(key, None)
 
-    async def _moved(self, key: TopicPartition, target: Sequence[int] | None) -> None:
+    async def _moved(self, key: TopicPartition, target: Sequence[int] | None, *, may_grow: bool) -> None:
         state = self._state
         for _ in range(_ATTEMPTS):
             state.image.state(key)
             topic = state.image.topic(key.topic)
+            states = {key.partition: touched(state.image.state(key))}
             if target is None:
-                after = cancel_move(topic, key.partition)
+                after, states = cancel_move(topic, key.partition, state.image, state.election_rules(topic))
             elif tuple(target) == topic.partitions[key.partition] and not is_moving(topic, key.partition):
                 return
             else:
+                _check_replication_factor(topic, key.partition, target, may_grow=may_grow)
                 after = begin_move(topic, key.partition, target, state.image.brokers)
             if state.is_alone:
                 text = f"the assignment of {key} moves it away from this broker, which is alone"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
             with self._topics.doubting(key.topic):
                 try:
-                    await state.registry.move(after, {key.partition: touched(state.image.state(key))})
+                    await state.registry.move(after, states)
                 except BadVersion:
                     await self._topics.settle(key.topic)
                     continue
@@ -186,7 +217,7 @@ class ReplicaService:
                 topic=topic.name,
                 partition=number,
                 replicas=topic.partitions[number],
-                adding=topic.adding.get(number, ()),
+                adding=_still_wanted(topic, number),
                 removing=topic.removing.get(number, ()),
             )
             for topic in (image.topics[name] for name in names)
@@ -194,6 +225,20 @@ class ReplicaService:
             if asked is None or number in asked[topic.name]
         ]
         reply(ListPartitionReassignmentsResult(partitions=moves))
+
+
+def _check_replication_factor(topic: Topic, number: int, target: Sequence[int], *, may_grow: bool) -> None:
+    """Raise `ApiError(INVALID_REPLICATION_FACTOR)` where a move would change it and may not (KIP-860)."""
+    now = len(target_of(topic, number))
+    if not may_grow and len(target) != now:
+        text = f"The replication factor is changed from {now} to {len(target)}"
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def _still_wanted(topic: Topic, number: int) -> tuple[int, ...]:
+    """The replicas that come and stay: not those of a move that was replaced."""
+    target = target_of(topic, number)
+    return tuple(broker for broker in topic.adding.get(number, ()) if broker in target)
 
 
 def _outcome(key: TopicPartition, error: ApiError | None) -> PartitionChange:

@@ -9,6 +9,7 @@ from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.log.cleaning.order import CleanerSettings
 from ...core.log.config import LogConfig
 from ...core.log.retention import DeletionPolicy, record_policy
+from ...core.log.scrubber import ScrubSettings
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
@@ -28,6 +29,7 @@ from ..config import (
 from ..config.classic import FORMAT_KEY, V2, is_classic
 from ..config.keys import LONG_MAX
 
+MIN_ISR_KEY = "min.insync.replicas"
 _MIB = 1_048_576
 
 
@@ -63,7 +65,12 @@ class BrokerSettings:
         return self._kept_layers
 
     def _made_layers(self) -> BrokerLayers:
-        own, everywhere = self._set.get(self.static.broker_id, {}), self._set.get(None, {})
+        own, everywhere = dict(self._set.get(self.static.broker_id, {})), self._set.get(None, {})
+        if own.pop(MIN_ISR_KEY, None) is not None:
+            self._report(
+                f"{MIN_ISR_KEY} is set for broker {self.static.broker_id} alone, which has no effect: it is one value"
+                " for all brokers; set it as their default, or for topics"
+            )
         return BrokerLayers(static=self.static, dynamic=own, dynamic_default=everywhere)
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
@@ -98,6 +105,14 @@ class BrokerSettings:
             io_buffer_bytes=int(self._number("log.cleaner.io.buffer.size")),
             io_max_bytes_per_second=max(self._number("log.cleaner.io.max.bytes.per.second"), 1.0),
             backoff_ms=int(self._number("log.cleaner.backoff.ms")),
+        )
+
+    @property
+    def scrub(self) -> ScrubSettings:
+        """What the check of closed segments goes by, as set by now."""
+        return ScrubSettings(
+            interval_ms=int(self._number("log.scrub.interval.ms")),
+            bytes_per_second=self._number("log.scrub.io.max.bytes.per.second"),
         )
 
     def _number(self, key: str) -> float:
@@ -200,6 +215,9 @@ class BrokerSettings:
             configs=alter_broker_configs(stored, alterations, self.static),
             broker_id=None if everywhere else self.static.broker_id,
         )
+        if not everywhere and MIN_ISR_KEY in change.configs:
+            text = f"{MIN_ISR_KEY} is one value for all brokers (KIP-966); set it as the default of all, or for topics"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
             self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
         except (ConfigError, ValueError) as error:

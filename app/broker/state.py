@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ...core.client.driver import Submit
-from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, StatesChanged, TopicSet
+from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, LeadershipEnded, StatesChanged, TopicSet
 from ...core.cluster.election import ElectionRules, may_join
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
@@ -28,7 +28,7 @@ from ..config.classic import CLASSIC, FORMAT_KEY
 from .changes import Changes, as_api_error
 from .classic.topics import ClassicTopics
 from .endpoints import Endpoints
-from .settings import BrokerSettings
+from .settings import MIN_ISR_KEY, BrokerSettings
 
 T = TypeVar("T")
 
@@ -120,6 +120,9 @@ class BrokerState:
             case StatesChanged(topic=name):
                 if name in self.image.topics:
                     self.apply_states(self.image.topics[name])
+            case LeadershipEnded(topic=topic):
+                if not self.is_alone:
+                    self.replicas.end_leadership(topic)
             case BrokersChanged():
                 self.replicas.brokers_changed()
             case ConfigsChanged():
@@ -150,7 +153,22 @@ class BrokerState:
     def election_rules(self, topic: Topic) -> ElectionRules:
         """What the configuration says of elections in a topic."""
         config = self.settings.log_config(topic.configs, topic.name)
-        return ElectionRules(min_isr=config.min_insync_replicas, unclean=config.unclean_leader_election_enable)
+        return ElectionRules(
+            min_isr=config.min_insync_replicas,
+            unclean=config.unclean_leader_election_enable,
+            is_common=MIN_ISR_KEY in topic.configs or MIN_ISR_KEY in self.image.configs.get(None, {}),
+        )
+
+    def differing_min_isr(self) -> Mapping[int, list[int]]:
+        """The values of `min.insync.replicas` in the files of the live brokers, with the brokers that have each; empty
+        if that does not matter: they have one, or one is set for all brokers."""
+        if MIN_ISR_KEY in self.image.configs.get(None, {}):
+            return {}
+        found: dict[int, list[int]] = {}
+        for number, broker in sorted(self.image.brokers.items()):
+            if broker.min_isr is not None:
+                found.setdefault(broker.min_isr, []).append(number)
+        return found if len(found) > 1 else {}
 
     @property
     def controller_id(self) -> int:
@@ -258,6 +276,13 @@ class BrokerState:
             for number, replicas in topic.partitions.items()
             if self.node_id not in replicas and (topic.name, number) in self.replicas.partitions
         ]
+
+    def has_replicas_of(self, topic: Topic) -> bool:
+        """True if logs of this topic are here, or belong here."""
+        return self.classic.has(topic.name) or any(
+            self.node_id in replicas or (topic.name, number) in self.replicas.partitions
+            for number, replicas in topic.partitions.items()
+        )
 
     def reopen_topic(self, topic: Topic) -> None:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""

@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions, DeleteTopics (facts C6, D7)."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from ...core.cluster.election import new_state
 from ...core.cluster.layout import deleted_path, topic_path
 from ...core.cluster.planning import plan_partitions, plan_topic
 from ...core.cluster.store import confirm_deleted
-from ...core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name
+from ...core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
 from ...ports.broker_api import (
     Caller,
     CreatePartitions,
@@ -69,9 +69,10 @@ class TopicService:
         self, news: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[Topic | BarnabasError]:
         """Create topics and their logs; each, or why not: `ApiError`, `StorageError`, `CoordinationError`."""
-        results = [await self._stored(new, validate_only=validate_only) for new in news]
+        planned = [await self._planned_or_not(new, validate_only=validate_only) for new in news]
         if validate_only:
-            return results
+            return planned
+        results = await self._stored(planned)
         failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
         for name in failures:
             try:
@@ -80,15 +81,36 @@ class TopicService:
                 self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
-    async def _stored(self, new: NewTopic, *, validate_only: bool) -> Topic | BarnabasError:
+    async def _planned_or_not(self, new: NewTopic, *, validate_only: bool) -> Topic | BarnabasError:
         try:
-            topic = await self._planned(new)
-            if not validate_only:
-                with self.doubting(topic.name):
-                    await self._registry.create(topic, self._first_states(topic, topic.partitions))
+            return await self._planned(new)
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only:
                 await self._follow_if_unknown(new.name)
+            return error
+
+    async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
+        """All in one commit, which is one sync of the tree; or, where that is refused, each for itself."""
+        topics = [each for each in planned if isinstance(each, Topic)]
+        if len(topics) > 1 and len({metric_name(topic.name) for topic in topics}) == len(topics):
+            states = [self._first_states(topic, topic.partitions) for topic in topics]
+            try:
+                with ExitStack() as doubts:
+                    for topic in topics:
+                        doubts.enter_context(self.doubting(topic.name))
+                    if await self._registry.create_all(list(zip(topics, states, strict=True))):
+                        return planned
+            except (CoordinationError, ClosedError) as error:
+                return [error if isinstance(each, Topic) else each for each in planned]
+        return [await self._stored_alone(each) if isinstance(each, Topic) else each for each in planned]
+
+    async def _stored_alone(self, topic: Topic) -> Topic | BarnabasError:
+        try:
+            with self.doubting(topic.name):
+                await self._registry.create(topic, self._first_states(topic, topic.partitions))
+        except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                await self._follow_if_unknown(topic.name)
             return error
         return topic
 
@@ -96,8 +118,8 @@ class TopicService:
         """Of new partitions; those of a broker that is alone are not stored, those of classic topics have none."""
         if self._state.is_alone or is_classic(topic.configs):
             return {}
-        brokers = self._state.image.brokers
-        return {number: new_state(topic.partitions[number], brokers) for number in numbers}
+        brokers, min_isr = self._state.image.brokers, self._state.election_rules(topic).min_isr
+        return {number: new_state(topic.partitions[number], brokers, min_isr=min_isr) for number in numbers}
 
     async def _follow_if_unknown(self, name: str) -> None:
         """Another broker has just made it."""
@@ -213,19 +235,29 @@ class TopicService:
         check_not_internal(topic.name, "it is not deleted")
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
-        await self._remove(topic.name)
+        topic = await self._remove(topic.name, wanted.topic_id if wanted.name is None else None)
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
-    async def _remove(self, name: str) -> None:
-        """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart."""
-        topic = self._state.image.topic(name)
-        brokers = () if self._state.is_alone else {each for replicas in topic.partitions.values() for each in replicas}
-        with self.doubting(name):
-            topic = await self._registry.begin_delete(name, brokers)
+    async def _remove(self, name: str, topic_id: bytes | None = None) -> Topic:
+        """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart.
+
+        `topic_id`: None for whichever topic has this name. Returns the topic."""
+        for _ in range(ATTEMPTS):
+            topic = self._state.image.topic(name) if topic_id is None else self._state.image.topic_by_id(topic_id)
+            replicas = () if self._state.is_alone else topic.partitions.values()
+            try:
+                with self.doubting(name):
+                    topic = await self._registry.begin_delete(name, {each for some in replicas for each in some})
+                break
+            except BadVersion:  # it was deleted, or made again, and this broker has not heard of it yet
+                await self.settle(name)
+        else:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
         try:
             await self._finish_delete(topic)
         except (CoordinationError, ClosedError) as error:
             self._changes.complain(f"removing what is left of topic {name}", error)
+        return topic
 
     async def _finish_delete(self, topic: Topic) -> None:
         if await self._forget(topic):
@@ -250,6 +282,22 @@ class TopicService:
         """Around each write of a topic."""
         return self._changes.doubting(_subject(name), partial(self.settle, name))
 
+    async def settle_some(self, names: Sequence[str]) -> None:
+        """Bring this broker to what the tree says of a topic, or of several that are new to it."""
+        if len(names) == 1:
+            await self.settle(names[0])
+            return
+        state = self._state
+        await self._registry.reread(*names)
+        if not state.settings.static.owns_topics:
+            return
+        found = [state.image.topics[name] for name in names if name in state.image.topics]
+        for error in (await state.open_topics([each for each in found if not self._is_orphaned(each.name)])).values():
+            state.failed("opening the logs of new topics", error)
+        for name in names:
+            if (going := state.image.deleting.get(name)) is not None:
+                await self._finish_delete(going)
+
     async def settle(self, name: str) -> None:
         """Bring this broker to what the tree says of a topic."""
         state = self._state
@@ -273,7 +321,10 @@ class TopicService:
             await self._finish_delete(going)
 
     async def _was_removed_by_hand(self, topic: Topic) -> bool:
-        """A topic whose nodes are gone without anybody having deleted it is served on: data wins (decision 116)."""
+        """A topic whose nodes are gone without anybody having deleted it is served on: data wins (decision 116). A
+        broker without data of it has nothing to serve, and no note waits for it (decision 159)."""
+        if not self._state.has_replicas_of(topic):
+            return False
         wanted = [topic_path(topic.name), deleted_path(topic.topic_id)]
         own, deleted = await elsewhere(partial(self._registry.coordination.get_many, wanted))
         by_hand = own is None and deleted is None and self._state.settings.static.owns_topics

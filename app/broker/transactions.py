@@ -1,15 +1,17 @@
 """Transactions: the requests that their coordinator answers (facts C6)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ...core.cluster.store import read_live_topics
+from ...core.cluster.topics import Topic
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
 from ...core.coordinator.placement import partition_of
 from ...core.coordinator.transaction.config import TransactionConfig
 from ...core.coordinator.transaction.coordinator import TransactionCoordinator
 from ...core.coordinator.transaction.loading import TransactionLoading
-from ...core.coordinator.transaction.markers import MarkerSender, WriteHere
+from ...core.coordinator.transaction.markers import MarkerSender, PartitionLookup, WriteHere
 from ...core.coordinator.transaction.verifier import TransactionVerifier
 from ...ports.broker_api import (
     AddOffsetsToTxn,
@@ -25,6 +27,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
+from ...ports.scheduler import Outcome
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_creation import InternalTopics
@@ -60,6 +63,7 @@ class TransactionService:
         self._markers = MarkerSender(
             own_id=state.node_id,
             leader_of=self._leader_of,
+            look_up=self._look_up,
             write_here=write_markers,
             submit=state.ask,
             clock=state.clock,
@@ -156,6 +160,32 @@ class TransactionService:
     def _leader_of(self, partition: TopicPartition) -> int | None:
         is_there = self._refusal(partition) is ErrorCode.NONE
         return self._state.image.state(partition).leader if is_there else None
+
+    def _look_up(self, partitions: Collection[TopicPartition], looked: Callable[[PartitionLookup], None]) -> None:
+        """What the tree has of these, compared with the image. Topics of the classic generation have no transactions:
+        their partitions count as deleted."""
+        state = self._state
+        classic = {each for each in partitions if state.classic.has(each.topic)}
+        names = sorted({each.topic for each in partitions})
+
+        def told(outcome: Outcome[dict[str, Topic | None]]) -> None:
+            if outcome.error is not None:
+                text = "looking for the topics of transactions whose markers are to be written failed"
+                state.report(f"{text}; it is tried again: {outcome.error}")
+                looked(PartitionLookup(deleted=classic, is_answered=False))
+                return
+            topics, image = outcome.get(), state.image
+            there = {name: topic.partitions if topic else () for name, topic in topics.items()}
+            deleted = {each for each in partitions if each.topic in there and each.partition not in there[each.topic]}
+            known = {
+                name
+                for name, topic in topics.items()
+                if topic is not None and name in image.topics and image.topics[name].topic_id == topic.topic_id
+            }
+            unknown = {each for each in partitions if each.topic not in known}
+            looked(PartitionLookup(deleted=deleted | classic, not_known_here=unknown - deleted - classic))
+
+        state.scheduler.offload(lambda: read_live_topics(state.registry.coordination, names), told)
 
     def _coordinator_of(self, transactional_id: str) -> int:
         topic = self._state.image.topics.get(TRANSACTIONS_TOPIC)

@@ -63,36 +63,39 @@ def start(
 
     Topics have 3 replicas (or as many as there are brokers) and min.insync.replicas=2 unless --set says otherwise.
     """
-    from ..compose.coordination import cluster_coordination
-    from ..config import read_config
-    from .log_setup import set_up
-    from .processes import Lines, ManagedProcess, NamedLines, Processes
+    from ..signals import ending_in_order
 
-    given = parse_settings(settings)
-    owned = sorted(set(given) & set(OWN))
-    if owned:
-        raise ConfigError(f"--set {owned[0]}: it is not the same for all brokers, or has an option of its own here")
-    read = read_config(config, {**given, **({"coordination": coordination} if coordination else {})})
-    names = [f"broker-{number}" for number in range(1, brokers + 1)]
-    lines = Lines(sys.stderr, ["cluster", *names], log_format)
-    set_up(log_level or read.logging_level, log_format, cast("TextIO", NamedLines(lines, "cluster")))
-    chosen = coordination or (read.coordination if "coordination" in read.given else None)
-    with ExitStack() as keep:
-        ports = _ports(host, base_port, brokers, keep)
-        urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd"))
-        words = [
-            *(["--config", str(config)] if config else []),
-            *(word for level in log_level or () for word in ("--log-level", level)),
-            *("--log-format", log_format),
-        ]
-        members = []
-        for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
-            own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
-            place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
-            members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
-        addresses = [f"{host}:{port}" for port in ports]
-        announce = Thread(target=_announce, args=(addresses,), name="announce", daemon=True)
-        Processes(members, lines, restart=restart, ready=announce.start).run()
+    with ending_in_order():
+        from ..compose.coordination import cluster_coordination
+        from ..config import read_config
+        from .log_setup import set_up
+        from .processes import Lines, ManagedProcess, NamedLines, Processes
+
+        given = parse_settings(settings)
+        owned = sorted(set(given) & set(OWN))
+        if owned:
+            raise ConfigError(f"--set {owned[0]}: it is not the same for all brokers, or has an option of its own here")
+        read = read_config(config, {**given, **({"coordination": coordination} if coordination else {})})
+        names = [f"broker-{number}" for number in range(1, brokers + 1)]
+        lines = Lines(sys.stderr, ["cluster", *names], log_format)
+        set_up(log_level or read.logging_level, log_format, cast("TextIO", NamedLines(lines, "cluster")))
+        chosen = coordination or (read.coordination if "coordination" in read.given else None)
+        with ExitStack() as keep:
+            ports = _ports(host, base_port, brokers, keep)
+            urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd"))
+            words = [
+                *(["--config", str(config)] if config else []),
+                *(word for level in log_level or () for word in ("--log-level", level)),
+                *("--log-format", log_format),
+            ]
+            members = []
+            for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
+                own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
+                place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
+                members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
+            addresses = [f"{host}:{port}" for port in ports]
+            announce = Thread(target=_announce, args=(addresses,), name="announce", daemon=True)
+            Processes(members, lines, restart=restart, ready=announce.start).run()
 
 
 def _announce(addresses: Sequence[str]) -> None:

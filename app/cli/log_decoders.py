@@ -1,11 +1,13 @@
 """What the records of internal topics say: for `barnabas log dump` with a decoder."""
 
+from ...core.cluster.layout import encode_id
 from ...core.coordinator.group.records import GroupKey, decode_group, decode_offset
 from ...core.coordinator.group.records import decode_key as decode_group_key
 from ...core.coordinator.record_fields import UnknownVersion
 from ...core.coordinator.transaction.records import decode_key as decode_transactional_id
 from ...core.coordinator.transaction.records import decode_value
 from ...core.message.message import Message
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.errors import ApiError
 
 Fields = dict[str, object]
@@ -22,8 +24,10 @@ def offsets(message: Message) -> Fields:
         if message.value is None:
             return {"key": found, "value": None}
         stored = decode_offset(message.value)
-        value = {"offset": stored.offset, "leader_epoch": stored.leader_epoch, "metadata": stored.metadata}
-        return {"key": found, "value": value | {"commit_timestamp": stored.commit_timestamp_ms}}
+        value: Fields = {"offset": stored.offset, "leader_epoch": stored.leader_epoch, "metadata": stored.metadata}
+        value["commit_timestamp"] = stored.commit_timestamp_ms
+        value["topic_id"] = None if stored.topic_id == NO_TOPIC_ID else encode_id(stored.topic_id)
+        return {"key": found, "value": value}
     except (ApiError, UnknownVersion) as error:
         return {"undecoded": str(error)}
 

@@ -36,6 +36,20 @@ def serve(
 
     Prints "barnabas ready URL..." on standard output once it accepts connections.
     """
+    from ..signals import ending_in_order
+
+    with ending_in_order():
+        _serve(data, listen, config, settings, log_level, log_format)
+
+
+def _serve(
+    data: Path | None,
+    listen: list[str] | None,
+    config: Path | None,
+    settings: list[str] | None,
+    log_level: list[str] | None,
+    log_format: str | None,
+) -> None:
     from ..compose.serve import serve as run
     from ..config import read_config
     from .log_setup import set_up

@@ -13,6 +13,7 @@ from .admin_groups import GroupAdmin
 from .admin_topics import TopicAdmin
 from .admin_transactions import TransactionAdmin
 from .opening import open_shell
+from .process import check_process_in_methods
 from .settings import CommonSettings, read_settings
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def _cluster(admin: Admin) -> ClusterAdmin:
     return admin._cluster
 
 
+@check_process_in_methods("_shell")
 class Admin:
     """Asks and changes. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
 
@@ -125,4 +127,5 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._shell.is_foreign:
+            self.close()

@@ -99,7 +99,8 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        """As leaving the block of a `Producer`: raises `DeliveryFailed`."""
+        await asyncio.to_thread(self._producer.__exit__, kind, error, trace)
 
 
 async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | None = None) -> None:

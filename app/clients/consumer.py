@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...core.client.arguments import as_topic_partition, check_offset
 from ...core.client.consumer.fetch_state import AtOffset, AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset, GroupMetadata
@@ -25,6 +26,7 @@ from .consumer_reading import Reading
 from .encoding import decoders_of
 from .machine_settings import fetching
 from .opening import open_shell, plugin_host
+from .process import check_process_in_methods
 from .settings import ConsumerSettings, read_settings
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ CLOSE_S = 5.0
 """How long `close` and `unsubscribe` wait for the group's coordinator, unless they are told."""
 
 
+@check_process_in_methods("_shell")
 class Consumer:
     """Reads partitions, ahead of its user: those it is assigned, or its share as a member of a group.
 
@@ -182,10 +185,11 @@ class Consumer:
         `ConfigError` unless the partition is assigned."""
         start = position if isinstance(position, AtOffset) else start_at(position, None)
         assert start is not None
-        self._positions.seek({TopicPartition(*place): start})
+        self._positions.seek({as_topic_partition(place): start})
 
     def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
         """Go on at the first message of that time or later, in all assigned partitions or in these."""
+        check_offset(timestamp_ms, "timestamp_ms")
         self._positions.seek(dict.fromkeys(self._positions.chosen(places), AtTime(timestamp_ms)))
 
     def pause(self, *places: Place) -> None:
@@ -225,7 +229,7 @@ class Consumer:
 
     def topic_id(self, place: Place) -> bytes:
         """The id of the topic that is read there, whatever its name; `NO_TOPIC_ID` while it is not known."""
-        return self._positions.state(TopicPartition(*place)).topic_id
+        return self._positions.state(as_topic_partition(place)).topic_id
 
     def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
         """How far each partition (None: the assigned ones) is behind its end, in offsets.
@@ -404,7 +408,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(auto_commit=kind is None or self._asked)
+        if not self._shell.is_foreign:
+            self.close(auto_commit=kind is None or self._asked)
 
     # --- inside
 
@@ -423,6 +428,7 @@ class Consumer:
 
     def _come_back(self) -> None:
         """The user asks for messages. Raises what has failed meanwhile."""
+        self._shell.check_process()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

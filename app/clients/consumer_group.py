@@ -23,6 +23,7 @@ from ...core.client.group.events import (
     Revoke,
 )
 from ...core.client.group.membership import GroupMembership
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
@@ -81,6 +82,8 @@ class GroupSide:
         self._as_member: GroupMetadata | None = None
         """Who the member was when its user had last heard all that it had to hear."""
         self._paused: set[TopicPartition] = set()
+        self._left: dict[TopicPartition, tuple[int, bytes]] = {}
+        """Where this member was in the partitions that it gave up, in the topic of which id."""
         self._known: dict[TopicPartition, int] = {}
         self._told: deque[Callable[[], object]] = deque()
         self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
@@ -186,7 +189,7 @@ class GroupSide:
         states = self._fetcher.partitions
         chosen = [states[place] for place in (states if places is None else places) if place in states]
         return {
-            state.place: CommittedOffset(state.read_offset, self._reading.epoch_of(state))
+            state.place: CommittedOffset(state.read_offset, self._reading.epoch_of(state), topic_id=state.topic_id)
             for state in chosen
             if state.read_offset >= 0
         }
@@ -279,7 +282,7 @@ class GroupSide:
         reset = self._settings.auto_offset_reset.value
         default = AtTime(reset) if reset else None
         starts = {
-            place: default if at is None else AtOffset(at.offset, at.leader_epoch)
+            place: default if at is None else AtOffset(at.offset, at.leader_epoch, self._topic_of(place, at.offset))
             for place, at in event.positions.items()
         }
         with self._shell.lock:
@@ -287,12 +290,20 @@ class GroupSide:
             self._fetcher.pause(self._paused & starts.keys(), True)
             self._paused.clear()
             self._known |= {place: at.offset for place, at in event.positions.items() if at is not None}
+            for place in starts:
+                self._left.pop(place, None)
         try:
             self._listener.on_assigned(list(starts))
         finally:
             with self._shell.lock:
                 self._refuse_nowhere(starts)
                 self._shell.wake()
+
+    def _topic_of(self, place: TopicPartition, offset: int) -> bytes:
+        """The id of the topic that a committed offset is of, where this member gave the partition up there: its commit
+        may have come when that topic was deleted and another one had its name."""
+        left_at, topic_id = self._left.get(place, (-1, NO_TOPIC_ID))
+        return topic_id if left_at == offset else NO_TOPIC_ID
 
     def _refuse_nowhere(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
@@ -319,6 +330,8 @@ class GroupSide:
             state = self._fetcher.partitions.get(place)
             if state is not None and state.paused:
                 self._paused.add(place)
+            if state is not None:
+                self._left[place] = (state.read_offset, state.topic_id)
             self._known.pop(place, None)
         self._reading.drop(places)
         self._fetcher.remove(places)
@@ -329,6 +342,7 @@ class GroupSide:
             self._auto_due_ms = self._look_ms = NEVER
             self._forget(places)
             self._paused.clear()
+            self._left.clear()
             if not self._shell.closed:
                 self.membership.leave(self._shell.now_ms(), lambda: left.append(True))
                 self._shell.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...core.client.arguments import as_topic_partition, check_offset
 from ...core.client.consumer.fetch_state import AssignedPartition, AtOffset, AtTime, FetchPosition
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.errors import ClientTimeout
@@ -35,7 +36,7 @@ class ConsumerPositions:
         return list(self._fetcher.partitions)
 
     def position(self, place: Place, timeout: float | None = None) -> int:
-        state = self.state(TopicPartition(*place))
+        state = self.state(as_topic_partition(place))
         limit = self.limit_s(timeout)
         with self._shell.lock:
             if not self._shell.wait(lambda: state.read_offset >= 0 or state.stopped, limit) or state.read_offset < 0:
@@ -58,7 +59,9 @@ class ConsumerPositions:
         return self._offsets(places, LATEST)
 
     def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
-        asked = {TopicPartition(*place): time for place, time in times.items()}
+        asked = {as_topic_partition(place): time for place, time in times.items()}
+        for time in asked.values():
+            check_offset(time, "time")
         answers = list_offsets(self._shell, list(asked.items()), self._settings.isolation_level)
         first_error(answers)
         return {
@@ -66,7 +69,7 @@ class ConsumerPositions:
         }
 
     def high_watermark(self, place: Place) -> int:
-        return self.state(TopicPartition(*place)).high_watermark
+        return self.state(as_topic_partition(place)).high_watermark
 
     def seek(self, positions: Mapping[TopicPartition, FetchPosition]) -> None:
         """Go on there. Raises `ConfigError` for what is not assigned."""
@@ -80,7 +83,7 @@ class ConsumerPositions:
 
     def pause(self, places: Sequence[Place], paused: bool) -> None:
         """Pause or resume these, or all assigned ones if none is named. Raises `ConfigError` for others."""
-        chosen = [TopicPartition(*place) for place in places] or self.assignment
+        chosen = [as_topic_partition(place) for place in places] or self.assignment
         for place in chosen:
             self.state(place)
         with self._shell.lock:
@@ -96,7 +99,7 @@ class ConsumerPositions:
 
     def chosen(self, places: Iterable[Place] | None) -> list[TopicPartition]:
         """These, or (None) all assigned ones."""
-        return self.assignment if places is None else [TopicPartition(*place) for place in places]
+        return self.assignment if places is None else [as_topic_partition(place) for place in places]
 
     def state(self, place: TopicPartition) -> AssignedPartition:
         """Raises `ConfigError` for what is not assigned."""
@@ -115,7 +118,7 @@ def offsets_to_commit(
 ) -> dict[TopicPartition, CommittedOffset]:
     """From a message, messages, or partition → offset; `positions` tell the epochs. Raises `ConfigError`."""
     if isinstance(what, Mapping):
-        return {TopicPartition(*place): _committed(position) for place, position in what.items()}
+        return {as_topic_partition(place): _committed(position) for place, position in what.items()}
     messages = [what] if isinstance(what, Message) else list(what)
     offsets: dict[TopicPartition, int] = {}
     for message in messages:
@@ -123,25 +126,33 @@ def offsets_to_commit(
             raise ConfigError(
                 f"commit() takes messages that were received, or partition → offset, not {message!r:.100}"
             )
-        place = TopicPartition(message.topic, message.partition)
+        place = as_topic_partition((message.topic, message.partition))
         offsets[place] = max(message.offset + 1, offsets.get(place, 0))
-    return {
-        place: positions[place] if place in positions and positions[place].offset == offset else CommittedOffset(offset)
-        for place, offset in offsets.items()
-    }
+    return {place: _position_at(offset, positions.get(place)) for place, offset in offsets.items()}
+
+
+def _position_at(offset: int, now: CommittedOffset | None) -> CommittedOffset:
+    """The position behind a message, of the topic that is read `now`."""
+    if now is None:
+        return CommittedOffset(offset)
+    return now if now.offset == offset else CommittedOffset(offset, topic_id=now.topic_id)
 
 
 def _committed(position: Any) -> CommittedOffset:
     """An offset, a `CommittedOffset`, or what looks like one in another library."""
     if isinstance(position, CommittedOffset):
-        return position
-    if isinstance(position, int) and not isinstance(position, bool):
+        made = position
+    elif isinstance(position, int) and not isinstance(position, bool):
         made = CommittedOffset(position)
     elif isinstance(getattr(position, "offset", None), int):
         epoch = getattr(position, "leader_epoch", None)
         made = CommittedOffset(position.offset, -1 if epoch is None else epoch, getattr(position, "metadata", "") or "")
     else:
         raise ConfigError(f"{position!r:.100} is no offset to commit")
+    check_offset(made.offset)
+    check_offset(made.leader_epoch, "leader epoch")
+    if not isinstance(made.metadata, str):
+        raise TypeError(f"metadata of an offset: expected str, got {type(made.metadata).__name__}")
     if made.offset < 0:
         raise ConfigError(f"offset {made.offset} cannot be committed: it is 0 or more")
     return made

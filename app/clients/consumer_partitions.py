@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from ...core.client.arguments import as_topic_partition, check_offset, check_topic, checked_partition_number
 from ...core.client.consumer.fetch_state import AtTime
 from ...core.client.errors import ClientTimeout, no_partition
 from ...ports.broker_api import EARLIEST, LATEST
@@ -25,6 +26,7 @@ def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime |
     if position is not None and timestamp_ms is not None:
         raise ConfigError("give a position or a timestamp_ms, not both")
     if timestamp_ms is not None:
+        check_offset(timestamp_ms, "timestamp_ms")
         return AtTime(timestamp_ms)
     if position is None:
         return None
@@ -32,6 +34,7 @@ def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime |
         if position not in _NAMED:
             raise ConfigError(f"position {position!r}: give an offset, earliest or latest")
         return AtTime(_NAMED[position])
+    check_offset(position, "position")
     if position < 0:
         raise ConfigError(f"position {position}: an offset is 0 or more")
     return position
@@ -53,6 +56,8 @@ def subscription_of(
     several = list(dict.fromkeys(several))
     if not several or not all(isinstance(topic, str) and topic for topic in several):
         raise ConfigError("subscribe to at least one topic, by its name")
+    for topic in several:
+        check_topic(topic)
     return several
 
 
@@ -68,12 +73,12 @@ class PlaceFinder:
         self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
     ) -> list[TopicPartition]:
         """The partitions of topics, and partitions as they are. Raises `ApiError`, `ClientTimeout`, `ConfigError`."""
-        chosen: Sequence[int] | None = None if partitions is None else list(partitions)
+        chosen = None if partitions is None else [checked_partition_number(each) for each in partitions]
         several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place tells
         places: list[TopicPartition] = []
         for each in several:
             if not isinstance(each, str):
-                places.append(TopicPartition(*each))
+                places.append(as_topic_partition(each))
                 self._count(places[-1].topic, places[-1].partition)
                 continue
             count = self._count(each, max(chosen) if chosen else 0)

@@ -5,7 +5,7 @@ from operator import index
 from typing import Any, Protocol
 
 from ...core.client.cluster_view import TopicView
-from ...core.client.errors import EncodeError
+from ...core.client.errors import EncodeError, EncodeTypeError, EncodeValueError
 from ...core.client.producer.batch import EncodedMessage
 from ...core.client.producer.partitioner import Partitioner
 from ...core.client.serde import Decoder, Encoder
@@ -126,7 +126,8 @@ def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | Non
     try:
         data: object = encoder.encode(topic, thing)
     except Exception as error:
-        raise EncodeError(f"the {what} of a message to {topic} cannot be encoded: {error}") from error
+        kind = EncodeTypeError if isinstance(error, TypeError) else EncodeError
+        raise kind(f"the {what} of a message to {topic} cannot be encoded: {error}") from error
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, bytearray | memoryview):
@@ -159,22 +160,24 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
     checked = []
     for entry in headers.items() if isinstance(headers, dict) else headers:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            raise EncodeError(f"header {entry!r}: expected a pair of name and bytes")
+            raise EncodeTypeError(f"header {entry!r}: expected a pair of name and bytes")
         name, content = entry
         if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
-            raise EncodeError(f"header {name!r}: expected a str and bytes or None, got {type(content).__name__}")
+            raise EncodeTypeError(f"header {name!r}: expected a str and bytes or None, got {type(content).__name__}")
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise EncodeError(f"header {name!r}: {error}") from error
+            raise EncodeValueError(f"header {name!r}: {error}") from error
         checked.append((name, content))
     return tuple(checked)
 
 
 def checked_timestamp(timestamp_ms: int) -> None:
     """Raises `EncodeError` for what is not a number of milliseconds."""
-    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
-        raise EncodeError(f"timestamp_ms {timestamp_ms!r}: expected milliseconds since 1970")
+    if type(timestamp_ms) is not int:
+        raise EncodeTypeError(f"timestamp_ms {timestamp_ms!r:.80}: expected milliseconds since 1970")
+    if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        raise EncodeValueError(f"timestamp_ms {timestamp_ms}: expected milliseconds since 1970")
 
 
 def checked_partition(partition: object) -> int:
@@ -182,4 +185,10 @@ def checked_partition(partition: object) -> int:
     try:
         return index(partition)  # type: ignore[arg-type]  # that is the question
     except TypeError as error:
-        raise EncodeError(f"partition {partition!r:.80}: expected a number") from error
+        raise EncodeTypeError(f"partition {partition!r:.80}: expected a number") from error
+
+
+def check_callback(given: object) -> None:
+    """Raises `TypeError` for what cannot be called; None is none."""
+    if given is not None and not callable(given):
+        raise TypeError(f"on_delivery: expected a function, got {type(given).__name__}")

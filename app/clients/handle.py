@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...core.client.errors import ClientTimeout
-from ...core.client.producer.batch import Delivery, DeliveryCallback, Home
+from ...core.client.producer.batch import Delivery, DeliveryCallback, Home, UnseenFailures
 from ...ports.errors import BarnabasError
 from .waiting import WaitingRoom
 
@@ -36,11 +37,12 @@ class DeliveryHandle:
         Raises the `BarnabasError` it failed with, or `ClientTimeout` when it is still on its way.
         """
         if not self.done:
+            self._shell.check_process()
             with self._shell.lock:
                 if not self._shell.wait(lambda: self.done, timeout):
-                    raise ClientTimeout(f"no delivery within {timeout} s; the message is still on its way")
-        home, index = self._find()
-        return home.delivery(index)
+                    text = f"no delivery within {timeout} s; the message is still on its way{self._shell.why}"
+                    raise ClientTimeout(text)
+        return self._outcome()
 
     @property
     def home(self) -> Home:
@@ -55,13 +57,14 @@ class DeliveryHandle:
 
     def add_callback(self, callback: DeliveryCallback) -> None:
         """Have `callback(error, delivery)` called once: on the producer's thread, or at once when done already."""
+        self._shell.check_process()
         with self._shell.lock:
             home, index = self._find()
             if not home.done:
                 home.callbacks.append((index, callback))
                 return
         try:
-            delivery = home.delivery(index)
+            delivery = self._outcome()
         except BarnabasError as error:
             callback(error, None)
         else:
@@ -79,7 +82,14 @@ class DeliveryHandle:
 
             self.add_callback(wake)
             yield from future
+        return self._outcome()
+
+    def _outcome(self) -> Delivery:
+        """What `result` gives once it is known. The program has asked for it."""
         home, index = self._find()
+        if home.unseen is not None and not self._shell.is_foreign:
+            with self._shell.lock:
+                UnseenFailures.saw(home, index)
         return home.delivery(index)
 
     def _find(self) -> tuple[Home, int]:
@@ -118,13 +128,17 @@ class ManyHandle:
         """
         self._wait(timeout)
         if self._singles or not all(home.all_delivered() for home, _, _ in self._runs):
-            for handle in self._handles():
-                handle.result()
+            failed = [each for each in self._outcomes() if isinstance(each, BarnabasError)]
+            if failed:
+                raise failed[0]
         return self.count
 
     def deliveries(self, timeout: float | None = None) -> list[Delivery | BarnabasError]:
         """Per message where it came to stand, or the error it failed with. Raises `ClientTimeout`."""
         self._wait(timeout)
+        return self._outcomes()
+
+    def _outcomes(self) -> list[Delivery | BarnabasError]:
         outcomes: list[Delivery | BarnabasError] = []
         for handle in self._handles():
             try:
@@ -136,7 +150,8 @@ class ManyHandle:
     def __await__(self) -> Generator[object, None, int]:
         for handle in self._handles():
             if not handle.done:
-                yield from handle.__await__()
+                with suppress(BarnabasError):  # `result` raises the first one, when all are known
+                    yield from handle.__await__()
         return self.result()
 
     def _handles(self) -> chain[DeliveryHandle]:
@@ -150,9 +165,11 @@ class ManyHandle:
     def _wait(self, timeout: float | None) -> None:
         if self.done:
             return
+        self._shell.check_process()
         with self._shell.lock:
             if not self._shell.wait(lambda: self.done, timeout):
-                raise ClientTimeout(f"not everything was delivered within {timeout} s; the rest is still on its way")
+                text = f"not everything was delivered within {timeout} s; the rest is still on its way{self._shell.why}"
+                raise ClientTimeout(text)
 
 
 def all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:

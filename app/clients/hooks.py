@@ -270,6 +270,8 @@ class ProducerHooks(HookPath):
             intake.take(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
         except BarnabasError as error:
             self._owner.fail_handle(handle, error)
+        except (TypeError, ValueError) as error:  # a hook may have changed the topic
+            self._owner.fail_handle(handle, HookError(f"an event handler sent what cannot be sent: {error}"))
 
     def has_room(self) -> bool:
         return self._intake.accumulator.has_room(1)

@@ -52,9 +52,11 @@ class Intake:
         self.encoding = encoding
         self.partitioner = partitioner
         self.accumulator = Accumulator(accumulating(settings), shell.clock, self._batch_closed)
+        blocks = 0 < settings.max_block_ms < settings.delivery_timeout_ms
         self.unplaced = UnplacedMessages(
             shell.view,
-            limit_ms=settings.max_block_ms if settings.max_block_ms > 0 else settings.delivery_timeout_ms,
+            limit_ms=settings.max_block_ms if blocks else settings.delivery_timeout_ms,
+            limit_key="max.block.ms" if blocks else "delivery.timeout.ms",
             route=self._place_late,
             failed=self._not_placed,
         )
@@ -160,12 +162,12 @@ class Intake:
             unplaced = evolve(unplaced, token=handle)
         if on_delivery is not None:
             handle.home.callbacks.append((0, on_delivery))
-        self.accumulator.hold(unplaced.size)
         self.unplaced.put(topic, unplaced, self.shell.now_ms())
+        self.accumulator.hold(unplaced.size)
         self.shell.wake()
         return handle
 
-    def _place_late(self, topic: str, unplaced: UnplacedMessage) -> None:
+    def _place_late(self, topic: str, unplaced: UnplacedMessage, since_ms: float) -> None:
         view, handle = self.view.topic(topic), unplaced.token
         if view is None or not isinstance(handle, DeliveryHandle):
             raise BarnabasError(f"topic {topic} has gone")
@@ -173,7 +175,7 @@ class Intake:
             self.transaction.check_sending(late=True)
         place = self.place(view, topic, unplaced.message, unplaced.partition)
         self.accumulator.hold(-unplaced.size)
-        batch = self.accumulator.append(place, unplaced.message, unplaced.size)
+        batch = self.accumulator.append(place, unplaced.message, unplaced.size, since_ms)
         handle.move(batch, batch.count - 1)
 
     def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:

@@ -19,8 +19,9 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
     """
     if bootstrap is None or bootstrap == "":
         raise ConfigError("bootstrap: give the address of a broker, as host:port, or a running Broker")
+    is_given = isinstance(bootstrap, MakesConnectors) or hasattr(bootstrap, "owns_thread")
     connector = _connector(bootstrap, settings)
-    return ClientShell(
+    shell = ClientShell(
         connector,
         ShellSettings(
             client_id=settings.client_id,
@@ -35,6 +36,8 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
             allow_auto_create=allow_auto_create,
         ),
     )
+    shell.is_of_program = not is_given
+    return shell
 
 
 def plugin_host(plugins: Any) -> PluginHost:

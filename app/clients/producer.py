@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from ...core.client.arguments import check_topic
 from ...core.client.errors import ClientTimeout
-from ...core.client.producer.batch import Batch, DeliveryCallback, Home
+from ...core.client.producer.batch import Batch, DeliveryCallback, Home, UnseenFailures
 from ...core.client.producer.identity import ProducerIdentity
 from ...core.client.producer.partitioner import Partitioner
 from ...core.client.producer.sender import Sender
@@ -16,8 +17,9 @@ from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted
 from .arrow import require_arrow
+from .at_exit import flush_at_exit
 from .classic.choice import is_classic
-from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
+from .encoding import by_name, check_callback, checked_headers, checked_partition, checked_timestamp, encoding_of
 from .faces import ProducerFace
 from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle, all_done
@@ -26,6 +28,7 @@ from .intake import Intake
 from .machine_settings import sending, transacting
 from .opening import open_shell, plugin_host
 from .partition_count import partition_count
+from .process import check_process_in_methods
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
 from .waiting import logger
@@ -40,7 +43,12 @@ if TYPE_CHECKING:
     from ...core.message.codec import Codec
     from .transactions import Transactions
 
+_FIRST_LOOK_MS = 5_000.0
+"""How long after a failure the producer looks whether its program has asked for the outcome; a log line says if not."""
+_NEXT_LOOK_MS = 60_000.0
 
+
+@check_process_in_methods("_shell", but=("send", "end_with_program"))
 class Producer(ProducerFace):
     """Sends messages to topics. All methods may be called from any thread.
 
@@ -116,6 +124,10 @@ class Producer(ProducerFace):
         self.failed = 0
         """Messages that are not known to have arrived, though they may have: their handles tell why."""
         self._told_failed = 0
+        self._unseen = UnseenFailures()
+        self._warned = 0
+        """So many of them are in the log."""
+        self._looks = False
         self._sync = chosen.producer_type == "sync"
         self._ended: list[Batch] = []
         """Their outcome is known, and their callbacks have not run."""
@@ -136,6 +148,8 @@ class Producer(ProducerFace):
         except BaseException:
             self._shell.close()
             raise
+        if self._shell.is_of_program:
+            flush_at_exit(self)
 
     def _make_machines(self, codec: Codec | None, handlers: Handlers | None) -> None:
         chosen, intake = self.settings, self._intake
@@ -210,16 +224,25 @@ class Producer(ProducerFace):
         """Take a message for delivery; `value` may also be a whole `Message`.
 
         Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery.
-        `on_delivery(error, delivery)` is called on the producer's thread. Raises `QueueFull`, `EncodeError`,
+        `on_delivery(error, delivery)` is called on the producer's thread. Raises `TypeError` and `ValueError` for what
+        is no name of a topic, `EncodeError` (which is a `TypeError`, too, where a type is wrong), `QueueFull`,
         `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
         the delivery raises.
         """
+        if self._shell.is_foreign:
+            self._shell.check_process()
         intake = self._intake
         bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
         if bare and intake.runs and type(value) is bytes:
             quick = intake.take_plain(topic, value)
             if quick is not None:
                 return quick
+        if type(topic) is not str:
+            check_topic(topic)
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if partition is not None and type(partition) is not int:
+            partition = checked_partition(partition)
         if type(value) is Message:
             value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
         own_headers = checked_headers(headers) if headers else ()
@@ -242,6 +265,7 @@ class Producer(ProducerFace):
         Raises what `send` raises: an encoding error before anything is taken, `QueueFull` with what was taken until
         then in `taken`.
         """
+        check_topic(topic)
         if self._hooks is not None:
             handle = self._hooks.send_many(topic, values, partition, key)
         else:
@@ -284,7 +308,7 @@ class Producer(ProducerFace):
                 self._shell.wake()
                 if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
                     left = counted(self._accumulator.messages, "message is", "messages are")
-                    raise ClientTimeout(f"flush: {left} still on the way after {timeout} s")
+                    raise ClientTimeout(f"flush: {left} still on the way after {timeout} s{self._shell.why}")
             finally:
                 self._accumulator.hurry -= 1
 
@@ -294,7 +318,10 @@ class Producer(ProducerFace):
         Raises `ClientTimeout` after `timeout` seconds.
         """
         self.flush(timeout)
-        failed, self._told_failed = self.failed - self._told_failed, self.failed
+        with self._lock:
+            failed, self._told_failed = self.failed - self._told_failed, self.failed
+            self._unseen = UnseenFailures()
+            self._warned = 0
         if failed:
             unknown = counted(failed, "message is", "messages are")
             raise BarnabasError(f"{unknown} not known to have arrived; the handle of each tells why")
@@ -385,10 +412,17 @@ class Producer(ProducerFace):
         A transaction that is under way is aborted.
 
         With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
+        The log is told how many messages have failed without their outcome having been asked for. Leaving the `with`
+        block raises `DeliveryFailed` in place of that, unless another exception ends it.
         """
+        if self._close(timeout):
+            self._report_unseen()
+
+    def _close(self, timeout: float | None) -> bool:
+        """False if it was closed already."""
         with self._lock:
             if self._intake.closed:
-                return
+                return False
             self._intake.closed = True
         try:
             if self._transactions is not None:
@@ -400,6 +434,33 @@ class Producer(ProducerFace):
             self._shell.report("closed with messages that could not be delivered in time; they have failed")
         finally:
             self._stop()
+        return True
+
+    def _report_unseen(self) -> None:
+        failure = self._unseen.error()
+        if failure is not None:
+            self._shell.report(str(failure))
+
+    def end_with_program(self, timeout: float) -> None:
+        """The program ends, and has not closed the producer: send what it holds, within so many seconds."""
+        if self._intake.closed or self._shell.is_foreign or self._transactions is not None:
+            return
+        held = self._held()
+        if held:
+            self._shell.warn(
+                f"the program ends with a producer that was not closed, and {counted(held, 'message')} on the way, for "
+                f"which it waits up to {timeout:.3g} s: use `with Producer(...)`, or call close()"
+            )
+            try:
+                self.flush(timeout)
+            except ClientTimeout:
+                lost = counted(self._held(), "message is", "messages are")
+                self._shell.report(f"the program ends, and {lost} not delivered{self._shell.why}")
+        self._report_unseen()
+
+    def _held(self) -> int:
+        """Messages whose outcome is not known."""
+        return self._accumulator.messages + (self._hooks.queue.waiting if self._hooks is not None else 0)
 
     def partitions(self, topic: str, timeout: float = 30.0, *, at_least: int = 1) -> int:
         """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
@@ -420,7 +481,16 @@ class Producer(ProducerFace):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close it. Raises `DeliveryFailed` for failed messages whose outcome nothing has asked for."""
+        if self._shell.is_foreign:
+            return  # what it holds is for the process that made it to deliver
+        self._close(None)
+        failure = self._unseen.error()
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        self._shell.report(str(failure))
 
     # --- with the lock held
 
@@ -435,6 +505,9 @@ class Producer(ProducerFace):
                 self.delivered += batch.count
             else:
                 self.failed += batch.count
+                if self._transactions is None:  # its commit has told
+                    self._unseen.add(batch, batch.count)
+                    self._warn_soon()
         self._ended += batches
         self._shell.changed.notify_all()
 
@@ -451,7 +524,22 @@ class Producer(ProducerFace):
         finally:
             queue.hurry -= 1
 
+    def _warn_soon(self) -> None:
+        """Look whether the program asks for the outcome of what has failed; it may take its time."""
+        if self._unseen.count > self._warned and not self._looks and not self._intake.closed:
+            self._looks = True
+            self._shell.post_later(_FIRST_LOOK_MS if not self._warned else _NEXT_LOOK_MS, self._warn_unseen)
+
     # --- without the lock
+
+    def _warn_unseen(self) -> None:
+        """A program that runs for long, and drops what `send` returns, hears of its losses before it ends."""
+        with self._lock:
+            self._looks = False
+            failure = self._unseen.error() if self._unseen.count > self._warned else None
+            self._warned = self._unseen.count
+        if failure is not None:
+            self._shell.warn(str(failure))
 
     def _tell(self) -> None:
         """Run the callbacks of what has ended. Reactor only, or when that has stopped."""
@@ -476,7 +564,10 @@ class Producer(ProducerFace):
                 return
             home.finish(error)
             self.failed += error is not None
-            if error is not None and self._transactions is not None:
+            if self._transactions is None:
+                self._unseen.add(home, 1)
+                self._warn_soon()
+            elif error is not None:
                 self._transactions.machine.failed(error)
             self._shell.changed.notify_all()
         home.tell(self._callback_failed)

@@ -62,7 +62,8 @@ class ProducerSettings(CommonSettings):
     queue_buffering_max_messages: int = field(default=1_000_000, validator=ge(1))
     """How many messages may wait for their delivery."""
     max_block_ms: float = 60_000
-    """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`."""
+    """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`. A message waits
+    as long for the metadata of its topic, unless `delivery.timeout.ms` is less, or this is 0 or negative."""
     max_request_size: int = field(default=1_048_576, validator=ge(1))
     """The largest message, and how many bytes of batches one request carries, about."""
     max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
@@ -343,7 +344,15 @@ _REFUSED = {
     "groupid": "only a Consumer is a member of groups",
     "transactional.id": "only producers of the current generation have transactions",
 }
+_NO_SECURITY = "connections are neither encrypted nor authenticated yet; leave it out, and use a PLAINTEXT listener"
+_REFUSED_PREFIXES = {
+    "sasl.kerberos.": f"there is no authentication by Kerberos (GSSAPI): {_NO_SECURITY}",
+    "sasl.": _NO_SECURITY,
+    "security.": _NO_SECURITY,
+    "ssl.": _NO_SECURITY,
+}
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
+_SECURITY_PROTOCOL = "security.protocol"
 _PASSED = {"bootstrap.servers", "metadata.broker.list"}
 
 _CLASSIC_PRODUCER = {
@@ -369,8 +378,10 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     names: dict[str, str] = {}
     for key, value in config.items():
         named = f"{prefix}{key}"
-        if key in _REFUSED and key not in known:
-            raise ConfigError(f"{named}: {_REFUSED[key]}")
+        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
+            continue
+        if (why := _refusal(key)) and key not in known:
+            raise ConfigError(f"{named}: {why}")
         if key in _ONLY_FALSE and key not in known:
             if _boolean(value):
                 raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")
@@ -383,13 +394,21 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
         if value is None:
             continue
         key = name.replace("_", ".")
-        if key in _REFUSED and key not in known:
-            raise ConfigError(f"{name}: {_REFUSED[key]}")
+        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
+            continue
+        if (why := _refusal(key)) and key not in known:
+            raise ConfigError(f"{name}: {why}")
         field_name = name if name in fields else known.get(key)
         if field_name is None:
             raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
         found[field_name] = _parse(name, fields[field_name], value)
     return _make(kind, found, names)
+
+
+def _refusal(key: str) -> str:
+    """Why a key has no meaning in any kind of settings that does not have it; empty where nothing is known of it."""
+    prefixes = (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix))
+    return _REFUSED.get(key) or next(prefixes, "")
 
 
 def _make(kind: type[T], found: Mapping[str, Any], names: Mapping[str, str]) -> T:

@@ -9,6 +9,8 @@ from ...core.client.effects import Part
 from ...core.client.errors import ClientTimeout
 from ...core.client.links import LinkOutside, Links
 from ...core.client.overdue import Overdue
+from ...core.client.request_types import check_request
+from ...core.client.unreachable import UnreachableBrokers
 from ...ports.broker_api import Caller, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
@@ -17,7 +19,7 @@ from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..connector import Connector
 from .guarded import Guarded
-from .waiting import GRACE_S, WaitingRoom
+from .waiting import GRACE_S, WaitingRoom, logger
 
 ItemT = TypeVar("ItemT")
 
@@ -68,22 +70,29 @@ class ClientShell(WaitingRoom):
             retry_backoff_ms=settings.retry_backoff_ms,
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
         )
+        self._unreachable = UnreachableBrokers(connector.clock, logger.warning)
         outside = LinkOutside(
             scheduler=scheduler,
             clock=connector.clock,
             entropy=entropy,
             connect=connector.connect,
             caller=Caller(client_id=settings.client_id),
+            unreachable=self._unreachable,
             reconnect_backoff_ms=settings.reconnect_backoff_ms,
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = Overdue(self._links.submit, connector.clock, self.view.late)
+        overdue = Overdue(self._links.submit, connector.clock, self._on_late)
         self._begin(scheduler, overdue.submit)
         # The view comes last: the others tell it that they miss something.
         self.add_part(self.view)
         self.add_part(overdue, guarded=False)
         self.add_part(self.calls)
+
+    @property
+    def why(self) -> str:
+        trouble = self.view.trouble or self._unreachable.last_error
+        return "" if trouble is None else f"; last: {trouble}"
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:
         """Drive this machine too; `guarded`: under the lock, else it takes the lock by itself."""
@@ -97,7 +106,9 @@ class ClientShell(WaitingRoom):
         timeout_ms: float | None = None,
         retriable: Callable[[Any], ErrorCode] = lambda _: ErrorCode.NONE,
     ) -> ResultT:
-        """Send the request and wait for its result. Raises the `BarnabasError` for which there is none."""
+        """Send the request and wait for its result. Raises the `BarnabasError` for which there is none, `TypeError` and
+        `ValueError` for a request that cannot be sent."""
+        check_request(request)
         limit = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         box: list[Any] = []
         call = NodeCall(
@@ -122,9 +133,10 @@ class ClientShell(WaitingRoom):
         timeout_ms: float | None = None,
         retries_max: int = 1_000_000,
     ) -> list[Any]:
-        """Ask each item's leader; per item the answer, or its `BarnabasError`."""
+        """Ask each item's leader; per item the answer, or its `BarnabasError`. Raises as `ask`."""
         if not items:
             return []
+        check_request(build(items))
         limit = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         box: list[Any] = []
         call = LeaderCall(
@@ -157,6 +169,12 @@ class ClientShell(WaitingRoom):
             self.changed.notify_all()
 
         return put
+
+    def _on_late(self, node: int) -> None:
+        self.view.late(node)
+        address = self.view.address(node)
+        if address is not None:
+            self._unreachable.on_late(address)
 
     def _hang_up(self) -> None:
         self._links.close()

@@ -26,6 +26,7 @@ from .arrow import gather
 from .classic.choice import is_classic_address
 from .faces import SimpleConsumerFace
 from .opening import first_error, open_shell, plugin_host
+from .process import check_process_in_methods
 from .settings import FetchSettings, read_settings
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class FetchedSet(MessageSet):
         """With `skip.damaged`: what was left out before `next_offset`."""
 
 
+@check_process_in_methods("_shell")
 class SimpleConsumer(SimpleConsumerFace):
     """Fetches from the leaders of partitions. Callable from any thread.
 
@@ -255,7 +257,8 @@ class SimpleConsumer(SimpleConsumerFace):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._shell.is_foreign:
+            self.close()
 
 
 def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:

@@ -11,6 +11,7 @@ from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler
 from ..connector import Connector
+from .process import OfOneProcess
 
 T = TypeVar("T")
 GRACE_S = 5.0
@@ -19,18 +20,21 @@ GRACE_S = 5.0
 logger = logging.getLogger("barnabas.client")
 
 
-class WaitingRoom(ABC):
+class WaitingRoom(OfOneProcess, ABC):
     """A lock, a condition on it that is notified when something may have come true, and a driver on the reactor."""
 
     _scheduler: Scheduler
     _driver: Driver
 
     def __init__(self, connector: Connector) -> None:
+        super().__init__()
         self.connector = connector
         self.clock = connector.clock
         self.lock = threading.Lock()
         self.changed = connector.condition(self.lock)
         self.closed = False
+        self.is_of_program = False
+        """Its reactor has a thread of this program, which goes on until the program has ended."""
 
     def _begin(self, scheduler: Scheduler, submit: Submit) -> None:
         """Called once by those who inherit, with the running reactor and how machines send."""
@@ -40,6 +44,15 @@ class WaitingRoom(ABC):
     @abstractmethod
     def _hang_up(self) -> None:
         """Close every link, and fail what is under way. Reactor only."""
+
+    @property
+    def why(self) -> str:
+        """Why the brokers do not answer, as the end of the text of an error; empty while they do."""
+        return ""
+
+    def warn(self, text: str) -> None:
+        """Tell the log of what may come right."""
+        logger.warning(text)
 
     def report(self, text: str, error: BaseException | None = None) -> None:
         """Tell the log of something that no call can tell."""
@@ -64,6 +77,18 @@ class WaitingRoom(ABC):
             if not self.closed:
                 raise
 
+    def post_later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        """Run `work` on the reactor after this time, unless the client is closed by then. Any thread."""
+
+        def unless_closed() -> None:
+            if not self.closed:
+                work()
+
+        self.post(lambda: self._call_later(delay_ms, unless_closed))
+
+    def _call_later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        self._scheduler.call_later(delay_ms, work)
+
     def wait(self, true: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Wait on `changed` until `true()`; call it with the lock held. False when the time is over.
 
@@ -71,6 +96,7 @@ class WaitingRoom(ABC):
         """
         if true():
             return True
+        self.check_process()
         if self.connector.owns_thread():
             raise BarnabasError("a callback must not wait for its own client; do it from another thread")
         deadline_ms = None if timeout_s is None else self.now_ms() + timeout_s * 1000

@@ -162,8 +162,16 @@ def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
 
 
 def _servers(watching: Watching) -> dict[str, MakeServer]:
-    # Classic brokers give no long answers, and their clients know topics by name.
-    def classic(api: BrokerApi, *, steps: StepRunner, topic_name: Any, **given: Any) -> Server:  # noqa: ARG001
+    # Classic brokers give no long answers, append at once, and their clients know topics by name.
+    def classic(
+        api: BrokerApi,
+        *,
+        steps: StepRunner,  # noqa: ARG001
+        topic_name: Any,  # noqa: ARG001
+        is_appending: Any,  # noqa: ARG001
+        identity: Any,  # noqa: ARG001
+        **given: Any,
+    ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer
 
         report, watch = watching.report("adapters.wire_classic"), watching.requests()

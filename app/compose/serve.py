@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 from ...ports.errors import BarnabasError
 from ...ports.report import Report
 from ..logs import log_report
+from ..signals import EndAtStart
 from .broker import build_broker, make_reactor
 
 if TYPE_CHECKING:
+    import signal
+
+    from ...adapters.transport_tcp import Reactor
+    from ..broker.node import BrokerServer
     from ..config import BrokerConfig
     from .services import Services
 
@@ -49,14 +54,6 @@ def serve(
             else:
                 services.start(listeners, ready, lambda error: reactor.call_soon(lambda: failed(error)))
 
-    try:
-        node = build_broker(config, reactor, plugins=plugins, report=report)
-        node.failed = failed
-        node.start()
-    except BaseException:
-        reactor.stop()
-        raise
-
     def stop_node() -> None:
         reactor.call_soon(lambda: node.stop(reactor.stop))
 
@@ -66,7 +63,18 @@ def serve(
         else:
             services.stop(stop_node)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    def install_handlers() -> Handlers:
+        return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    try:
+        node = build_broker(config, reactor, plugins=plugins, report=report)
+        node.failed = failed
+    except BaseException:
+        reactor.stop()
+        raise
+    before, ended = _begin(node, reactor, install_handlers)
+    if ended:
+        reactor.call_soon(stop)
     gc.collect()
     gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
     try:
@@ -74,9 +82,28 @@ def serve(
         reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as `signal` gave it
     if failures:
         raise failures[0]
+
+
+Handlers = dict["signal.Signals", object]
+
+
+def _begin(node: BrokerServer, reactor: Reactor, install_handlers: Callable[[], Handlers]) -> tuple[Handlers, bool]:
+    """Start the broker; returns the handlers before, and whether a signal came with the last step of the start.
+
+    Such a broker is stopped as one that has served. A signal that comes earlier is raised, as what else fails is.
+    """
+    try:
+        node.start()
+        before = install_handlers()
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and node.started):
+            reactor.stop()
+            raise
+        return install_handlers(), True
+    return before, any(isinstance(handler, EndAtStart) and handler.asked for handler in before.values())
 
 
 def _services(config: BrokerConfig) -> Services | None:

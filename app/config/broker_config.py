@@ -30,6 +30,7 @@ from .layers import settings_from
 from .listener_names import inter_broker_index, protocols_of
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
 from .replication_keys import ReplicationKeys
+from .scrub_keys import ScrubKeys
 from .transaction_keys import TransactionKeys
 
 HOUR_MS = 3_600_000
@@ -48,7 +49,7 @@ MANAGED_ETCD = "etcd+managed"
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys, CleanerKeys, ReplicationKeys):
+class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know
@@ -134,7 +135,10 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ReplicationKeys):
         "message.format", "v2", ("v2", "classic"), doc="Ours. The generation of topics made without one."
     )
     record_validation: bool = flag_key(
-        "record.validation", False, doc="Ours. Open and check every record on append.", dynamic=True
+        "record.validation",
+        False,
+        doc="Ours. Open and check every record on append; off: of as many batches as cost little.",
+        dynamic=True,
     )
     compression_type: str = text_key(
         "compression.type", "producer", CODECS, doc="How batches are kept; producer: as they came.", dynamic=True
@@ -322,6 +326,11 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ReplicationKeys):
     )
     schema_registry_listen: str | None = text_key(
         "schema.registry.listen", None, doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry beside it."
+    )
+    avro_validate_defaults: bool = flag_key(
+        "avro.validate.defaults",
+        False,
+        doc="As Confluent's registry has it: the registry beside the broker refuses Avro defaults of a wrong type.",
     )
     plugins_modules: tuple[str, ...] = list_key(
         "plugins.modules", (), doc="Ours. Python modules with plugins, besides installed ones."

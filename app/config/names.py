@@ -58,8 +58,17 @@ REFUSED: Mapping[str, str] = {
 }
 
 
-_SECURITY = ("ssl.", "sasl.", "security.", "listener.name.", "delegation.token.")
-"""How the names of keys begin that promise what is not there: kept without a word they would be a trap."""
+REFUSED_PREFIXES: Mapping[str, str] = {
+    "sasl.kerberos.": f"there is no authentication by Kerberos (GSSAPI): {_NO_SECURITY}",
+    "sasl.": _NO_SECURITY,
+    "ssl.": _NO_SECURITY,
+    "security.": _NO_SECURITY,
+    "listener.name.": _NO_SECURITY,
+    "delegation.token.": _NO_SECURITY,
+    "password.encoder.": "no passwords are stored; leave it out",
+    "zookeeper.ssl.": "connections to ZooKeeper are not encrypted; leave it out",
+}
+"""How the names of keys begin that promise what is not there, and why: kept without a word they would be a trap."""
 
 
 def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[str, object]:
@@ -78,10 +87,10 @@ def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[
         if not isinstance(value, str):
             raise ConfigError(f"{dotted}={value!r} is not HOST:PORT,HOST:PORT/PATH")
         return key_name, prefix + value.strip()
-    if dotted not in REFUSED and dotted.startswith(_SECURITY):
-        raise ConfigError(f"{dotted} has no meaning here: {_NO_SECURITY}")
-    if dotted in REFUSED:
-        raise ConfigError(f"{dotted} has no meaning here: {REFUSED[dotted]}")
+    prefixes = [prefix for prefix in REFUSED_PREFIXES if dotted.startswith(prefix)]
+    if dotted in REFUSED or prefixes:
+        why = REFUSED[dotted] if dotted in REFUSED else REFUSED_PREFIXES[prefixes[0]]
+        raise ConfigError(f"{dotted} has no meaning here: {why}")
     raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")
 
 

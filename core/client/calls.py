@@ -13,6 +13,7 @@ from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import TransportError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
+from .arguments import as_topic_partition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import ClientTimeout, no_partition, silent
@@ -100,10 +101,16 @@ class Calls:
         self._coordinators: dict[CoordinatorOf, int] = {}
 
     def add(self, call: "NodeCall | LeaderCall[Any]") -> None:
-        """Begin a call; its `done` is called once, when it is answered or its deadline has passed."""
+        """Begin a call; its `done` is called once, when it is answered or its deadline has passed.
+
+        Raises `TypeError` or `ValueError` for a topic, partition, group or transactional id that no request can carry.
+        """
         if isinstance(call, LeaderCall):
-            self._view.want({call.place(item).topic for item in call.items})
+            places = [as_topic_partition(call.place(item)) for item in call.items]
+            self._view.want({place.topic for place in places})
             call.known = self._view.updates
+        elif isinstance(call.target, CoordinatorOf) and not isinstance(call.target.key, str):
+            raise TypeError(f"name: expected str, got {type(call.target.key).__name__} ({call.target.key!r:.80})")
         self._calls[id(call)] = call
 
     def fail_all(self, error: BarnabasError) -> None:
@@ -125,13 +132,27 @@ class Calls:
             wake = min(wake, call.deadline_ms)
             if now_ms < call.not_before_ms:
                 wake = min(wake, call.not_before_ms)
-            elif isinstance(call, NodeCall):
-                sends += self._send_to_node(call)
-            else:
-                sends += self._send_to_leaders(call)
-                if not call.in_flight and call.waiting:
-                    wake = min(wake, now_ms + self._backoff[0])
+                continue
+            try:
+                sends += self._sends(call)
+            except Exception as error:  # noqa: BLE001  # what a user gave cannot be asked; who asked gets the error
+                self._refuse(call, error)
+                continue
+            if isinstance(call, LeaderCall) and not call.in_flight and call.waiting:
+                wake = min(wake, now_ms + self._backoff[0])
         return Poll(sends, wake)
+
+    def _sends(self, call: "NodeCall | LeaderCall[Any]") -> list[Send]:
+        return self._send_to_node(call) if isinstance(call, NodeCall) else self._send_to_leaders(call)
+
+    def _refuse(self, call: "NodeCall | LeaderCall[Any]", error: Exception) -> None:
+        what = type(call.request).__name__ if isinstance(call, NodeCall) else "the request"
+        refusal = ApiError(ErrorCode.INVALID_REQUEST, f"{what} cannot be made: {error!r}")
+        refusal.__cause__ = error
+        if isinstance(call, NodeCall):
+            self._finish(call, refusal)
+        else:
+            self._finish(call, dict.fromkeys(range(len(call.items)), refusal))
 
     def _finish(self, call: "NodeCall | LeaderCall[Any]", answer: Any) -> None:
         if self._calls.pop(id(call), None) is not None:

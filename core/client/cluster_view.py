@@ -12,6 +12,7 @@ from ...ports.errors import BarnabasError
 from ...ports.transport import Address
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
+from .arguments import check_topic
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import silent
 
@@ -132,8 +133,15 @@ class ClusterView:
         return True
 
     def want(self, topics: Iterable[str]) -> None:
-        """Ask for these topics from now on; at once when one is not known, whatever the others wait for."""
-        for topic in topics:
+        """Ask for these topics from now on; at once when one is not known, whatever the others wait for.
+
+        Raises `TypeError` or `ValueError`, before anything is asked for, for a name that no request can carry.
+        """
+        wanted = list(topics)
+        for topic in wanted:
+            if topic not in self._wanted:
+                check_topic(topic)
+        for topic in wanted:
             if topic not in self._wanted:
                 self._wanted.add(topic)
                 self._needed = True

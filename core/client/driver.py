@@ -14,9 +14,16 @@ from .effects import NEVER, Part, Send
 Submit = Callable[[int, Request[Any], Callable[[Any], None]], None]
 """Sends a request to a node, as `Links.submit` does."""
 
+FAILED_MS = 1000.0
+"""A machine that has raised is polled again after this time."""
+
 
 class Driver:
-    """All of it on the scheduler's owner thread, but for `wake` and `retire`."""
+    """All of it on the scheduler's owner thread, but for `wake` and `retire`.
+
+    An exception of one machine, or of what takes an answer, reaches the scheduler, and neither the other machines nor
+    the connection that the answer came on; the machine is polled again after `FAILED_MS`.
+    """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, submit: Submit) -> None:
         self._scheduler = scheduler
@@ -54,18 +61,31 @@ class Driver:
         now_ms = self._clock.monotonic_ms()
         wake_ms = NEVER
         for part in self._parts:
-            poll = part.poll(now_ms)
-            wake_ms = min(wake_ms, poll.wake_ms)
-            for send in poll.sends:
-                self._send(send)
+            try:
+                poll = part.poll(now_ms)
+                wake_ms = min(wake_ms, poll.wake_ms)
+                for send in poll.sends:
+                    self._send(send)
+            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the other machines live on
+                wake_ms = min(wake_ms, now_ms + FAILED_MS)
+                self._raise_later(error)
         self._wake_at(wake_ms, now_ms)
 
     def _send(self, send: Send) -> None:
         def reply(result: Any) -> None:
-            send.answer(result, self._clock.monotonic_ms())
+            try:
+                send.answer(result, self._clock.monotonic_ms())
+            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the connection lives on
+                self._raise_later(error)
             self.wake()
 
         self._submit(send.node, send.request, reply)
+
+    def _raise_later(self, error: Exception) -> None:
+        def fail() -> None:
+            raise error
+
+        self._scheduler.call_soon(fail)
 
     def _wake_at(self, wake_ms: float, now_ms: float) -> None:
         if self._timer is not None and self._timer_ms <= wake_ms and self._timer_ms > now_ms:

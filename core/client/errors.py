@@ -17,8 +17,28 @@ class EncodeError(BarnabasError):
     """A key or value could not be encoded or decoded, or a partitioner failed; the cause is attached."""
 
 
+class EncodeTypeError(EncodeError, TypeError):
+    """A key, value, header, partition or timestamp has a type that cannot be encoded."""
+
+
+class EncodeValueError(EncodeError, ValueError):
+    """A header, partition or timestamp has the right type and a value that cannot be encoded."""
+
+
 class HookError(BarnabasError):
     """A plugin's hook raised, or returned something unusable; the message it was called with has failed."""
+
+
+class DeliveryFailed(BarnabasError):
+    """Messages were not delivered, and the program had not asked for their outcome when it left the producer's block.
+
+    The cause is the error of the first one.
+    """
+
+    def __init__(self, message: str, failed: int = 0) -> None:
+        super().__init__(message)
+        self.failed = failed
+        """How many messages."""
 
 
 class ClientTimeout(BarnabasError):

@@ -13,6 +13,7 @@ from ...ports.transport import Address, TransportError
 from ...ports.values import frozen
 from .connection import BrokerConnection, Connect
 from .effects import backoff_ms
+from .unreachable import UnreachableBrokers
 
 
 @frozen(kw_only=True)
@@ -24,6 +25,8 @@ class LinkOutside:
     entropy: Entropy
     connect: Connect
     caller: Caller
+    unreachable: UnreachableBrokers | None = None
+    """Is notified of the attempts to connect."""
     reconnect_backoff_ms: float = 50
     reconnect_backoff_max_ms: float = 1000
 
@@ -63,18 +66,24 @@ class NodeLink:
         self._closed = True
         waiting, self._waiting = self._waiting, []
         self._connection.close()
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.clear(self.address)
         for _, reply in waiting:
             reply(self._error("was given up"))
 
     def _failed(self, error: TransportError) -> None:
         waiting, self._waiting = self._waiting, []
         self._put_off()
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.on_failed(self.address, error)
         self._heard(False)
         for _, reply in waiting:
             reply(error)
 
     def _opened(self, _: BrokerLink) -> None:
         waiting, self._waiting = self._waiting, []
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.on_connected(self.address)
         for request, reply in waiting:
             self._hand_over(request, reply)
 

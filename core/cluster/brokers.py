@@ -55,6 +55,13 @@ def next_broker_epoch(coordination: Coordination) -> int:
     return count_up(coordination, layout.BROKER_EPOCHS)
 
 
+def raise_broker_epoch(coordination: Coordination, floor: int) -> int:
+    """Count broker epochs up to one that is larger than `floor`. Raises `CoordinationError`."""
+    while (epoch := next_broker_epoch(coordination)) <= floor:
+        continue
+    return epoch
+
+
 def count_up(coordination: Coordination, path: str) -> int:
     """The next version of a node that counts something; 1 is the first."""
     while True:
@@ -123,9 +130,15 @@ def set_broker_configs(coordination: Coordination, broker_id: int | None, config
 def read_configs(coordination: Coordination, path: str, report: Callable[[str], None]) -> dict[str, str]:
     """The configs in a node; none when it is missing, or reported when it makes no sense."""
     try:
-        return layout.decode_configs(coordination.get(path).data)
+        return configs_in(coordination.get(path), path, report)
     except NoNode:
         return {}
+
+
+def configs_in(node: Node | None, path: str, report: Callable[[str], None]) -> dict[str, str]:
+    """The configs in a node that was read; none as above."""
+    try:
+        return layout.decode_configs(node.data) if node is not None else {}
     except ValueError as error:
         report(f"ignored {path}, which does not hold configs: {error}")
         return {}

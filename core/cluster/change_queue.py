@@ -5,7 +5,8 @@ them runs on the owner thread. `ChangeQueue` drives it; no event loop is needed.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode, NotEmpty
@@ -19,9 +20,25 @@ _REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
 class _Elsewhere(Generic[T]):
-    def __init__(self, work: Callable[[], T], *, on_disk: bool = False) -> None:
-        self.work = work
+    """`works` run side by side; `result` makes one value of what they return."""
+
+    def __init__(
+        self, works: Sequence[Callable[[], Any]], result: Callable[[list[Any]], T], *, on_disk: bool = False
+    ) -> None:
+        self.works = works
+        self.result = result
         self.on_disk = on_disk
+
+    def here(self) -> Outcome[T]:
+        """Do it now, one after the other."""
+        return self.outcome([Outcome.of(work) for work in self.works])
+
+    def outcome(self, outcomes: Sequence[Outcome[Any]]) -> Outcome[T]:
+        """Of all of them: the first error, if there is one."""
+        error = next((each.error for each in outcomes if each.error is not None), None)
+        if error is not None:
+            return Outcome(error=error)
+        return Outcome(value=self.result([each.get() for each in outcomes]))
 
     def __await__(self) -> Generator["_Elsewhere[T]", T, T]:
         return (yield self)
@@ -29,12 +46,25 @@ class _Elsewhere(Generic[T]):
 
 def elsewhere(work: Callable[[], T]) -> Awaitable[T]:
     """`await elsewhere(work)`: what `work` returns or raises. It may block, and must not touch the owner's state."""
-    return _Elsewhere(work)
+    return _Elsewhere([work], _first)
 
 
 def on_disk(work: Callable[[], T]) -> Awaitable[T]:
     """The same for work that waits for a disk, whatever the coordination service does: it is always offloaded."""
-    return _Elsewhere(work, on_disk=True)
+    return _Elsewhere([work], _first, on_disk=True)
+
+
+def on_disk_together(works: Sequence[Callable[[], None]]) -> Awaitable[None]:
+    """The same for several works, one at least, that may run side by side. All are done when it returns or raises."""
+    return _Elsewhere(works, _nothing, on_disk=True)
+
+
+def _first(results: list[T]) -> T:
+    return results[0]
+
+
+def _nothing(_: list[None]) -> None:
+    return None
 
 
 def complete(change: Changing[T]) -> T:
@@ -45,7 +75,7 @@ def complete(change: Changing[T]) -> T:
             work = _resumed(change, outcome)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # T by the type of `change`
-        outcome = Outcome.of(work.work)
+        outcome = work.here()
 
 
 def is_unreachable(error: BaseException | None) -> bool:
@@ -122,24 +152,34 @@ class ChangeQueue:
             elif running.outage is not None and not work.on_disk:
                 outcome = Outcome(error=running.outage)
             elif not self._coordination.blocking and not work.on_disk:
-                outcome = Outcome.of(work.work)
-            elif self._offload(running, work.work):
+                outcome = work.here()
+            elif self._offload(running, work):
                 return False
             else:
                 outcome = Outcome(error=running.outage)
 
-    def _offload(self, running: _Running, work: Callable[[], Any]) -> bool:
-        def done(outcome: Outcome[Any]) -> None:
-            if isinstance(outcome.error, BarnabasError) and is_unreachable(outcome.error):
-                for waiting in self._waiting:
-                    waiting.outage = outcome.error
-            self._offloaded(running, outcome)
+    def _offload(self, running: _Running, work: _Elsewhere[Any]) -> bool:
+        outcomes: dict[int, Outcome[Any]] = {}
 
-        try:
-            self._scheduler.offload(work, done)
-        except ClosedError as error:  # the broker is about to end
-            running.outage = error
-            return False
+        def done(number: int, outcome: Outcome[Any]) -> None:
+            outcomes[number] = outcome
+            if len(outcomes) < len(work.works):
+                return
+            total = work.outcome([outcomes[each] for each in sorted(outcomes)])
+            if isinstance(total.error, BarnabasError) and is_unreachable(total.error):
+                for waiting in self._waiting:
+                    waiting.outage = total.error
+            self._offloaded(running, total)
+
+        for number, each in enumerate(work.works):
+            try:
+                self._scheduler.offload(each, partial(done, number))
+            except ClosedError as error:  # the broker is about to end
+                running.outage = error
+                if number == 0:
+                    return False
+                outcomes.update((left, Outcome(error=error)) for left in range(number, len(work.works)))
+                break  # those before it end it
         return True
 
     def _end(self, running: _Running, outcome: Outcome[Any]) -> None:

@@ -5,7 +5,7 @@ writes is guarded by the number of controllers there have been, so that one whic
 changes nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...ports.coordination import BadVersion, NodeExists, NoNode
@@ -17,8 +17,8 @@ from . import layout
 from .balance import unbalanced
 from .brokers import count_up, end_earlier_controller, is_earlier_controller
 from .change_queue import ChangeQueue, elsewhere, is_unreachable
-from .deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
-from .election import ElectionRules, preferred, settled
+from .deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
+from .election import Brokers, ElectionRules, awaits_unclean_election, describe_loss, preferred, settled
 from .image import ClusterImage
 from .moves import finished_moves
 from .registry import ClusterRegistry, Deposed
@@ -27,6 +27,8 @@ from .topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId, To
 TOPICS_AT_A_TIME = 500
 """So many topics are looked at in one turn of the owner thread."""
 RETRY_MS = 500.0
+UNCLEAN_WAIT_MS = 5000.0
+"""So long an unclean election waits for replicas that have not claimed what they have, or are not back yet."""
 
 Rules = Callable[[Topic], ElectionRules]
 
@@ -57,6 +59,11 @@ class Controller:
         self._at_a_time = TOPICS_AT_A_TIME
         """Fewer after a failure: one topic that cannot be written must not keep the others from their leaders."""
         self._complaint = ""
+        self._unclean: dict[TopicPartition, tuple[int, bool]] = {}
+        """The partitions that an unclean election may give a leader: the leader epoch in which that was seen, and
+        whether it waits no more."""
+        self._losses: dict[TopicPartition, str] = {}
+        """Why partitions have no leader, as it was reported."""
         self._is_settling = self._is_campaigning = self._is_closed = False
         registry.listen(self._told)
 
@@ -99,7 +106,7 @@ class Controller:
                 self._campaign()
             case ControllerChanged(controller=controller) if controller != self._own:
                 self._resign()
-            case BrokersChanged():
+            case BrokersChanged() | ConfigsChanged(broker_id=None):
                 self.settle(self._registry.image.topics)
             case TopicSet(topic=topic):
                 self.settle([topic.name])
@@ -161,6 +168,8 @@ class Controller:
             self._report(info(f"broker {self._own.broker_id} is not the controller any more"))
         self._epoch = None
         self._due.clear()
+        self._unclean.clear()
+        self._losses.clear()
 
     # --- its work
 
@@ -263,10 +272,44 @@ class Controller:
         decided = {}
         for number, replicas in topic.partitions.items():
             key = TopicPartition(topic.name, number)
-            after = settled(image.state(key), replicas, image.brokers_with(key), rules)
+            state, brokers = image.state(key), image.brokers_with(key)
+            after = settled(state, replicas, brokers, rules, is_overdue=self._is_overdue(key, state, brokers, rules))
             if after is not None:
                 decided[number] = after
+            else:
+                self._report_loss(key, state, replicas, brokers)
         return decided
+
+    def _is_overdue(self, key: TopicPartition, state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
+        """True if an unclean election of the partition has waited long enough. The first look begins the wait."""
+        if not awaits_unclean_election(state, brokers, rules):
+            self._unclean.pop(key, None)
+            return False
+        epoch, is_over = self._unclean.get(key, (-1, False))
+        if epoch != state.leader_epoch:
+            self._unclean[key] = waiting = state.leader_epoch, False
+
+            def over() -> None:
+                if self._unclean.get(key) is waiting:
+                    self._unclean[key] = waiting[0], True
+                    self.settle([key.topic])
+
+            self._scheduler.call_later(UNCLEAN_WAIT_MS, over)
+            return False
+        return is_over
+
+    def _report_loss(
+        self, key: TopicPartition, state: PartitionState, replicas: Sequence[int], brokers: Brokers
+    ) -> None:
+        loss = describe_loss(state, replicas, brokers)
+        if loss is None:
+            self._losses.pop(key, None)
+        elif self._losses.get(key) != loss:
+            self._losses[key] = loss
+            self._report(
+                f"{key} has no leader: {loss}. Start the brokers that are missing, or accept the loss of committed"
+                " messages with 'barnabas cluster elect --unclean', which lets the longest log lead that is there"
+            )
 
     def _settled(self, outcome: Outcome[None]) -> None:
         self._is_settling = False

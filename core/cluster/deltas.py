@@ -8,17 +8,24 @@ from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 
 @frozen(kw_only=True)
 class TopicSet:
-    """A topic is new, or another than it was. `states` None: those of its partitions stay, if it has kept its id; so
-    they do if `states_version`, the version of their node (None: it is not there), is not newer than the known one."""
+    """A topic is new, or another than it was. `states` None: those of its partitions stay, if it has kept its id.
+    `states_versions` are the versions of the nodes with these states; what is not newer than known changes nothing."""
 
     topic: Topic
     states: Mapping[int, PartitionState] | None = None
-    states_version: int | None = None
+    states_versions: Mapping[int, int] = {}
 
 
 @frozen(kw_only=True)
 class TopicDeleting:
     """A topic is unknown from now on; its name is not free yet."""
+
+    topic: Topic
+
+
+@frozen(kw_only=True)
+class LeadershipEnded:
+    """The topic was deleted: no broker leads its partitions. The image has it until the queue of topics comes to it."""
 
     topic: Topic
 
@@ -40,12 +47,14 @@ class TopicGone:
 @frozen(kw_only=True)
 class StatesChanged:
     """Some partitions of a topic have other leaders or in-sync replicas. Nothing changes if `version`, that of the
-    node, is not newer than the known one, or the topic has another id. None: somebody has removed the node."""
+    node with this number, is not newer than the known one, or the topic has another id. None: the node was removed by
+    hand."""
 
     topic: str
     topic_id: bytes
     states: Mapping[int, PartitionState]
     version: int | None
+    node: int = 0
 
 
 @frozen(kw_only=True)
@@ -73,6 +82,7 @@ class ConfigsChanged:
 Delta = (
     TopicSet
     | TopicDeleting
+    | LeadershipEnded
     | TopicUnreadable
     | TopicGone
     | StatesChanged

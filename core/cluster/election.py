@@ -1,10 +1,12 @@
 """Who leads a partition: rules from a state to the next one (facts D2, D5; KIP-966). Nothing is stored here.
 
 They rest on this: every committed message is on all members of the ISR that the state shows, and still on those that
-left it while it was smaller than min.insync.replicas, since the high watermark stands still then. A replica counts in
-the life (broker epoch) in which it was in sync, and in the next one if nothing was lost in between. What may have lost
-messages leads only when there is nobody else, and when as many of such replicas have told what they have as the cluster
-promises to survive: one of them has all that was committed, and it is the one with the longest log.
+left it while it was smaller than min.insync.replicas, since the high watermark stands still then. They are its members.
+A replica counts in the life (broker epoch) in which it was in sync, and in the next one if nothing was lost in between.
+A member that may have lost messages leads only when no other member can, and when as many members have claimed what
+they have as the cluster promises to survive: one of them has all that was committed, and the one with the longest log
+has no less. That holds among members alone. The log of another replica may end with a later leader epoch and lack what
+was committed since (Raft, figure 8), so it leads only by an unclean election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,17 +18,34 @@ from .topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, LogClaim, Part
 
 Brokers = Mapping[int, BrokerRegistration]
 
+EPOCHS_LEFT_OUT = 1000
+"""More leader epochs than a partition has between a backup of the coordination service and its restoration."""
+
 
 @frozen(kw_only=True)
 class ElectionRules:
-    """What the configuration of a topic says: `min.insync.replicas`, `unclean.leader.election.enable`."""
+    """What the configuration of a topic says: `min.insync.replicas`, `unclean.leader.election.enable`.
+
+    `is_common`: this `min.insync.replicas` was set for the topic, or for all brokers. Otherwise it is from the file of
+    the broker that decides, and the one in a state stays while the brokers of the replicas do not all have it.
+    """
 
     min_isr: int = 1
     unclean: bool = False
+    is_common: bool = True
 
-    def enough(self, replicas: Sequence[int]) -> int:
-        """How many replicas in sync make a message committed: no more than there are."""
-        return min(self.min_isr, len(replicas))
+    def enough(self, replicas: Sequence[int], state: PartitionState) -> int:
+        """How many replicas in sync make a message committed in this state."""
+        return state.enough_in_sync(replicas, self.min_isr)
+
+    def applied_to(self, state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> PartitionState:
+        """The state with the `min.insync.replicas` of now."""
+        if state.min_isr == self.min_isr:
+            return state
+        is_agreed = all(each in brokers and brokers[each].min_isr == self.min_isr for each in replicas)
+        if state.min_isr is None or self.is_common or is_agreed:
+            return evolve(state, min_isr=self.min_isr)
+        return state
 
 
 class _Liveness:
@@ -61,7 +80,9 @@ class _Liveness:
         return self._epochs.get(member, UNKNOWN_EPOCH)
 
 
-def new_state(replicas: Sequence[int], brokers: Brokers, *, leader_epoch: int = 0) -> PartitionState:
+def new_state(
+    replicas: Sequence[int], brokers: Brokers, *, leader_epoch: int = 0, min_isr: int | None = None
+) -> PartitionState:
     """Of a partition that is made now: all its replicas that live are in sync, the first of them leads."""
     live = tuple(member for member in replicas if member in brokers)
     return PartitionState(
@@ -69,6 +90,7 @@ def new_state(replicas: Sequence[int], brokers: Brokers, *, leader_epoch: int = 
         leader_epoch=leader_epoch,
         isr=live or tuple(replicas[:1]),
         broker_epochs={member: brokers[member].broker_epoch for member in live},
+        min_isr=min_isr,
     )
 
 
@@ -84,7 +106,7 @@ def with_isr(
     liveness = _Liveness(state, brokers)
     elr: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
-    if len(epochs) < rules.enough(replicas):
+    if len(epochs) < rules.enough(replicas, state):
         left = [each for each in state.members if each not in epochs and each in replicas]
         doubtful = {each for each in left if each in state.suspects or liveness.is_in_doubt(each)}
         elr = tuple(each for each in left if each not in doubtful)
@@ -108,22 +130,31 @@ def led_by(
     brokers: Brokers,
     rules: ElectionRules,
 ) -> PartitionState:
-    """The state after an election: the next leader epoch."""
+    """The state after an election: the next leader epoch, later than every one that replicas claim to have."""
     in_sync = [ReplicaId(each, brokers[each].broker_epoch) for each in isr]
-    led = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+    latest = max([state.leader_epoch, *(claim.last_epoch for claim in state.claims.values())])
+    led = evolve(rules.applied_to(state, replicas, brokers), leader=leader, leader_epoch=latest + 1)
     return with_isr(led, in_sync, replicas, brokers, rules)
 
 
 def settled(
-    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    rules: ElectionRules,
+    *,
+    is_overdue: bool = False,
 ) -> PartitionState | None:
-    """What the controller makes of a state, given who lives; None: it is as it should be."""
+    """What the controller makes of a state, given who lives; None: it is as it should be.
+
+    `is_overdue`: an unclean election, where that is enabled, waits no more for replicas that have claimed nothing.
+    """
     liveness = _Liveness(state, brokers)
     after: PartitionState | None
     if state.leader in replicas and liveness.lives_on(state.leader) and state.leader in state.isr:
         after = _with_leader(state, replicas, brokers, rules, liveness)
     else:
-        after = _elected(state, replicas, brokers, rules, liveness)
+        after = _elected(state, replicas, brokers, rules, liveness, is_overdue=is_overdue)
         if after is None and state.leader != NO_LEADER:
             after = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
     if after is None or after == state:
@@ -145,7 +176,12 @@ def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
 def _with_leader(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, liveness: _Liveness
 ) -> PartitionState:
-    """Those who are not there any more leave the ISR, those who are about to stop too; the leader last."""
+    """Those who are not there any more leave the ISR, those who are about to stop too; the leader last.
+
+    Another `min.insync.replicas` comes into the state with what follows from it: a lower one, by which the leader may
+    commit alone, makes those ineligible in the same change that lack what it commits then.
+    """
+    state = rules.applied_to(state, replicas, brokers)
     leader = state.leader
     stay = [each for each in state.isr if each in replicas and liveness.stays(each)]
     if leader in stay:
@@ -156,9 +192,15 @@ def _with_leader(
 
 
 def _elected(
-    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, liveness: _Liveness
+    state: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    rules: ElectionRules,
+    liveness: _Liveness,
+    *,
+    is_overdue: bool,
 ) -> PartitionState | None:
-    """The state with a new leader; None: nobody can lead."""
+    """The state with a new leader; None: no replica can lead, or not yet."""
     alive = [each for each in state.isr if each in replicas and liveness.lives_on(each)]
     in_sync = [each for each in alive if liveness.stays(each)] or alive
     if in_sync:
@@ -171,48 +213,147 @@ def _elected(
     longest = _longest(state, replicas, brokers, rules)
     if longest is not None:
         return led_by(state, longest, [longest], replicas, brokers, rules)
-    if rules.unclean:
-        anyone = next((each for each in replicas if each in brokers), None)
-        if anyone is not None:
-            return uncleanly_led(state, anyone, replicas, brokers, rules)
+    if awaits_unclean_election(state, brokers, rules) and (
+        is_overdue or len(live_claims(state, replicas, brokers)) == len(replicas)
+    ):
+        best = best_known(state, replicas, brokers)
+        if best is not None:
+            return uncleanly_led(state, best, replicas, brokers, rules)
     return None
+
+
+def awaits_unclean_election(state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
+    """True if the partition has no leader, and an unclean election may give it one."""
+    return rules.unclean and state.leader == NO_LEADER and bool(brokers)
+
+
+def best_known(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> int | None:
+    """The live replica with the longest log of those that have claimed what they have, or else the first that lives;
+    None: no replica lives. For an unclean election: it may lack committed messages."""
+    claims = live_claims(state, replicas, brokers)
+    if claims:
+        return max(claims, key=lambda each: (*claims[each].extent, each in state.members, -replicas.index(each)))
+    return next((each for each in replicas if each in brokers), None)
+
+
+def asked_to_elect(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+) -> PartitionState | None:
+    """The state after an election that an operator asks for, which may be unclean: only if no clean one is possible.
+
+    None: the partition has a leader, or no replica lives.
+    """
+    if state.leader != NO_LEADER:
+        return None
+    clean = settled(state, replicas, brokers, evolve(rules, unclean=False))
+    if clean is not None and clean.leader != NO_LEADER:
+        return clean
+    best = best_known(state, replicas, brokers)
+    return None if best is None else later(uncleanly_led(state, best, replicas, brokers, rules), state)
+
+
+def awaited_claims(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> list[int]:
+    """The live replicas of a partition without a leader that have not claimed yet what they have."""
+    lives = (ReplicaId(each, brokers[each].broker_epoch) for each in replicas if each in brokers)
+    return [each.broker_id for each in lives if wants_claim(state, replicas, each)]
+
+
+def describe_loss(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> str | None:
+    """Why a partition has no leader although its members are back: they have lost their logs; None: another reason."""
+    if state.leader != NO_LEADER or not state.claims:
+        return None
+    members = [each for each in state.members if each in replicas]
+    claims = live_claims(state, members, brokers)
+    if not claims or not all(each.lost for each in claims.values()):
+        return None
+    if any(each in brokers and each not in claims for each in members):
+        return None
+    known = live_claims(state, replicas, brokers)
+    others = [
+        f"the log of broker {each}, which was not in sync, ends at offset {claim.log_end}"
+        for each, claim in known.items()
+        if each not in claims
+    ]
+    others += [f"broker {each} is not alive" for each in replicas if each not in brokers]
+    lost = "the disk of broker" if len(claims) == 1 else "the disks of brokers"
+    text = f"{lost} {', '.join(map(str, sorted(claims)))} lost messages that were in sync"
+    return ", and ".join([text, *others])
 
 
 def uncleanly_led(
     state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState:
-    """Any replica leads, whatever it lacks: what the others have besides is given up."""
+    """Return the state led by any replica, whatever it lacks: what the others have besides is given up."""
     forgotten = evolve(state, isr=(), elr=(), suspects=(), broker_epochs={})
     return led_by(forgotten, leader, [leader], replicas, brokers, rules)
 
 
 def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules) -> int | None:
-    """Who has most of those who may have lost something, once enough of them have told.
+    """The member with the longest log, once enough members that may have lost something have claimed what they have.
 
-    Replicas that were not in sync are heard as well, if they are there: one may have kept what all members lost.
+    What a replica has that is not a member counts for nothing: each member had every committed message, whatever it
+    lost since it had behind that, so the longest of these logs is complete if one of them is. If all of them are lost,
+    that holds no more: one leads only if every replica has claimed what it has, and none has more. A single replica
+    leads whatever it has, since no other could have more.
     """
     members = [each for each in state.members if each in replicas]
     if len(replicas) == 1 and members and members[0] in brokers:
         return members[0]
-    heard = {each for each in replicas if each in brokers}
-    told = {
-        each: claim
-        for each, claim in state.claims.items()
-        if each in heard and claim.broker_epoch == brokers[each].broker_epoch
-    }
-    enough = min(rules.enough(replicas), len(members))
-    if heard != told.keys() or sum(each in told for each in members) < enough:
+    claims = live_claims(state, members, brokers)
+    enough = len(members) if _knows_no_life(state) else min(rules.enough(replicas, state), len(members))
+    if not claims or len(claims) < enough or any(each in brokers and each not in claims for each in members):
         return None
-    order = {each: number for number, each in enumerate(replicas)}
-
-    def rank(each: int) -> tuple[int, int, bool, int]:
-        return told[each].last_epoch, told[each].log_end, each in members, -order.get(each, len(order))
-
-    best = max(told, key=rank)
-    absent = [claim for each, claim in state.claims.items() if each in replicas and each not in heard]
-    if any((claim.last_epoch, claim.log_end) > rank(best)[:2] for claim in absent):
-        return None  # one that has told, and is away now, is known to have more
+    best = max(claims, key=lambda each: (*claims[each].extent, -replicas.index(each)))
+    absent = [claim for each, claim in state.claims.items() if each in members and each not in brokers]
+    if any(claim.extent > claims[best].extent for claim in absent):
+        return None  # one that has claimed more is away now
+    if all(claim.lost for claim in claims.values()):
+        known = live_claims(state, replicas, brokers)
+        if len(known) < len(replicas) or any(claim.extent > claims[best].extent for claim in known.values()):
+            return None
     return best
+
+
+def live_claims(state: PartitionState, among: Iterable[int], brokers: Brokers) -> Mapping[int, LogClaim]:
+    """The claims of these replicas that their brokers made in their present lives."""
+    return {
+        each: state.claims[each]
+        for each in among
+        if each in state.claims and each in brokers and state.claims[each].broker_epoch == brokers[each].broker_epoch
+    }
+
+
+def distrusted(
+    state: PartitionState, replicas: Sequence[int], own: ReplicaId, last_epoch: int, log_end: int
+) -> PartitionState:
+    """Return the state of a partition whose later states the coordination service has lost, as this replica found out.
+
+    Which replicas were in sync is unknown then. So the partition has no leader until all of them have claimed what they
+    have, or an unclean election decides. Leaders that wrote nothing left their epochs in no log, but clients have seen
+    them, and refuse metadata with an earlier one: so some epochs are left out.
+    """
+    others = tuple(each for each in replicas if each != own.broker_id)
+    after = evolve(
+        state,
+        leader=NO_LEADER,
+        leader_epoch=max(state.leader_epoch, last_epoch) + EPOCHS_LEFT_OUT,
+        isr=(own.broker_id,),
+        elr=(),
+        suspects=others,
+        broker_epochs={},
+        claims={own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end)},
+    )
+    return later(after, state)
+
+
+def is_distrusted(state: PartitionState, replicas: Sequence[int]) -> bool:
+    """Return True if every replica is a member, and it is unknown of all of them in which life they were in sync."""
+    return set(replicas) <= set(state.members) and _knows_no_life(state)
+
+
+def _knows_no_life(state: PartitionState) -> bool:
+    """Return True if the state does not say of any member in which life it was in sync: each may be the only one."""
+    return all(state.broker_epochs.get(each, UNKNOWN_EPOCH) == UNKNOWN_EPOCH for each in state.members)
 
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:
@@ -223,16 +364,12 @@ def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) 
     return known is None or known.broker_epoch != own.broker_epoch
 
 
-def claimed(state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int) -> PartitionState:
-    """The state with what this replica has."""
-    claims = {**state.claims, own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end)}
+def claimed(
+    state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int, *, lost: bool = False
+) -> PartitionState:
+    """The state with what this replica has; `lost`: it lacks messages that it had when it was in sync."""
+    claims = {**state.claims, own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end, lost)}
     return later(evolve(state, claims=claims), state)
-
-
-def told_most(state: PartitionState, member: int) -> bool:
-    """True if nobody who has told what it has is known to have more than this replica."""
-    claims = {each: (claim.last_epoch, claim.log_end) for each, claim in state.claims.items()}
-    return member in claims and claims[member] == max(claims.values())
 
 
 def preferred(

@@ -1,8 +1,9 @@
 """Following what others change in the coordination tree: one watch tells which nodes changed; they are read again."""
 
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice, takewhile
 from typing import Any
 
 from ...ports.broker_api import Reply
@@ -19,6 +20,7 @@ SubmitRefresh = Callable[[str, Refresh, Reply[None]], None]
 """Does a reading when the changes before it are done; the words name it in reports."""
 
 ROOT = "/barnabas"
+_DELETED = f"{layout.DELETED}/"
 RETRY_MS = 1000.0
 
 
@@ -28,7 +30,7 @@ class _Told:
     def __init__(self) -> None:
         self.everything = False
         self.topics: dict[str, None] = {}
-        self.states: dict[str, None] = {}
+        self.states: dict[tuple[bytes, int], None] = {}
         self.configs: dict[int | None, None] = {}
         self.brokers = self.controller = False
 
@@ -37,8 +39,9 @@ class _Told:
             above, _, name = path.rpartition("/")
             if above in (layout.TOPICS, layout.TOPIC_CONFIGS):
                 self.topics[name] = None
-            elif above == layout.PARTITIONS:
-                self.states[name] = None
+            elif above == layout.STATES:
+                with suppress(ValueError):  # another program made it
+                    self.states[layout.decode_states_name(name)] = None
             elif above == layout.BROKER_IDS:
                 self.brokers = True
             elif path == layout.CONTROLLER:
@@ -60,12 +63,16 @@ class _Told:
         return self.everything or bool(self.topics or self.configs)
 
 
+TOPICS_TOGETHER = 20
+"""So many new topics are made together; a change of this broker's own waits for no more than these."""
+
+
 class ClusterFollower:
     """Keeps a registry at what the tree says. Owner thread only.
 
     Who lives and who leads is read in one queue of changes (`submit_leaders`), topics and configs in the other
-    (`submit_topics`), in which a topic may take long to be made. `settle` brings this broker to what the tree says of a
-    topic.
+    (`submit_topics`), in which a topic may take long to be made. `settle` brings this broker to what the tree says of
+    topics: of one, or of several that are new to it.
     """
 
     def __init__(
@@ -75,7 +82,7 @@ class ClusterFollower:
         *,
         submit_leaders: SubmitRefresh,
         submit_topics: SubmitRefresh,
-        settle: Callable[[str], Coroutine[Any, Any, None]],
+        settle: Callable[[Sequence[str]], Coroutine[Any, Any, None]],
     ) -> None:
         self._registry = registry
         self._scheduler = scheduler
@@ -122,6 +129,8 @@ class ClusterFollower:
             self._scheduler.call_soon(lambda: self._note(paths))
 
     def _note(self, paths: Collection[str] | None) -> None:
+        """What was deleted is not led for as long as the queues are busy with other things."""
+        self._registry.end_deleted(each.rpartition("/")[2] for each in paths or () if each.startswith(_DELETED))
         for told in (self._leaders, self._topics):
             if paths is None:
                 told.note_all()
@@ -147,8 +156,11 @@ class ClusterFollower:
                 await self._registry.reread_brokers()
             if told.controller:
                 await self._registry.reread_controller()
-            names = self._registry.image.topics if told.everything else told.states
-            await self._registry.reread_states(list(names))
+            if told.everything:
+                await self._registry.reread_deleted()
+                await self._registry.reread_states(list(self._registry.image.topics))
+            else:
+                await self._registry.reread_states_nodes(told.states)
         except BaseException:
             self._again(self._leaders, told)
             raise
@@ -167,14 +179,27 @@ class ClusterFollower:
             changed = await self._registry.changed_topics(told.topics)
             told.topics = dict.fromkeys([*changed, *self._unsettled])
             while told.topics:
-                name = next(iter(told.topics))
-                self._unsettled.pop(name, None)
-                self._unsettled[name] = None  # last: one that cannot be settled does not keep the others from it
-                await self._settle(name)
-                del told.topics[name], self._unsettled[name]
+                some = self._some_of(told.topics)
+                for name in some:
+                    self._unsettled.pop(name, None)
+                    self._unsettled[name] = None  # last: one that cannot be settled does not keep the others from it
+                await self._settle(some)
+                for name in some:
+                    del told.topics[name], self._unsettled[name]
         except BaseException:
             self._again(self._topics, told)
             raise
+
+    def _some_of(self, names: Iterable[str]) -> Sequence[str]:
+        """The first one; with others if it is new, as they are: their logs are made together."""
+        image = self._registry.image
+        first, *others = islice(names, TOPICS_TOGETHER)
+
+        def is_new(name: str) -> bool:
+            known = name in image.topics or name in image.deleting or name in image.unreadable
+            return not known and name not in self._unsettled
+
+        return [first, *takewhile(is_new, others)] if is_new(first) else [first]
 
     @staticmethod
     def _again(now: _Told, told: _Told) -> None:

@@ -14,6 +14,7 @@ from .deltas import (
     ConfigsChanged,
     ControllerChanged,
     Delta,
+    LeadershipEnded,
     StatesChanged,
     TopicDeleting,
     TopicGone,
@@ -28,13 +29,35 @@ States = Mapping[int, PartitionState]
 
 @frozen(kw_only=True, eq=False)
 class TopicStates:
-    """The states of a topic's partitions, and the version of the node that they are in; None: it is not there."""
+    """The states of a topic's partitions, and the versions of the nodes that they are in, by number."""
 
     states: Layered[int, PartitionState] = Layered()
-    version: int | None = None
+    versions: Mapping[int, int] = {}
 
-    def is_older_than(self, version: int | None) -> bool:
-        return version is not None and (self.version is None or self.version < version)
+    def is_older_than(self, node: int, version: int | None) -> bool:
+        """Return True if the node had an earlier version than this one, or none, when it was read."""
+        known = self.versions.get(node)
+        return version is not None and (known is None or known < version)
+
+    def updated(self, read: States, versions: Mapping[int, int]) -> "TopicStates":
+        """Return these states with those that were `read`, of nodes with these versions, where they are newer."""
+        newer = {node: version for node, version in versions.items() if self.is_older_than(node, version)}
+
+        def counts(number: int) -> bool:
+            node = layout.states_node(number)
+            if node in newer or (node not in versions and node not in self.versions):
+                return True
+            # The same version may have been read before when the topic had fewer partitions here.
+            return versions.get(node) == self.versions.get(node) and number not in self.states
+
+        taken = {number: state for number, state in read.items() if counts(number)}
+        if not taken and not newer:
+            return self
+        states = self.states.put_all(taken)
+        for number in self.states:
+            if number not in read and layout.states_node(number) in newer:
+                states = states.drop(number)
+        return TopicStates(states=states, versions={**self.versions, **newer})
 
 
 _NO_STATES = TopicStates()
@@ -47,7 +70,7 @@ class Contents:
     topics: Mapping[str, Topic] = {}
     deleting: Mapping[str, Topic] = {}
     unreadable: frozenset[str] = frozenset()
-    states: Mapping[str, tuple[States, int | None]] = {}
+    states: Mapping[str, tuple[States, Mapping[int, int]]] = {}
     configs: Mapping[int | None, Mapping[str, str]] = {}
 
 
@@ -126,9 +149,9 @@ class ClusterImage:
         """The states of a topic's partitions that have changed since they were made; the same object until one does."""
         return self._states.get(topic, _NO_STATES).states
 
-    def states_version(self, topic: str) -> int | None:
-        """The version of the node that holds these states; None: it is not there."""
-        return self._states.get(topic, _NO_STATES).version
+    def states_version(self, topic: str, node: int = 0) -> int | None:
+        """The version of a node that holds these states; None: it is not there."""
+        return self._states.get(topic, _NO_STATES).versions.get(node)
 
     def brokers_with(self, partition: TopicPartition) -> Mapping[int, BrokerRegistration]:
         """The live brokers, without those whose log of the partition is out of use."""
@@ -154,9 +177,9 @@ class ClusterImage:
             names_in_metrics=Layered({metric_name(name): name for name in named}),
             states=Layered(
                 {
-                    name: TopicStates(states=Layered(states), version=version)
-                    for name, (states, version) in contents.states.items()
-                    if states or version is not None
+                    name: TopicStates(states=Layered(states), versions=versions)
+                    for name, (states, versions) in contents.states.items()
+                    if states or versions
                 }
             ),
         )
@@ -171,6 +194,8 @@ class ClusterImage:
                 image = self._without(topic.name, version)
                 names = image._names_in_metrics.put(metric_name(topic.name), topic.name)
                 return evolve(image, deleting=image.deleting.put(topic.name, topic), names_in_metrics=names)
+            case LeadershipEnded():
+                return evolve(self, version=version)
             case TopicUnreadable(name=name):
                 image = self._without(name, version)
                 return evolve(image, unreadable=image.unreadable | {name})
@@ -193,14 +218,9 @@ class ClusterImage:
         image = evolve(self, version=version) if is_same else self._without(name, version)
         states = image._states
         known = states.get(name, _NO_STATES)
-        if delta.states is not None and (known.version is None or known.is_older_than(delta.states_version)):
-            stored = TopicStates(states=Layered(delta.states), version=delta.states_version)
-            states = states.put(name, stored) if stored.states or stored.version is not None else states.drop(name)
-        elif delta.states is not None and known.version == delta.states_version:
-            # It was read when the topic had fewer partitions here.
-            added = {number: state for number, state in delta.states.items() if number not in known.states}
-            if added:
-                states = states.put(name, evolve(known, states=known.states.put_all(added)))
+        updated = known if delta.states is None else known.updated(delta.states, delta.states_versions)
+        if updated is not known:
+            states = states.put(name, updated)
         return evolve(
             image,
             topics=image.topics.put(name, topic),
@@ -211,11 +231,14 @@ class ClusterImage:
 
     def _with_states(self, delta: StatesChanged, version: int) -> "ClusterImage":
         topic, known = self.topics.get(delta.topic), self._states.get(delta.topic, _NO_STATES)
-        is_newer = delta.version is None or known.is_older_than(delta.version)
+        is_newer = delta.version is None or known.is_older_than(delta.node, delta.version)
         if topic is None or topic.topic_id != delta.topic_id or not is_newer:
             return self
         changed = {number: state for number, state in delta.states.items() if known.states.get(number) != state}
-        stored = TopicStates(states=known.states.put_all(changed) if changed else known.states, version=delta.version)
+        versions = {node: each for node, each in known.versions.items() if node != delta.node}
+        if delta.version is not None:
+            versions[delta.node] = delta.version
+        stored = TopicStates(states=known.states.put_all(changed) if changed else known.states, versions=versions)
         return evolve(self, version=version, states=self._states.put(delta.topic, stored))
 
     def _without(self, name: str, version: int) -> "ClusterImage":

@@ -6,6 +6,7 @@ All nodes are JSON objects with a `version` of their format. Reading a node that
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...ports.words import TopicPartition
@@ -22,6 +23,7 @@ from .topics import (
 )
 
 FORMAT = 1
+_NO_MIN_ISR = -1
 CLUSTER_ID = "/barnabas/cluster/id"
 TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
@@ -33,7 +35,12 @@ CONTROLLER = "/barnabas/controller"
 """Ephemeral: the broker that elects leaders."""
 CONTROLLER_EPOCH = "/barnabas/controller_epoch"
 """Its version counts the controllers; what one writes is guarded by it."""
-PARTITIONS = "/barnabas/partitions"
+STATES = "/barnabas/states"
+"""Below it, by topic id and number, the nodes with the states of partitions."""
+PARTITIONS_PER_NODE = 500
+"""How many partitions have their states in one node. Part of the format: 0 to 499 are in the node 0."""
+OLD_STATES = "/barnabas/partitions"
+"""Where earlier versions had the states, by the topic's name."""
 DELETED = "/barnabas/deleted"
 """Below it, by id, the topics that are deleted, with the brokers that may still have logs of them."""
 PRODUCER_IDS = "/barnabas/producer_ids"
@@ -56,14 +63,42 @@ def broker_config_path(broker_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
 
 
-def states_path(topic: str) -> str:
-    """The node with the states of all partitions."""
-    return f"{PARTITIONS}/{topic}"
+def states_path(topic_id: bytes, node: int = 0) -> str:
+    """One of the nodes with the states of a topic's partitions. No two topics share one, whatever their names."""
+    return f"{STATES}/{encode_id(topic_id)}.{node}"
+
+
+def decode_states_name(name: str) -> tuple[bytes, int]:
+    """Return the topic id and the number in the last part of a `states_path`. Raises `ValueError`."""
+    identifier, _, number = name.partition(".")
+    if not (number.isascii() and number.isdecimal()):
+        raise ValueError(f"{name!r} does not name states of a topic")
+    return decode_id(identifier), int(number)
+
+
+def states_node(partition: int) -> int:
+    """Return the number of the node with the state of a partition."""
+    return partition // PARTITIONS_PER_NODE
+
+
+def partitions_of_node(node: int) -> range:
+    """Return the numbers of the partitions whose states are in a node."""
+    return range(node * PARTITIONS_PER_NODE, (node + 1) * PARTITIONS_PER_NODE)
+
+
+def states_nodes(partitions: int) -> range:
+    """Return the numbers of the nodes with the states of so many partitions."""
+    return range(states_node(partitions - 1) + 1)
+
+
+def old_states_path(topic: str) -> str:
+    """Where an earlier version stored the states of all partitions of the topic of this name."""
+    return f"{OLD_STATES}/{topic}"
 
 
 def old_state_path(topic: str, partition: int) -> str:
-    """Where an older version kept the state of a single partition."""
-    return f"{PARTITIONS}/{topic}/{partition}/state"
+    """Where a still earlier version stored the state of a single partition."""
+    return f"{OLD_STATES}/{topic}/{partition}/state"
 
 
 def deleted_path(topic_id: bytes) -> str:
@@ -166,21 +201,29 @@ def decode_configs(data: bytes) -> dict[str, str]:
 
 def encode_states(topic_id: bytes, states: Mapping[int, PartitionState]) -> bytes:
     """For each partition a list, to be short: leader, leader epoch, partition epoch; then ISR, ELR and suspects as
-    pairs of broker and broker epoch, and claims as four numbers each; empty ones at the end are left out."""
-    return _dump(
-        {
-            "topic_id": encode_id(topic_id),
-            "states": {str(number): _state_list(states[number]) for number in sorted(states)},
-        }
-    )
+    pairs of broker and broker epoch, and claims as four numbers each, with a fifth, 1, if the log is lost; empty ones
+    at the end are left out. `min_isr` is that of all partitions, but for those that end with another; -1 for none."""
+    known = Counter(state.min_isr for state in states.values() if state.min_isr is not None)
+    common = max(known, key=lambda value: (known[value], value), default=None)
+    node: dict[str, object] = {"topic_id": encode_id(topic_id)}
+    if common is not None:
+        node["min_isr"] = common
+    node["states"] = {str(number): _state_list(states[number], common) for number in sorted(states)}
+    return _dump(node)
 
 
-def _state_list(state: PartitionState) -> list[object]:
+def _state_list(state: PartitionState, common_min_isr: int | None) -> list[object]:
     def lives(members: Sequence[int]) -> list[tuple[int, int]]:
         return [(member, state.broker_epochs.get(member, UNKNOWN_EPOCH)) for member in members]
 
-    claims = [(each, claim.broker_epoch, claim.last_epoch, claim.log_end) for each, claim in state.claims.items()]
+    claims = [
+        (each, claim.broker_epoch, claim.last_epoch, claim.log_end, *([1] if claim.lost else []))
+        for each, claim in state.claims.items()
+    ]
     lists: list[Sequence[object]] = [lives(state.isr), lives(state.elr), lives(state.suspects), claims]
+    if state.min_isr != common_min_isr:
+        min_isr = _NO_MIN_ISR if state.min_isr is None else state.min_isr
+        return [state.leader, state.leader_epoch, state.partition_epoch, *lists, min_isr]
     while len(lists) > 1 and not lists[-1]:
         lists.pop()
     return [state.leader, state.leader_epoch, state.partition_epoch, *lists]
@@ -192,19 +235,28 @@ def decode_states(data: bytes) -> tuple[bytes, dict[int, PartitionState]]:
     states = node.get("states")
     if not isinstance(states, dict):
         raise ValueError("'states' is not an object")
+    common = _min_isr_of(node.get("min_isr", _NO_MIN_ISR))
     found = {}
     for name, listed in states.items():
         if not (name.isascii() and name.isdecimal()):
             raise ValueError(f"{name!r} is not the number of a partition")
-        found[int(name)] = _state_of(listed)
+        found[int(name)] = _state_of(listed, common)
     return decode_id(_text(node, "topic_id")), found
 
 
-def _state_of(listed: object) -> PartitionState:
-    if not isinstance(listed, list) or not 4 <= len(listed) <= 7:
+def _min_isr_of(value: object) -> int | None:
+    number = _whole(value)
+    if number != _NO_MIN_ISR and number < 1:
+        raise ValueError(f"'min_isr' is {number}")
+    return None if number == _NO_MIN_ISR else number
+
+
+def _state_of(listed: object, common_min_isr: int | None) -> PartitionState:
+    if not isinstance(listed, list) or not 4 <= len(listed) <= 8:
         raise ValueError(f"{str(listed)[:100]} is not a state")
+    min_isr = _min_isr_of(listed[7]) if len(listed) == 8 else common_min_isr
     leader, leader_epoch, partition_epoch = (_whole(number) for number in listed[:3])
-    rows = [_rows(part, 4 if index == 3 else 2) for index, part in enumerate(listed[3:])]
+    rows = [_rows(part, (4, 5) if index == 3 else (2,)) for index, part in enumerate(listed[3:7])]
     rows += [[] for _ in range(4 - len(rows))]
     isr, elr, suspects, claims = rows
     if leader_epoch < 0 or leader < NO_LEADER or not isr:
@@ -220,13 +272,19 @@ def _state_of(listed: object) -> PartitionState:
         elr=tuple(row[0] for row in elr),
         suspects=tuple(row[0] for row in suspects),
         broker_epochs={row[0]: row[1] for row in (*isr, *elr, *suspects)},
-        claims={row[0]: LogClaim(*row[1:]) for row in claims},
+        min_isr=min_isr,
+        claims={row[0]: _claim_of(row[1:]) for row in claims},
     )
 
 
-def _rows(part: object, width: int) -> list[list[int]]:
-    if not isinstance(part, list) or not all(isinstance(row, list) and len(row) == width for row in part):
-        raise ValueError(f"{str(part)[:100]} is not a list of {width} numbers each")
+def _claim_of(numbers: Sequence[int]) -> LogClaim:
+    broker_epoch, last_epoch, log_end = numbers[:3]
+    return LogClaim(broker_epoch, last_epoch, log_end, lost=numbers[3:] == [1])
+
+
+def _rows(part: object, widths: tuple[int, ...]) -> list[list[int]]:
+    if not isinstance(part, list) or not all(isinstance(row, list) and len(row) in widths for row in part):
+        raise ValueError(f"{str(part)[:100]} is not a list of {widths[0]} numbers each")
     return [[_whole(number) for number in row] for row in part]
 
 
@@ -273,6 +331,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         node["inter_broker"] = broker.inter_broker
     if broker.leaving:
         node["leaving"] = True
+    if broker.min_isr is not None:
+        node["min_insync_replicas"] = broker.min_isr
     if broker.offline:
         node["offline"] = sorted(str(key) for key in broker.offline)
     return _dump(node)
@@ -296,6 +356,7 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         previous_epoch=_integer(node, "previous_epoch"),
         leaving=node.get("leaving") is True,
         inter_broker=_integer(node, "inter_broker"),
+        min_isr=_integer(node, "min_insync_replicas") if "min_insync_replicas" in node else None,
         offline=frozenset(_partition(name) for name in _texts(node, "offline")),
     )
 

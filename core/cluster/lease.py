@@ -6,6 +6,7 @@ from math import inf
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination, CoordinationError, SessionExpired
 from ...ports.errors import ClosedError
+from ...ports.report import info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 
 KEEPS_PER_SESSION = 6
@@ -29,6 +30,7 @@ class Lease:
         self._turn = 0
         """What was asked for in an earlier one does not count any more."""
         self._is_granted = False
+        self._is_over_told = False
         self._is_closed = False
         self._timer: Timer | None = None
 
@@ -84,12 +86,26 @@ class Lease:
                 self._until_ms = -inf
             elif not isinstance(outcome.error, CoordinationError | ClosedError):
                 self._report(f"keeping the session failed: {type(outcome.error).__name__}: {outcome.error}")
+            self._tell()
             self._timer = self._scheduler.call_later(self._period_ms, self._keep)
 
         try:
             self._scheduler.offload(self._coordination.keep, done)
         except ClosedError:
             self._is_closed = True  # the broker is about to end
+
+    def _tell(self) -> None:
+        """Report once that the lease of a registered broker is over, and once that it is valid again."""
+        if self._is_granted and self.is_valid is self._is_over_told:
+            self._is_over_told = not self._is_over_told
+            if self._is_over_told:
+                text = "the coordination service did not renew this broker's session in time; until it does, the broker"
+                self._report(
+                    f"{text} refuses acks=0 and acks=1, coordinates no groups and transactions, and accepts acks=all "
+                    "only where two or more replicas are in sync and connected"
+                )
+            else:
+                self._report(info("the coordination service renews this broker's session again: it serves everything"))
 
     def _cancel(self) -> None:
         if self._timer is not None:

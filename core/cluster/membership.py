@@ -1,6 +1,6 @@
 """A broker among others: its registration in the tree, a new one with each session (facts D1, KIP-966)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -9,14 +9,15 @@ from attrs import evolve
 from ...ports.coordination import BadVersion, Cancel, Coordination, NodeExists, NoNode, SessionState
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
-from ...ports.report import info
+from ...ports.report import error, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout
-from .brokers import end_earlier_controller, next_broker_epoch
+from .brokers import end_earlier_controller, next_broker_epoch, raise_broker_epoch
 from .change_queue import ChangeQueue, elsewhere
 from .lease import Lease
+from .registry import CoordinationWentBack
 from .topics import UNKNOWN_EPOCH, BrokerRegistration, ReplicaId
 
 RETRY_MS = 200.0
@@ -29,6 +30,8 @@ class LastLife:
 
     broker_epoch: int = UNKNOWN_EPOCH
     in_order: bool = False
+    largest_epoch: int = UNKNOWN_EPOCH
+    """The largest that any data folder notes, also where they do not agree."""
 
 
 class BrokerIdTaken(BarnabasError):
@@ -81,7 +84,11 @@ class Membership:
         self._predecessor_ms = predecessor_ms
         self._report = report
         self._session = 0
-        self._is_busy = self._is_telling = self._is_closed = False
+        self._tried: dict[int, int] = {}
+        """Broker epochs of registrations that may be stored though no answer came, each with the session it was in."""
+        self._is_busy = self._is_telling = self._is_closed = self._has_registered = False
+        self.went_back = False
+        """True if the coordination service had forgotten lives of this broker when it registered."""
         self._retry_ms = RETRY_MS
         self._waited_ms = 0.0
         self._complained = False
@@ -135,9 +142,9 @@ class Membership:
             self.registration = told
 
     def _told(self, outcome: Outcome[None]) -> None:
-        error = outcome.error
-        if error is not None and not isinstance(error, NoNode | ClosedError) and not self._is_closed:
-            self._report(f"what changed of broker {self._own.broker_id} cannot be told: {error}; it is tried again")
+        failure = outcome.error
+        if failure is not None and not isinstance(failure, NoNode | ClosedError) and not self._is_closed:
+            self._report(f"what changed of broker {self._own.broker_id} cannot be told: {failure}; it is tried again")
             self._timer = self._scheduler.call_later(RETRY_MS_MAX, self.tell)
 
     # --- the session
@@ -168,15 +175,57 @@ class Membership:
         self._queue.run(partial(self._registering, self._session), self._registered_or_not)
 
     async def _registering(self, session: int) -> tuple[int, BrokerRegistration]:
+        standing = await elsewhere(partial(self._stored_before, session)) if self._tried else None
+        if standing is not None:
+            await elsewhere(partial(self._note, standing.broker_epoch))
+            return session, standing
         epoch = await elsewhere(partial(next_broker_epoch, self._coordination))
-        previous = self._last.broker_epoch if self._last.in_order else UNKNOWN_EPOCH
+        floor = max(self._last.broker_epoch, self._last.largest_epoch, *self._tried, UNKNOWN_EPOCH)
+        if epoch <= floor:
+            epoch = await self._overtake(epoch, floor)
+        is_known = self._last.in_order and not self.went_back
+        previous = self._last.broker_epoch if is_known else UNKNOWN_EPOCH
         wanted = evolve(self._own, broker_epoch=epoch, previous_epoch=previous)
         await elsewhere(partial(self._note, epoch))
-        await elsewhere(partial(self._take_place, wanted, self._last.broker_epoch))
+        self._tried[epoch] = session
+        await elsewhere(partial(self._take_place, wanted, frozenset({self._last.broker_epoch, *self._tried})))
         return session, wanted
 
-    def _take_place(self, wanted: BrokerRegistration, last_epoch: int) -> None:
-        """Make the node; that of this broker's life before, which is over, gives way at once."""
+    async def _overtake(self, epoch: int, floor: int) -> int:
+        """Return a broker epoch above `floor`, which this broker had before, though the tree counts from `epoch`.
+
+        A process that has registered before knows topics and states that the tree has forgotten. Only a new one goes by
+        what the tree says now.
+        """
+        text = (
+            f"the coordination service counts broker epochs from {epoch}, but broker {self._own.broker_id} has had"
+            f" {floor}: it was restored from a backup, or has lost its data"
+        )
+        if self._has_registered:
+            raise CoordinationWentBack(
+                f"{text}. Start this broker again, so that it reads the coordination tree afresh"
+            )
+        self._report(
+            error(
+                f"{text}. The counter is raised above {floor}. Partitions of this broker get a leader when all their"
+                " replicas have claimed what is in their logs: start all brokers. Topics, configurations and"
+                " reassignments of after the backup are lost; check them"
+            )
+        )
+        self.went_back = True
+        return await elsewhere(partial(raise_broker_epoch, self._coordination, floor))
+
+    def _stored_before(self, session: int) -> BrokerRegistration | None:
+        """Return the registration that an earlier try of this session has stored, though its answer was lost."""
+        with suppress(NoNode):
+            node = self._coordination.get(layout.broker_path(self._own.broker_id))
+            found = _decoded(self._own.broker_id, node.data)
+            if found is not None and self._tried.get(found.broker_epoch) == session:
+                return found
+        return None
+
+    def _take_place(self, wanted: BrokerRegistration, own_epochs: Collection[int]) -> None:
+        """Create the registration node, in place of one that this broker made before (`own_epochs`)."""
         path = layout.broker_path(wanted.broker_id)
         while True:
             try:
@@ -187,7 +236,7 @@ class Membership:
             with suppress(NoNode, BadVersion):
                 node = self._coordination.get(path)
                 found = _decoded(wanted.broker_id, node.data)
-                if found is not None and found.broker_epoch == last_epoch:
+                if found is not None and found.broker_epoch in own_epochs:
                     end_earlier_controller(self._coordination, ReplicaId(wanted.broker_id, wanted.broker_epoch))
                     self._coordination.delete(path, version=node.version)
                 elif found is not None and found.endpoints == wanted.endpoints:
@@ -200,42 +249,49 @@ class Membership:
         self._is_busy = False
         if self._is_closed:
             return
-        error = outcome.error
-        if error is None:
+        failure = outcome.error
+        if failure is None:
             session, registration = outcome.get()
             if session != self._session:
                 self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=self._last.in_order)
                 self._register()
                 return
             self._stands(registration)
-        elif isinstance(error, BrokerIdTaken) or (
-            isinstance(error, _Predecessor) and self._waited_ms > self._predecessor_ms
+        elif isinstance(failure, CoordinationWentBack):
+            self._is_closed = True
+            self._failed(failure)
+        elif isinstance(failure, BrokerIdTaken) or (
+            isinstance(failure, _Predecessor) and self._waited_ms > self._predecessor_ms
         ):
             self._is_closed = True
-            text = f"broker {self._own.broker_id} is registered already: {error}; give this one another broker.id"
+            text = f"broker {self._own.broker_id} is registered already: {failure}; give this one another broker.id"
             self._failed(ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text))
         else:
-            self._try_again(error)
+            self._try_again(failure)
 
     def _stands(self, registration: BrokerRegistration) -> None:
         self.registration = registration
+        self._has_registered = True
         # A later session of this process loses nothing: what this life has, the next one has.
         self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=True)
+        self._tried.clear()
         self._retry_ms, self._waited_ms, self._complained = RETRY_MS, 0.0, False
         number, epoch = registration.broker_id, registration.broker_epoch
         self._report(info(f"broker {number} is registered, with the epoch {epoch}", broker=number, epoch=epoch))
         self._lease.grant()
         self._registered(registration)
+        if (registration.leaving, registration.offline) != (self._own.leaving, self._own.offline):
+            self.tell()  # it has changed since this registration was sent
 
-    def _try_again(self, error: BaseException) -> None:
-        is_predecessor = isinstance(error, _Predecessor)
+    def _try_again(self, failure: BaseException) -> None:
+        is_predecessor = isinstance(failure, _Predecessor)
         if not self._complained:
             self._complained = True
             if is_predecessor:
-                self._report(info(f"broker {self._own.broker_id} waits for the end of another session: {error}"))
-            elif not isinstance(error, ClosedError):
+                self._report(info(f"broker {self._own.broker_id} waits for the end of another session: {failure}"))
+            elif not isinstance(failure, ClosedError):
                 text = f"registering broker {self._own.broker_id} failed, it is tried again"
-                self._report(f"{text}: {type(error).__name__}: {error}")
+                self._report(f"{text}: {type(failure).__name__}: {failure}")
         self._waited_ms += self._retry_ms if is_predecessor else 0.0
         self._timer = self._scheduler.call_later(self._retry_ms, self._register)
         if not is_predecessor:

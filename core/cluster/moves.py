@@ -1,4 +1,8 @@
-"""Partitions that move to other brokers: new replicas come first; when all are in sync the others go (KIP-455)."""
+"""Partitions that move to other brokers: new replicas come first; when all are in sync the others go (KIP-455).
+
+A replica that goes deletes its log, so every step that lets replicas go asks first whether those that stay have every
+committed message.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -8,10 +12,13 @@ from attrs import evolve
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
+from . import layout
 from .assignment import Racks
-from .election import ElectionRules, later, settled
+from .election import Brokers, ElectionRules, later, settled
 from .image import ClusterImage
-from .topics import PartitionState, Topic
+from .topics import UNKNOWN_EPOCH, PartitionState, Topic
+
+STATES_NODES_AT_A_TIME = 5
 
 
 def target_of(topic: Topic, number: int) -> tuple[int, ...]:
@@ -31,9 +38,11 @@ def is_moving(topic: Topic, number: int) -> bool:
 
 
 def begin_move(topic: Topic, number: int, target: Sequence[int], live: Collection[int]) -> Topic:
-    """The topic with a partition on its way to these brokers, the preferred leader first; also instead of another move.
+    """Return the topic with a partition on its way to these brokers, the preferred leader first.
 
-    Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
+    A move may take the place of another one. The replicas that the other move was adding stay, as `removing`, until the
+    new target is in sync: they may have the only copies of committed messages. A broker that is in `adding` and in
+    `removing` belongs neither to the origin nor to the target. Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
     """
     key = TopicPartition(topic.name, number)
     origin = origin_of(topic, number)
@@ -47,17 +56,54 @@ def begin_move(topic: Topic, number: int, target: Sequence[int], live: Collectio
         fault = f"names brokers that are not alive: {unknown}"
     if fault:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of {key} {fault}")
-    going = tuple(broker for broker in origin if broker not in target)
-    coming = tuple(broker for broker in target if broker not in origin)
-    return _with(topic, number, (*target, *going), coming, going)
+    replicas = tuple(dict.fromkeys((*target, *origin, *topic.partitions[number])))
+    coming = tuple(broker for broker in replicas if broker not in origin)
+    going = tuple(broker for broker in replicas if broker not in target)
+    return _with(topic, number, replicas, coming, going)
 
 
-def cancel_move(topic: Topic, number: int) -> Topic:
-    """The topic with a partition where it was. Raises `ApiError(NO_REASSIGNMENT_IN_PROGRESS)`."""
+def cancel_move(
+    topic: Topic, number: int, image: ClusterImage, rules: ElectionRules
+) -> tuple[Topic, dict[int, PartitionState]]:
+    """Return the topic with a partition where it was before its move, and the states that change with it.
+
+    Raises `ApiError`: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT where that would delete the only copies
+    of committed messages (Kafka's PartitionReassignmentRevert), unless `unclean.leader.election.enable` allows it.
+    """
+    key = TopicPartition(topic.name, number)
     if not is_moving(topic, number):
-        text = f"{TopicPartition(topic.name, number)} is not moving"
-        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text)
-    return _with(topic, number, origin_of(topic, number), (), ())
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not moving")
+    origin, known, brokers = origin_of(topic, number), image.state(key), image.brokers_with(key)
+    if not rules.unclean and not may_keep_only(origin, known, brokers, rules):
+        in_sync, needed = sorted(set(live_isr(known, brokers)) & set(origin)), rules.enough(origin, known)
+        text = (
+            f"cancelling the reassignment of {key} would leave its replicas on the brokers {list(origin)}, of which"
+            f" {in_sync} are alive and in sync; committed messages need {needed} of them. Start these"
+            f" brokers and wait until they are in the ISR, or reassign {key} to {list(origin)}: then the other"
+            " replicas are deleted only when these are in sync"
+        )
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    state = settled(known, origin, brokers, rules) or touched(known)
+    return _with(topic, number, origin, (), ()), {number: state}
+
+
+def live_isr(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+    """Return the members of the ISR whose brokers live, in the life in which they were in sync."""
+    epochs = state.broker_epochs
+    return tuple(
+        each for each in state.isr if each in brokers and brokers[each].broker_epoch == epochs.get(each, UNKNOWN_EPOCH)
+    )
+
+
+def may_keep_only(staying: Sequence[int], state: PartitionState, brokers: Brokers, rules: ElectionRules) -> bool:
+    """Return True if all replicas but `staying` may be deleted without loss of committed messages.
+
+    That holds if `min.insync.replicas` of those that stay are alive and in the ISR, or if the others are members of
+    nothing: neither in the ISR, nor eligible, nor suspects.
+    """
+    if set(state.members) <= set(staying):
+        return True
+    return len(set(live_isr(state, brokers)) & set(staying)) >= rules.enough(staying, state)
 
 
 def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
@@ -81,17 +127,24 @@ def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
 def finished_moves(
     topic: Topic, image: ClusterImage, rules: ElectionRules
 ) -> tuple[Topic, dict[int, PartitionState]] | None:
-    """The topic without the moves that are at their end, and the states that change with them; None: there are none."""
+    """The topic without the moves that are at their end, and the states that change with them; None: there are none.
+
+    Of a topic with very many partitions only as many moves as one commit takes: the next ones end with the next look.
+    """
     after, states = topic, {}
-    for number in {*topic.adding, *topic.removing}:
+    nodes: set[int] = set()
+    for number in sorted({*topic.adding, *topic.removing}):
+        if len(nodes | {layout.states_node(number)}) > STATES_NODES_AT_A_TIME:
+            break
         key = TopicPartition(topic.name, number)
-        target, known = target_of(topic, number), image.state(key)
-        if not set(target) <= set(known.isr):
-            continue
-        state = settled(known, target, image.brokers_with(key), rules)
+        target, known, brokers = target_of(topic, number), image.state(key), image.brokers_with(key)
+        if not set(target) <= set(live_isr(known, brokers)):
+            continue  # a member that died is in the ISR until the controller takes it out
+        state = settled(known, target, brokers, rules)
         if state is not None and state.leader not in target:
             continue
         after = _with(after, number, target, (), ())
+        nodes.add(layout.states_node(number))
         states[number] = state or touched(known)
     return None if after is topic else (after, states)
 

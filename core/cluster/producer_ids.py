@@ -12,6 +12,9 @@ from .change_queue import elsewhere
 
 BLOCK_SIZE = 1000
 LAST_ID = 2**63 - 1
+LEFT_OUT = 1_000_000
+"""So many ids beyond the largest one that a log has are not given out where the tree has forgotten which were: other
+producers may have some of them."""
 
 
 async def claim_block(coordination: Coordination, broker_id: int) -> range:
@@ -59,3 +62,28 @@ def skip_to(coordination: Coordination, broker_id: int, first: int) -> None:
     """Give out no id below `first` any more, which is more than was ever given out."""
     block = range(first - BLOCK_SIZE, first)
     put(coordination, layout.PRODUCER_IDS, layout.encode_producer_ids(broker_id, block))
+
+
+def raise_above(coordination: Coordination, broker_id: int, largest: int) -> int | None:
+    """Give out no id up to `largest`, which a log has, nor the next ones; returns the first id from now on.
+
+    None: the tree knows that it has been given out, or the id is none that it could have given out. Raises
+    `CoordinationError`.
+    """
+    first = (largest // BLOCK_SIZE + 1) * BLOCK_SIZE + LEFT_OUT
+    while first <= LAST_ID // 2:
+        given_out = largest_given_out(coordination)
+        if given_out is not None and given_out >= largest:
+            return None
+        data = layout.encode_producer_ids(broker_id, range(first - BLOCK_SIZE, first))
+        try:
+            if given_out is None:
+                coordination.create(layout.PRODUCER_IDS, data)
+                return first
+            node = coordination.get(layout.PRODUCER_IDS)
+            if layout.decode_producer_ids(node.data).stop - 1 == given_out:
+                coordination.set(layout.PRODUCER_IDS, data, version=node.version)
+                return first
+        except (NodeExists, NoNode, BadVersion):
+            continue
+    return None

@@ -5,6 +5,7 @@ then make the next image. One thread, the owner, calls everything here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from ...ports.coordination import (
@@ -15,8 +16,12 @@ from ...ports.coordination import (
     CoordinationError,
     CreateNode,
     Node,
+    NoNode,
     SetNode,
 )
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.report import error
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout, store, telling
@@ -27,6 +32,7 @@ from .deltas import (
     ConfigsChanged,
     ControllerChanged,
     Delta,
+    LeadershipEnded,
     StatesChanged,
     TopicDeleting,
     TopicGone,
@@ -36,7 +42,7 @@ from .deltas import (
 from .image import ClusterImage, Contents
 from .planning import check_configs_fit, check_new_name
 from .store import StoredTopic
-from .topics import BrokerRegistration, PartitionState, Topic
+from .topics import BrokerRegistration, PartitionState, Topic, first_state
 
 Told = Callable[[Delta, ClusterImage], None]
 """Called with a change, and the image before it."""
@@ -50,10 +56,15 @@ STATES_AT_A_TIME = CHANGES_MAX - 2
 """So many nodes one commit is about, besides its guards."""
 COMMIT_BYTES = 500_000
 ATTEMPTS = 20
+EARLY_MAX = 10_000
 
 
 class Deposed(CoordinationError):
     """Another broker is the controller."""
+
+
+class CoordinationWentBack(CoordinationError):
+    """The coordination service has forgotten what this process has seen in it: it was restored from a backup."""
 
 
 @frozen(kw_only=True)
@@ -71,12 +82,25 @@ class _StatesWrite:
         return 2 if isinstance(self.change, CreateNode) else 1
 
     @classmethod
-    def of(cls, topic: Topic, image: ClusterImage, decided: Mapping[int, PartitionState]) -> "_StatesWrite":
-        version = image.states_version(topic.name)
-        change = store.states_change(topic, {**image.states_of(topic.name), **decided}, version)
-        after = 0 if version is None else version + 1
-        delta = StatesChanged(topic=topic.name, topic_id=topic.topic_id, states=decided, version=after)
-        return cls(topic=topic, decided=decided, change=change, delta=delta)
+    def all_of(
+        cls, topic: Topic, image: ClusterImage, decided: Mapping[int, PartitionState]
+    ) -> "Iterator[_StatesWrite]":
+        """One for each node that these states are in."""
+        known = image.states_of(topic.name)
+        for node, states in _by_node(decided).items():
+            version = image.states_version(topic.name, node)
+            of_node = {number: known[number] for number in layout.partitions_of_node(node) if number in known}
+            change = store.states_change(topic, node, of_node | states, version)
+            after = 0 if version is None else version + 1
+            delta = StatesChanged(topic=topic.name, topic_id=topic.topic_id, states=states, version=after, node=node)
+            yield cls(topic=topic, decided=states, change=change, delta=delta)
+
+
+def _by_node(states: Mapping[int, PartitionState]) -> dict[int, dict[int, PartitionState]]:
+    found: dict[int, dict[int, PartitionState]] = {}
+    for number, state in states.items():
+        found.setdefault(layout.states_node(number), {})[number] = state
+    return found
 
 
 class ClusterRegistry:
@@ -86,6 +110,11 @@ class ClusterRegistry:
         self._coordination = coordination
         self._report = report
         self._listeners: list[Told] = []
+        self._readings = 0
+        self.on_went_back: Callable[[CoordinationWentBack], None] | None = None
+        """Called (settable) when the image is ahead of the tree: this process cannot go by either."""
+        self._early: dict[bytes, int] = {}
+        """Ids of topics that were not known when their states changed, each with the reading that found that."""
         self.image = ClusterImage()
         """What is known now."""
 
@@ -122,22 +151,31 @@ class ClusterRegistry:
             topics={name: topic for name, topic in known.items() if name not in going},
             deleting={name: topic for name, topic in known.items() if name in going},
             unreadable=frozenset(stored.keys() - known.keys()),
-            states={name: (each.states, each.states_version) for name, each in stored.items()},
+            states={name: (each.states, each.states_versions) for name, each in stored.items()},
             configs=configs,
         )
         self.image = self.image.refilled(contents)
 
-    async def reread(self, name: str) -> None:
-        """Let what the tree says of a topic count: after a write that may have been done or not."""
-        stored = (await elsewhere(partial(store.read_topics, self._coordination, [name], self._report))).get(name)
-        if stored is None:
-            self.apply(TopicGone(name=name))
-        elif stored.topic is None:
-            self.apply(TopicUnreadable(name=name))
-        elif stored.deleting:
-            self.apply(TopicDeleting(topic=stored.topic))
-        else:
-            self.apply(TopicSet(topic=stored.topic, states=stored.states, states_version=stored.states_version))
+    async def reread(self, *names: str) -> None:
+        """Let what the tree says of topics count: after a write that may have been done or not."""
+        begun = self._readings
+        found = await elsewhere(partial(store.read_topics, self._coordination, names, self._report))
+        changed: list[str] = []
+        for name in names:
+            stored = found.get(name)
+            if stored is None:
+                self.apply(TopicGone(name=name))
+            elif stored.topic is None:
+                self.apply(TopicUnreadable(name=name))
+            elif stored.deleting:
+                self.apply(TopicDeleting(topic=stored.topic))
+            else:
+                topic_id = stored.topic.topic_id
+                self.apply(TopicSet(topic=stored.topic, states=stored.states, states_versions=stored.states_versions))
+                if self._early.pop(topic_id, -1) > begun:
+                    changed.append(name)  # they changed while the topic was not known yet
+        if changed:
+            await self.reread_states(changed)
 
     async def changed_topics(self, names: Iterable[str]) -> Sequence[str]:
         """Those of these topics of which the tree says something else than the image."""
@@ -173,23 +211,100 @@ class ClusterRegistry:
         if controller != self.image.controller:
             self.apply(ControllerChanged(controller=controller))
 
+    async def reread_deleted(self) -> None:
+        """End the leadership in all topics that the tree tells to be deleted."""
+        self.end_deleted(await elsewhere(partial(children, self._coordination, layout.DELETED)))
+
+    def end_deleted(self, notes: Iterable[str]) -> None:
+        """End the leadership in the topics that these notes of deletions are about, of those that are known still. What
+        else that means for the broker may take long, and is done when the queue of topics comes to it."""
+        for name in notes:
+            with suppress(ValueError, ApiError):
+                self.apply(LeadershipEnded(topic=self.image.topic_by_id(layout.decode_id(name))))
+
     async def reread_states(self, names: Iterable[str]) -> None:
         """Let what the tree says of the partitions of these topics count; those that are not known are left out."""
-        wanted = [name for name in names if name in self.image.topics]
+        topics = [self.image.topics[name] for name in names if name in self.image.topics]
+        await self._reread([(each, node) for each in topics for node in layout.states_nodes(len(each.partitions))])
+
+    async def reread_states_nodes(self, nodes: Iterable[tuple[bytes, int]]) -> None:
+        """Let what these nodes say, each by topic id and number, count. Those of a topic that is not known are read
+        with the topic."""
+        self._readings += 1
+        wanted = []
+        for topic_id, node in nodes:
+            if self.image.has_id(topic_id):
+                wanted.append((self.image.topic_by_id(topic_id), node))
+            else:
+                self._early[topic_id] = self._readings
+        while len(self._early) > EARLY_MAX:
+            del self._early[next(iter(self._early))]
+        await self._reread(wanted)
+
+    async def _reread(self, wanted: Sequence[tuple[Topic, int]]) -> None:
         for start in range(0, len(wanted), TOPICS_AT_A_TIME):
             some = wanted[start : start + TOPICS_AT_A_TIME]
-            nodes = await elsewhere(partial(self._coordination.get_many, [layout.states_path(name) for name in some]))
-            for name, node in zip(some, nodes, strict=True):
-                self._apply_states(name, node)
+            paths = [layout.states_path(topic.topic_id, number) for topic, number in some]
+            nodes = await elsewhere(partial(self._coordination.get_many, paths))
+            earlier = [
+                topic.name
+                for (topic, number), node in zip(some, nodes, strict=True)
+                if node is not None and self._is_behind(topic.name, number, node)
+            ]
+            if earlier:
+                await self._check_not_ahead(earlier)
+            for (topic, number), node in zip(some, nodes, strict=True):
+                repaired = self._apply_states(topic.name, topic.topic_id, number, node)
+                if repaired is not None:
+                    await elsewhere(partial(self._repair, repaired))
 
-    def _apply_states(self, name: str, node: Node | None) -> None:
+    def _apply_states(self, name: str, topic_id: bytes, number: int, node: Node | None) -> SetNode | None:
+        """Go by what a node says. Returns what it has to say if its content makes no sense."""
         topic = self.image.topics.get(name)
-        if topic is None or (node is not None and not node.data):
-            return
-        states = store.states_in(topic, node.data, self._report, may_be_ahead=True) if node is not None else {}
-        version = node.version if node is not None else None
-        if version is not None or self.image.states_version(name) is not None:
-            self.apply(StatesChanged(topic=name, topic_id=topic.topic_id, states=states, version=version))
+        if topic is None or topic.topic_id != topic_id:
+            return None
+        known = self.image.states_version(name, number)
+        if node is None:
+            if known is not None:
+                self.apply(StatesChanged(topic=name, topic_id=topic_id, states={}, version=None, node=number))
+            return None
+        if known is not None and node.version < known:
+            if self._is_behind(name, number, node):
+                return None  # a reading that was overtaken
+            # The node was removed by hand, and another broker has made it again.
+            self.apply(StatesChanged(topic=name, topic_id=topic_id, states={}, version=None, node=number))
+        path = layout.states_path(topic_id, number)
+        states = store.states_in(topic, path, node.data, self._report, may_be_ahead=True)
+        is_lost = states is None
+        if states is None:
+            # A node that was overwritten since it was read last has lost what is known here. Of any other nothing is
+            # known: as with states that were never stored, the replicas claim what they have, and one of them leads.
+            numbers = [each for each in topic.partitions if layout.states_node(each) == number]
+            is_known = known is not None and node.version <= known + 1
+            states = {} if is_known else {each: first_state(topic.partitions[each]) for each in numbers}
+        delta = StatesChanged(topic=name, topic_id=topic_id, states=states, version=node.version, node=number)
+        self.apply(delta)
+        if not is_lost or self.image.states_version(name, number) != node.version:
+            return None
+        return SetNode(path, store.encode_states_node(topic, number, self.image.states_of(name)), node.version)
+
+    def _is_behind(self, name: str, number: int, node: Node) -> bool:
+        """Return True if a node has an earlier version, and earlier states, than the image."""
+        if node.version >= (self.image.states_version(name, number) or 0):
+            return False
+        try:
+            _, states = layout.decode_states(node.data)
+        except ValueError:
+            return False
+        known = self.image.states_of(name)
+        wanted = [each for each in layout.partitions_of_node(number) if each in known]
+        return any(each not in states or states[each].partition_epoch < known[each].partition_epoch for each in wanted)
+
+    def _repair(self, change: SetNode) -> None:
+        with suppress(BadVersion, NoNode):  # another broker has done it, or the topic is gone
+            self._coordination.commit([change])
+            text = f"{change.path} did not hold states of its topic, so this broker wrote those that it knows"
+            self._report(error(f"{text}; find out which program has changed it"))
 
     async def reread_configs(self, broker_id: int | None) -> None:
         """Let what the tree says of the configs of a broker, or of all, count."""
@@ -210,6 +325,23 @@ class ClusterRegistry:
             self.apply(TopicSet(topic=topic, states={}))
         self._report(telling.made(topic))
 
+    async def create_all(self, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
+        """Store several planned topics, with names that do not collide, in one commit.
+
+        False: nothing was made, since it is too much for one, or something of one of them is there already; `create`
+        says which.
+        """
+        if not await elsewhere(partial(store.create_topics, self._coordination, made)):
+            return False
+        with_states = [topic.name for topic, states in made if states]
+        if with_states:
+            await self.reread(*with_states)
+        for topic, states in made:
+            if not states:
+                self.apply(TopicSet(topic=topic, states={}))
+            self._report(telling.made(topic))
+        return True
+
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
         """Store a topic that `plan_partitions` gave, with the states of what is `added`; or with fewer partitions the
         one it was before. Raises `BadVersion` when others have changed it in between."""
@@ -222,14 +354,25 @@ class ClusterRegistry:
         await self._write_topic(self.image.topic(topic.name), topic, states)
 
     async def _write_topic(self, before: Topic, after: Topic, states: Mapping[int, PartitionState]) -> None:
-        known, version = self.image.states_of(after.name), self.image.states_version(after.name)
-        stored = {number: state for number, state in {**known, **states}.items() if number in after.partitions}
-        change = store.states_change(after, stored, version) if states else None
-        await elsewhere(partial(store.rewrite_topic, self._coordination, before, after, change))
-        if change is None:
+        known = self.image.states_of(after.name)
+        stored: dict[int, PartitionState] = {}
+        versions: dict[int, int] = {}
+        changes: list[CreateNode | SetNode] = []
+        for node, decided in _by_node(states).items():
+            version = self.image.states_version(after.name, node)
+            numbers = (number for number in layout.partitions_of_node(node) if number in after.partitions)
+            of_node = {number: known[number] for number in numbers if number in known} | decided
+            changes.append(store.states_change(after, node, of_node, version))
+            stored |= of_node
+            versions[node] = 0 if version is None else version + 1
+        if not store.fits_one_commit([SetNode("", layout.encode_topic(after)), *changes]):
+            text = f"topic {after.name} changes in too many partitions at once; change fewer of them"
+            raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+        await elsewhere(partial(store.rewrite_topic, self._coordination, before, after, changes))
+        if not changes:
             self.apply(TopicSet(topic=after))
         else:
-            self.apply(TopicSet(topic=after, states=stored, states_version=0 if version is None else version + 1))
+            self.apply(TopicSet(topic=after, states=stored, states_versions=versions))
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG."""
@@ -244,10 +387,10 @@ class ClusterRegistry:
         """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
 
         `brokers` are those who are to say that they have removed their logs, where there are several.
-        Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`.
+        Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`, `BadVersion` if it is not the topic of this name any more.
         """
         topic = self.image.topic(name)
-        await elsewhere(partial(store.mark_deleting, self._coordination, topic, brokers))
+        topic = await elsewhere(partial(store.mark_deleting, self._coordination, topic, brokers))
         self.apply(TopicDeleting(topic=topic))
         self._report(telling.deleted(topic))
         return topic
@@ -272,27 +415,45 @@ class ClusterRegistry:
         """
         changed: list[TopicPartition] = []
         waiting = list(dict.fromkeys(names))
-        for _ in range(ATTEMPTS):
-            contended: list[str] = []
-            for portion in self._portions(waiting, decide):
+        for attempt in range(ATTEMPTS):
+            contended: dict[str, None] = {}
+            for portion in self._portions(waiting, decide, max(1, STATES_AT_A_TIME >> attempt)):
                 try:
-                    await elsewhere(
-                        partial(store.write_states, self._coordination, [each.change for each in portion], guards)
-                    )
+                    await elsewhere(partial(self._write_states, portion, guards))
                 except BadVersion:
                     await self._check_guards(guards or {})
-                    contended += [each.topic.name for each in portion]
+                    contended.update(dict.fromkeys(each.topic.name for each in portion))
                     continue
                 for each in portion:
                     self.apply(each.delta)
                     changed += [TopicPartition(each.topic.name, number) for number in each.decided]
             if not contended:
                 return changed
-            waiting = await self._still_there(contended)
+            waiting = await self._still_there(list(contended))
             if not waiting:
                 return changed
             await self.reread_states(waiting)
+        await self._check_not_ahead(waiting)
         raise CoordinationError(f"others change the states of {waiting[0]} as often as it is tried")
+
+    async def _check_not_ahead(self, names: Iterable[str]) -> None:
+        """Raise `CoordinationWentBack` if the tree has earlier states of one of these topics than the image."""
+        await elsewhere(self._coordination.keep)  # what is read from now on is not older than now
+        for name in names:
+            topic = self.image.topics.get(name)
+            paths = [] if topic is None else store.states_paths(topic)
+            nodes = await elsewhere(partial(self._coordination.get_many, paths)) if paths else []
+            for number, (path, node) in enumerate(zip(paths, nodes, strict=True)):
+                if node is None or not self._is_behind(name, number, node):
+                    continue
+                known = self.image.states_version(name, number)
+                text = f"{path} has the version {node.version}, but this broker has seen {known}"
+                cause = "the coordination service was restored from a backup while brokers ran, or has lost data"
+                went_back = CoordinationWentBack(f"{text}: {cause}. Stop all brokers, then start them")
+                told, self.on_went_back = self.on_went_back, None
+                if told is not None:
+                    told(went_back)
+                raise went_back
 
     async def _still_there(self, names: Sequence[str]) -> list[str]:
         """Those of these topics that the tree still has; that the others are gone is told in another way."""
@@ -304,8 +465,13 @@ class ClusterRegistry:
             if name in topics and own is not None and store.tells_of(own, name, topics[name].topic_id)
         ]
 
-    def _portions(self, names: Sequence[str], decide: Decide) -> Iterator[Sequence["_StatesWrite"]]:
-        """What goes into one commit each."""
+    def _write_states(self, portion: Sequence["_StatesWrite"], guards: Mapping[str, int] | None) -> None:
+        made = {each.topic.name: each.topic for each in portion if isinstance(each.change, CreateNode)}
+        store.write_states(self._coordination, [each.change for each in portion], guards, topics=list(made.values()))
+
+    def _portions(self, names: Sequence[str], decide: Decide, nodes_max: int) -> Iterator[Sequence["_StatesWrite"]]:
+        """What goes into one commit each. Fewer nodes in each after a failure: one that others change all the time
+        does not hold up the rest."""
         portion: list[_StatesWrite] = []
         nodes = size = 0
         for name in names:
@@ -313,13 +479,13 @@ class ClusterRegistry:
             decided = decide(topic, self.image) if topic is not None else {}
             if topic is None or not decided:
                 continue
-            write = _StatesWrite.of(topic, self.image, decided)
-            if portion and (nodes + write.nodes > STATES_AT_A_TIME or size + len(write.change.data) > COMMIT_BYTES):
-                yield portion
-                portion, nodes, size = [], 0, 0
-            portion.append(write)
-            nodes += write.nodes
-            size += len(write.change.data)
+            for write in _StatesWrite.all_of(topic, self.image, decided):
+                if portion and (nodes + write.nodes > nodes_max or size + len(write.change.data) > COMMIT_BYTES):
+                    yield portion
+                    portion, nodes, size = [], 0, 0
+                portion.append(write)
+                nodes += write.nodes
+                size += len(write.change.data)
         if portion:
             yield portion
 

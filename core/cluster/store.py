@@ -6,6 +6,7 @@ that it is restored with, and is removed last.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from ...ports.coordination import (
     CHANGES_MAX,
@@ -23,8 +24,9 @@ from ...ports.coordination import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.values import frozen
+from ..tree.tree import DATA_BYTES_MAX
 from . import layout
-from .brokers import children, put, read_configs, remove
+from .brokers import children, configs_in, put, read_configs, remove
 from .topics import PartitionState, Topic
 
 Report = Callable[[str], None]
@@ -37,14 +39,54 @@ class StoredTopic:
     topic: Topic | None
     deleting: bool = False
     states: Mapping[int, PartitionState] = {}
-    states_version: int | None = None
-    """That of the node with the states; None: it is not there."""
+    states_versions: Mapping[int, int] = {}
+    """Those of the nodes with these states, by number; one that is missing, or makes no sense, has none."""
 
 
 def read_topics(coordination: Coordination, names: Sequence[str], report: Report) -> dict[str, StoredTopic]:
     """What these nodes say, without names that nothing has. What makes no sense is reported."""
-    found = {name: _read_topic(coordination, name, report) for name in names}
-    return {name: stored for name, stored in found.items() if stored is not None}
+    found: dict[str, StoredTopic] = {}
+    live: list[Topic] = []
+    for name, (own, configs) in read_own_nodes(coordination, names).items():
+        if own is None:
+            continue
+        stored = found[name] = _decoded(name, own, configs, report)
+        if stored.topic is not None and not stored.deleting:
+            live.append(stored.topic)
+    nodes = iter(coordination.get_many([path for topic in live for path in states_paths(topic)]))
+    for topic in live:
+        paths = states_paths(topic)
+        own_nodes = list(islice(nodes, len(paths)))
+        if None in own_nodes:
+            _convert_old_states(coordination, topic, report)
+            own_nodes = coordination.get_many(paths)
+        states, versions = _states_of(topic, paths, own_nodes, report)
+        found[topic.name] = StoredTopic(topic=topic, states=states, states_versions=versions)
+    return found
+
+
+def _decoded(name: str, own: Node, configs: Node | None, report: Report) -> StoredTopic:
+    """A topic without its states."""
+    try:
+        found = configs_in(configs, layout.topic_config_path(name), report)
+        topic, deleting = layout.decode_topic(name, own.data, found)
+    except (ValueError, ApiError) as error:
+        report(f"skipped {layout.topic_path(name)}, which does not describe a topic: {error}")
+        return StoredTopic(topic=None)
+    return StoredTopic(topic=topic, deleting=deleting)
+
+
+def _states_of(
+    topic: Topic, paths: Sequence[str], nodes: Sequence[Node | None], report: Report
+) -> tuple[Mapping[int, PartitionState], Mapping[int, int]]:
+    states: dict[int, PartitionState] = {}
+    versions: dict[int, int] = {}
+    for number, (path, node) in enumerate(zip(paths, nodes, strict=True)):
+        found = None if node is None else states_in(topic, path, node.data, report)
+        if node is not None and found is not None:
+            states |= found
+            versions[number] = node.version
+    return states, versions
 
 
 def read_own_nodes(coordination: Coordination, names: Sequence[str]) -> Mapping[str, tuple[Node | None, Node | None]]:
@@ -54,57 +96,77 @@ def read_own_nodes(coordination: Coordination, names: Sequence[str]) -> Mapping[
     return dict(zip(names, zip(topics, configs, strict=True), strict=True))
 
 
-def _read_topic(coordination: Coordination, name: str, report: Report) -> StoredTopic | None:
-    path = layout.topic_path(name)
-    try:
-        data = coordination.get(path).data
-        configs = read_configs(coordination, layout.topic_config_path(name), report)
-        topic, deleting = layout.decode_topic(name, data, configs)
-    except NoNode:
-        return None
-    except (ValueError, ApiError) as error:
-        report(f"skipped {path}, which does not describe a topic: {error}")
-        return StoredTopic(topic=None)
-    states, version = ({}, None) if deleting else _read_states(coordination, topic, report)
-    return StoredTopic(topic=topic, deleting=deleting, states=states, states_version=version)
+def states_paths(topic: Topic) -> list[str]:
+    """The paths of the nodes with the states of a topic's partitions, by number."""
+    return [layout.states_path(topic.topic_id, node) for node in layout.states_nodes(len(topic.partitions))]
 
 
-def _read_states(
-    coordination: Coordination, topic: Topic, report: Report
-) -> tuple[Mapping[int, PartitionState], int | None]:
-    try:
-        node = coordination.get(layout.states_path(topic.name))
-    except NoNode:
-        return {}, None
-    if not node.data:
-        return _read_old_states(coordination, topic, report), node.version
-    return states_in(topic, node.data, report), node.version
+def states_in(
+    topic: Topic, path: str, data: bytes, report: Report, *, may_be_ahead: bool = False
+) -> Mapping[int, PartitionState] | None:
+    """Return what a node says of the partitions of a topic; None, which is reported, if it makes no sense.
 
-
-def states_in(topic: Topic, data: bytes, report: Report, *, may_be_ahead: bool = False) -> Mapping[int, PartitionState]:
-    """What a node says of the partitions of a topic; nothing, which is reported, if it makes no sense.
-
-    `may_be_ahead`: the topic may have more partitions by now than is known here.
+    `may_be_ahead`: the topic may have more partitions by now than is known here. What is said of them is returned, too:
+    who changes a node writes all of it again.
     """
-    path = layout.states_path(topic.name)
     try:
         topic_id, states = layout.decode_states(data)
+        if topic_id != topic.topic_id:
+            raise ValueError(f"it is about another topic, with the id {layout.encode_id(topic_id)}")
     except ValueError as error:
         report(f"skipped {path}, which does not hold the states of partitions: {error}")
-        return {}
-    if topic_id != topic.topic_id:
-        return {}  # of an earlier topic of this name
+        return None
     unknown = sorted(states.keys() - topic.partitions.keys())
     if unknown and not may_be_ahead:
         report(f"{path} tells of partitions that topic {topic.name} has not: {unknown[:10]}")
-    return {number: state for number, state in states.items() if number in topic.partitions}
+    return states
+
+
+def _convert_old_states(coordination: Coordination, topic: Topic, report: Report) -> None:
+    """Move states that an earlier version stored by the topic's name into the nodes by its id.
+
+    Several brokers may do it at once, and after an interruption it is done again: the old nodes change no more.
+    """
+    path = layout.old_states_path(topic.name)
+    try:
+        old = coordination.get(path)
+    except NoNode:
+        return
+    if not old.data:
+        states = _read_old_states(coordination, topic, report)
+    else:
+        try:
+            topic_id, states = layout.decode_states(old.data)
+        except ValueError as error:
+            report(f"skipped {path}, which does not hold the states of partitions: {error}")
+            return
+        if topic_id != topic.topic_id:
+            states = {}  # of an earlier topic of this name
+    for made in states_of_new(topic, states):
+        _create_converted(coordination, topic, made)
+    with suppress(NoNode, BadVersion, NotEmpty):
+        _remove_old_states(coordination, topic.name)
+        coordination.delete(path, version=old.version)
+
+
+def _create_converted(coordination: Coordination, topic: Topic, made: CreateNode) -> None:
+    """Make a node with states, unless another broker has, or the topic is gone."""
+    while True:
+        try:
+            write_states(coordination, [made], topics=[topic])
+            return
+        except BadVersion:
+            own, stored = coordination.get_many([layout.topic_path(topic.name), made.path])
+            if stored is not None or own is None or not tells_of(own, topic.name, topic.topic_id):
+                return
 
 
 def _read_old_states(coordination: Coordination, topic: Topic, report: Report) -> dict[int, PartitionState]:
     """Those that an older version kept in a node for each partition."""
     states = {}
-    for name in children(coordination, layout.states_path(topic.name)):
-        path = f"{layout.states_path(topic.name)}/{name}/state"
+    above = layout.old_states_path(topic.name)
+    for name in children(coordination, above):
+        path = f"{above}/{name}/state"
         try:
             partition = int(name)
             if layout.old_state_path(topic.name, partition) != path or partition not in topic.partitions:
@@ -121,29 +183,89 @@ def create_topic(coordination: Coordination, topic: Topic, states: Mapping[int, 
     """Make the nodes of a topic, with states that its partitions may have already.
 
     Raises `ApiError(TOPIC_ALREADY_EXISTS)`, and leaves the nodes of the other topic alone then; after an interruption
-    it can be done again.
+    it can be done again. States that do not fit into the commit with the topic come before it: no one reads them yet.
     """
     own = CreateNode(layout.topic_path(topic.name), layout.encode_topic(topic))
+    stored = states_of_new(topic, states or {})
+    ahead: list[CreateNode] = []
     while True:
-        _check_new(coordination, topic.name)
-        _remove_old_states(coordination, topic.name)
         try:
-            coordination.commit(
-                [own, *_states_of_new(coordination, topic, states or {}), *_configs_of_new(coordination, topic)]
-            )
+            _check_new(coordination, topic.name)
+        except ApiError:
+            if not _is_there(coordination, topic):
+                _remove_all(coordination, [change.path for change in ahead])
+            raise
+        _remove_old(coordination, topic.name)
+        changes: list[NodeChange] = [own, *stored, *_configs_of_new(coordination, topic)]
+        if ahead or not fits_one_commit(changes):
+            ahead = stored
+            _create_ahead(coordination, stored)
+            changes = [change for change in changes if change not in stored]
+        try:
+            coordination.commit(changes)
             return
         except (NodeExists, NoNode, BadVersion, NotEmpty):  # another one makes the topic, or changed the nodes beside
             continue
 
 
-def _states_of_new(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> list[NodeChange]:
-    """What makes the node of a new topic's states right, whatever an earlier topic has left."""
-    path, data = layout.states_path(topic.name), layout.encode_states(topic.topic_id, states)
+def create_topics(coordination: Coordination, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
+    """Make the nodes of several topics, each with its states, in one commit.
+
+    False: that is too much for one, or something of one of them is there already. Nothing is made then.
+    """
+    changes: list[CreateNode] = []
+    for topic, states in made:
+        changes += [
+            CreateNode(layout.topic_path(topic.name), layout.encode_topic(topic)),
+            *states_of_new(topic, states),
+        ]
+        if topic.configs:
+            changes.append(CreateNode(layout.topic_config_path(topic.name), layout.encode_configs(topic.configs)))
+    if not fits_one_commit(changes):
+        return False
+    kinds = (layout.topic_path, layout.topic_config_path, layout.old_states_path)
+    paths = [path(topic.name) for topic, _ in made for path in kinds]
+    if any(node is not None for node in coordination.get_many(paths)):
+        return False
     try:
-        version = coordination.get(path).version
+        coordination.commit(changes)
+    except (NodeExists, NoNode, BadVersion, NotEmpty):
+        return False
+    return True
+
+
+def _is_there(coordination: Coordination, topic: Topic) -> bool:
+    try:
+        return tells_of(coordination.get(layout.topic_path(topic.name)), topic.name, topic.topic_id)
     except NoNode:
-        return [CreateNode(path, data)] if states else []
-    return [SetNode(path, data, version) if states else DeleteNode(path, version)]
+        return False
+
+
+def fits_one_commit(changes: Sequence[NodeChange]) -> bool:
+    """Return True if one commit takes all of these."""
+    data = sum(len(change.data) for change in changes if not isinstance(change, DeleteNode))
+    return len(changes) <= CHANGES_MAX and data <= DATA_BYTES_MAX
+
+
+def _create_ahead(coordination: Coordination, nodes: Iterable[CreateNode]) -> None:
+    """Make nodes with the states of a topic that is not there yet; a try before this one may have made them."""
+    for node in nodes:
+        with suppress(NodeExists):
+            coordination.create(node.path, node.data)
+
+
+def states_of_new(topic: Topic, states: Mapping[int, PartitionState]) -> list[CreateNode]:
+    """Return the nodes with these states of a topic that has none yet."""
+    nodes = sorted({layout.states_node(number) for number in states})
+    return [
+        CreateNode(layout.states_path(topic.topic_id, node), encode_states_node(topic, node, states)) for node in nodes
+    ]
+
+
+def encode_states_node(topic: Topic, node: int, states: Mapping[int, PartitionState]) -> bytes:
+    """Return what a node says: those of these states that belong into it."""
+    own = {number: states[number] for number in layout.partitions_of_node(node) if number in states}
+    return layout.encode_states(topic.topic_id, own)
 
 
 def _check_new(coordination: Coordination, name: str) -> None:
@@ -169,8 +291,10 @@ def write_topic(coordination: Coordination, topic: Topic) -> None:
     coordination.set(layout.topic_path(topic.name), layout.encode_topic(topic))
 
 
-def rewrite_topic(coordination: Coordination, before: Topic, after: Topic, states: CreateNode | SetNode | None) -> None:
-    """Replace the topic's own node, if it says what it did `before`, and the one of its states with it.
+def rewrite_topic(
+    coordination: Coordination, before: Topic, after: Topic, states: Sequence[CreateNode | SetNode]
+) -> None:
+    """Replace the topic's own node, if it says what it did `before`, and nodes of its states with it.
 
     Raises `BadVersion` when others have changed them, or an attempt before this one, whose answer was lost: what the
     states have become since then must not be undone.
@@ -178,26 +302,45 @@ def rewrite_topic(coordination: Coordination, before: Topic, after: Topic, state
     path = layout.topic_path(after.name)
     try:
         node = coordination.get(path)
-        is_stored = node.data == layout.encode_topic(after) and states is None
+        is_stored = node.data == layout.encode_topic(after) and not states
         if node.data != layout.encode_topic(before) and not is_stored:
             raise BadVersion(f"another broker has changed {path}")
         own = SetNode(path, layout.encode_topic(after), node.version)
-        coordination.commit([own] if states is None else [own, states])
+        coordination.commit([own, *states])
     except (NodeExists, NoNode) as error:
         raise BadVersion(str(error)) from error
 
 
-def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[int]) -> None:
-    """The topic is going. These brokers remove their logs of it, now or when they come back, and say so
-    (`confirm_deleted`). Doing it again is harmless."""
-    changes: list[NodeChange] = [SetNode(layout.topic_path(topic.name), layout.encode_topic(topic, deleting=True))]
-    told = sorted(brokers)
-    if told:
-        made = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, told))
-        with suppress(NodeExists):
-            coordination.commit([*changes, made])
-            return
-    coordination.commit(changes)
+def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[int]) -> Topic:
+    """The topic is going; returns it as its node had it. These brokers, and those that have replicas by now, remove
+    their logs of it, now or when they come back, and say so (`confirm_deleted`); without any, the broker is alone.
+
+    Doing it again is harmless. Raises `BadVersion` if there is another topic of this name by now, or none.
+    """
+    path = layout.topic_path(topic.name)
+    told = set(brokers)
+    if not told:
+        coordination.commit([SetNode(path, layout.encode_topic(topic, deleting=True))])
+        return topic
+    while True:
+        try:
+            node = coordination.get(path)
+            stored, _ = layout.decode_topic(topic.name, node.data, topic.configs)
+        except (NoNode, ValueError, ApiError) as error:
+            raise BadVersion(f"topic {topic.name} is not there any more") from error
+        if stored.topic_id != topic.topic_id:
+            raise BadVersion(f"another broker has made topic {topic.name} again")
+        told.update(broker for replicas in stored.partitions.values() for broker in replicas)
+        own = SetNode(path, layout.encode_topic(stored, deleting=True), node.version)
+        note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(told)))
+        try:
+            try:
+                coordination.commit([own, note])
+            except NodeExists:
+                coordination.commit([own])
+        except (BadVersion, NoNode):
+            continue
+        return stored
 
 
 def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int) -> None:
@@ -242,27 +385,49 @@ def write_configs(coordination: Coordination, topic: Topic) -> None:
 
 
 def write_states(
-    coordination: Coordination, changes: Sequence[NodeChange], guards: Mapping[str, int] | None = None
+    coordination: Coordination,
+    changes: Sequence[NodeChange],
+    guards: Mapping[str, int] | None = None,
+    *,
+    topics: Iterable[Topic] = (),
 ) -> None:
-    """Commit changes of nodes with states, all or none. Raises `BadVersion` if another one changed one of them, or a
-    guard, in between; or has removed the topic of a node that is to be made."""
+    """Commit changes of nodes with states, all or none. `topics`: those of which nodes are made.
+
+    Raises `BadVersion` if another one changed one of the nodes, or a guard, in between, or removed one of the topics.
+    """
     try:
-        topics = _topics_of(coordination, [change for change in changes if isinstance(change, CreateNode)])
-        coordination.commit(changes, guards={**topics, **(guards or {})})
+        coordination.commit(changes, guards={**_guards_of(coordination, list(topics)), **(guards or {})})
     except (NodeExists, NoNode) as error:
         raise BadVersion(str(error)) from error
 
 
-def _topics_of(coordination: Coordination, made: Sequence[CreateNode]) -> Mapping[str, int]:
-    """The own nodes of the topics whose states these are, with their versions: what is made for a topic that is gone
-    would stay for ever. Raises `BadVersion` if one of them is."""
-    names = [change.path.rpartition("/")[2] for change in made]
-    nodes = coordination.get_many([layout.topic_path(name) for name in names]) if names else []
+def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[str, int]:
+    """The own nodes of these topics, with their versions: what is made for a topic that is gone would stay for ever.
+    Raises `BadVersion` if one of them is."""
+    paths = [layout.topic_path(topic.name) for topic in topics]
     found = {}
-    for name, change, node in zip(names, made, nodes, strict=True):
-        if node is None or not tells_of(node, name, layout.decode_states(change.data)[0]):
-            raise BadVersion(f"topic {name} is not there any more")
-        found[layout.topic_path(name)] = node.version
+    for topic, path, node in zip(topics, paths, coordination.get_many(paths) if paths else [], strict=True):
+        if node is None or not tells_of(node, topic.name, topic.topic_id):
+            raise BadVersion(f"topic {topic.name} is not there any more")
+        found[path] = node.version
+    return found
+
+
+def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[str, Topic | None]:
+    """The topics of these names, without their configs; None where there is none, or it is being deleted.
+
+    The tree as of now: `keep` talks to the service, and what is read after it is not older. Names whose nodes make no
+    sense are left out.
+    """
+    coordination.keep()
+    found: dict[str, Topic | None] = {}
+    for name, node in zip(names, coordination.get_many([layout.topic_path(name) for name in names]), strict=True):
+        if node is None:
+            found[name] = None
+            continue
+        with suppress(ValueError, ApiError):
+            topic, deleting = layout.decode_topic(name, node.data, {})
+            found[name] = None if deleting else topic
     return found
 
 
@@ -275,33 +440,47 @@ def tells_of(own: Node, name: str, topic_id: bytes) -> bool:
     return topic.topic_id == topic_id and not deleting
 
 
-def states_change(topic: Topic, states: Mapping[int, PartitionState], version: int | None) -> CreateNode | SetNode:
-    """What stores the states of a topic, if their node still has the version that is known; None: it is not there."""
-    path, data = layout.states_path(topic.name), layout.encode_states(topic.topic_id, states)
+def states_change(
+    topic: Topic, node: int, states: Mapping[int, PartitionState], version: int | None
+) -> CreateNode | SetNode:
+    """Return what stores the states of one node, if it still has the version that is known; None: it is not there."""
+    path, data = layout.states_path(topic.topic_id, node), encode_states_node(topic, node, states)
     return CreateNode(path, data) if version is None else SetNode(path, data, version)
 
 
 def remove_topic(coordination: Coordination, topic: Topic) -> None:
     """Remove all nodes of a topic that is marked as going, not those of a later one of its name. Doing it again is
     harmless."""
-    paths = [layout.topic_path(topic.name), layout.states_path(topic.name), layout.topic_config_path(topic.name)]
+    paths = [layout.topic_path(topic.name), layout.topic_config_path(topic.name), *states_paths(topic)]
     while True:
         own, *others = coordination.get_many(paths)
         if own is None or own.data != layout.encode_topic(topic, deleting=True):
             return
-        _remove_old_states(coordination, topic.name)
+        _remove_old(coordination, topic.name)
         changes = [DeleteNode(paths[0], own.version)]
         changes += [
             DeleteNode(path, node.version) for path, node in zip(paths[1:], others, strict=True) if node is not None
         ]
+        _remove_all(coordination, [change.path for change in changes[CHANGES_MAX:]])
         with suppress(NoNode, BadVersion, NotEmpty):
-            coordination.commit(changes)
+            coordination.commit(changes[:CHANGES_MAX])
             return
+
+
+def _remove_old(coordination: Coordination, name: str) -> None:
+    """Remove states that earlier versions have left by the name of a topic."""
+    path = layout.old_states_path(name)
+    try:
+        node = coordination.get(path)
+        _remove_old_states(coordination, name)
+        coordination.delete(path, version=node.version)
+    except (NoNode, BadVersion, NotEmpty):
+        return
 
 
 def _remove_old_states(coordination: Coordination, name: str) -> None:
     """Those that an older version has left: no later one writes into these nodes."""
-    above = layout.states_path(name)
+    above = layout.old_states_path(name)
     partitions = [f"{above}/{partition}" for partition in children(coordination, above)]
     if partitions:
         _remove_all(coordination, [f"{path}/state" for path in partitions])

@@ -97,6 +97,14 @@ class LogClaim:
     broker_epoch: int
     last_epoch: int
     log_end: int
+    lost: bool = False
+    """True if the log certainly lacks messages that it had when it was in sync: the disk is newer, or the log on it, or
+    the log ended below the high watermark when it was opened."""
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How far the log reaches: what is later in it is larger."""
+        return self.last_epoch, self.log_end
 
 
 @frozen(kw_only=True)
@@ -118,6 +126,13 @@ class PartitionState:
     """Of a partition without leader: what its replicas say that they have."""
     partition_epoch: int = 0
     """Grows by 1 with each change of this value."""
+    min_isr: int | None = None
+    """`min.insync.replicas` that counts: what is committed while this state stands needs so many in its ISR. None: an
+    earlier version has written it; then what the leader has in its configuration counts."""
+
+    def enough_in_sync(self, replicas: Sequence[int], configured: int) -> int:
+        """How many replicas in sync make a message committed: no more than there are (KIP-966)."""
+        return min(configured if self.min_isr is None else self.min_isr, len(replicas))
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -148,5 +163,7 @@ class BrokerRegistration:
     """It is about to stop, and wants to lead nothing any more (a controlled shutdown)."""
     inter_broker: int = 0
     """Which of the endpoints is for other brokers."""
+    min_isr: int | None = None
+    """`min.insync.replicas` in its server.properties, or the default; None: it does not tell."""
     offline: frozenset[TopicPartition] = frozenset()
     """Partitions whose logs here are out of use: for them the broker is not there."""

@@ -4,6 +4,7 @@ Strings have 16-bit lengths, bytes and lists 32-bit ones; in flexible values var
 with tags end each structure.
 """
 
+from collections.abc import Mapping
 from struct import Struct, error, unpack_from
 
 from ...ports.error_codes import ErrorCode
@@ -30,6 +31,16 @@ def encode_text(text: str) -> bytes:
     if len(data) > STRING_BYTES_MAX:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {STRING_BYTES_MAX} fit")
     return _SHORT.pack(len(data)) + data
+
+
+def encode_varint(number: int) -> bytes:
+    """An unsigned varint: the lengths and tags of flexible values."""
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(0x80 | (number & 0x7F))
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
 
 
 class RecordReader:
@@ -70,6 +81,10 @@ class RecordReader:
 
     def skip_tags(self) -> None:
         """At the end of a structure."""
+
+    def tags(self) -> Mapping[int, bytes]:
+        """The tagged fields at the end of a structure; none in values that are not flexible."""
+        return {}
 
     def text(self) -> str:
         text = self.optional_text()
@@ -121,9 +136,14 @@ class FlexibleReader(RecordReader):
         return self._take(self._varint() - 1)
 
     def skip_tags(self) -> None:
+        self.tags()
+
+    def tags(self) -> Mapping[int, bytes]:
+        found = {}
         for _ in range(self._varint()):
-            self._varint()
-            self._take(self._varint())
+            tag = self._varint()
+            found[tag] = self._take(self._varint())
+        return found
 
     def _text_size(self) -> int:
         return self._varint() - 1

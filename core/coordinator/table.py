@@ -81,6 +81,10 @@ class CoordinatorTable(Generic[E, L]):
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
+    def leads(self, partition: int) -> bool:
+        """True if this broker may speak for the partition now."""
+        return self._leads(partition)
+
     def get(self, key: str) -> E | None:
         return self._entries.get(key)
 
@@ -99,9 +103,13 @@ class CoordinatorTable(Generic[E, L]):
         self._loading[loading.partition] = loading
         return loading
 
+    def is_wanted(self, loading: L) -> bool:
+        """False if the partition is led elsewhere since the loading began, or loaded again."""
+        return self._loading.get(loading.partition) is loading
+
     def finish(self, loading: L) -> bool:
-        """It is read; False if it is not wanted any more (led elsewhere since, or read anew)."""
-        if self._loading.get(loading.partition) is not loading:
+        """The partition is read; False if the loading is not wanted."""
+        if not self.is_wanted(loading):
             return False
         del self._loading[loading.partition]
         self._partitions[loading.partition] = {}

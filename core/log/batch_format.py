@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ...ports.storage import Folder
 from ...ports.words import Offset
 from ..message.batch_header import stamp
-from .admission import admit
+from .admission import admit, admit_in_steps
 from .checkpoints import Noted
 from .config import LogConfig
 from .damage import NO_BOUND
@@ -22,6 +22,7 @@ class BatchFormat:
     keeps_producers = True
 
     admit = staticmethod(admit)
+    admit_in_steps = staticmethod(admit_in_steps)
     stamp = staticmethod(stamp)
 
     def begin_segment(

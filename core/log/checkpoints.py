@@ -98,14 +98,33 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
     return entries
 
 
-def format_partition_metadata(topic_id: bytes) -> bytes:
-    """`topic_id`: 16 bytes."""
-    return b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=") + b"\n"
+def format_partition_metadata(topic_id: bytes, incomplete_until: int | None = None) -> bytes:
+    """`topic_id`: 16 bytes. `incomplete_until`: the last life of the broker in which the replica had messages that the
+    log lacks; a line of ours, which Kafka passes over."""
+    named = b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=") + b"\n"
+    return (
+        named if incomplete_until is None else named + f"incomplete_until_broker_epoch: {incomplete_until}\n".encode()
+    )
 
 
 def parse_partition_metadata(content: bytes) -> bytes:
     """The topic id. Raises `ValueError` for garbage."""
-    found = re.fullmatch(rb"version: 0\r?\ntopic_id: ([\w-]{22})\r?\n?", content, re.ASCII)
+    return _parse_partition_metadata(content)[0]
+
+
+def parse_incomplete_until(content: bytes) -> int | None:
+    """The last life of the broker in which the replica had messages that the log lacks; None: it lacks nothing that is
+    known of. Raises `ValueError` for garbage."""
+    return _parse_partition_metadata(content)[1]
+
+
+_PARTITION_METADATA = re.compile(
+    rb"version: 0\r?\ntopic_id: ([\w-]{22})(?:\r?\nincomplete_until_broker_epoch: (\d{1,18}))?\r?\n?", re.ASCII
+)
+
+
+def _parse_partition_metadata(content: bytes) -> tuple[bytes, int | None]:
+    found = _PARTITION_METADATA.fullmatch(content)
     if found is None:
         raise ValueError("not the content of a partition.metadata file")
     try:
@@ -114,7 +133,7 @@ def parse_partition_metadata(content: bytes) -> bytes:
         raise ValueError(str(error)) from error
     if len(topic_id) != _TOPIC_ID_BYTES:
         raise ValueError(f"a topic id of {len(topic_id)} bytes")
-    return topic_id
+    return topic_id, None if found[2] is None else int(found[2])
 
 
 def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> dict[TopicPartition, int]:

@@ -5,8 +5,10 @@ from itertools import pairwise
 
 from ...ports.storage import Folder, StorageError
 from ...ports.words import Offset, Position
-from ..message.classic.check import check_set
+from ..message.classic.check import CheckedSet, check_set
 from ..message.codec import Codecs
+from ..traffic.steps import Steps
+from .admission import AdmissionTakesLong
 from .aside import set_aside
 from .checkpoints import PARTITION_METADATA, Noted
 from .classic_recovery import recover_tail
@@ -33,10 +35,33 @@ class ClassicFormat:
         now_ms: int,  # noqa: ARG002  classic messages have no time
         allows_zstd: bool,  # noqa: ARG002
         origin: AppendOrigin,  # noqa: ARG002  and there are no transactions
+        budget: object = None,  # noqa: ARG002  all is checked
     ) -> Admitted:
         """The whole messages of a set; what is cut at its end is left out (facts A3)."""
-        valid_bytes, messages = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
-        return Admitted(records[:valid_bytes], valid_bytes, messages)
+        steps = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        try:
+            next(steps)
+        except StopIteration as end:
+            checked: CheckedSet = end.value
+            return _admitted(records, checked)
+        steps.close()
+        raise AdmissionTakesLong
+
+    def admit_in_steps(
+        self,
+        records: memoryview,
+        config: LogConfig,
+        codecs: Codecs,
+        *,
+        clock_ms: Callable[[], int],  # noqa: ARG002
+        allows_zstd: bool,  # noqa: ARG002
+        origin: AppendOrigin,  # noqa: ARG002
+        unpacked_max: int,  # noqa: ARG002
+        whole: bool,  # noqa: ARG002
+    ) -> Steps[Admitted]:
+        """Do what `admit` does, in bounded pieces."""
+        checked = yield from check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        return _admitted(records, checked)
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
         """The file's content is what came; nothing is written into it."""
@@ -84,6 +109,11 @@ class ClassicFormat:
             folder.flush()
         end = last.offset_at(last.size)
         return Loaded(segments, end, end)
+
+
+def _admitted(records: memoryview, checked: CheckedSet) -> Admitted:
+    valid_bytes, messages = checked
+    return Admitted(records[:valid_bytes], valid_bytes, messages)
 
 
 def classic_segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegment]:

@@ -56,12 +56,18 @@ class LogConfig:
 
     # What follows from them, worked out once: every append asks.
     compacted: bool = field(init=False, repr=False, eq=False)
+    opens_records: bool = field(init=False, repr=False, eq=False)
+    """True if the records of a batch may have to be opened on append."""
     roll_ms: int = field(init=False, repr=False, eq=False)
     """After so long a segment is sealed."""
 
     @compacted.default
     def _is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @opens_records.default
+    def _opens_records(self) -> bool:
+        return self.compacted or self.record_validation or self.compression_type != "producer"
 
     @roll_ms.default
     def _rolls_after_ms(self) -> int:

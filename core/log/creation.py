@@ -1,6 +1,7 @@
 """Opening logs where it may take its time: what has to be known is gathered before, the disk works on any thread."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from attrs import evolve
 
@@ -10,12 +11,23 @@ from ...ports.storage import FileMissing, Folder, StorageError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.codec import Codecs
-from .checkpoints import PARTITION_METADATA, Sealed, format_partition_metadata, parse_partition_metadata
+from .checkpoints import (
+    PARTITION_METADATA,
+    Sealed,
+    format_partition_metadata,
+    parse_incomplete_until,
+    parse_partition_metadata,
+)
 from .config import LogConfig
 from .data_folder import DataFolder
 from .formats import format_of_files
 from .log import Log
 from .retention import DeletionPolicy
+
+PARTS_MAX = 3
+"""So many threads begin logs side by side; the others of `background.threads` (4) are for those who wait meanwhile."""
+PART_MIN = 4
+"""Fewer partitions are not worth a thread."""
 
 
 @frozen(kw_only=True)
@@ -62,25 +74,24 @@ class Opening:
 
 
 class Creation:
-    """Logs to be begun, made by `LogManager.begin_create`. Call it on any thread, then give it to its `end_create`."""
+    """Logs to be begun, made by `LogManager.begin_create`.
+
+    Call all its `parts` and then itself, on any threads, and give it to its `end_create`. What fails is in `errors`.
+    """
 
     def __init__(self, openings: Sequence[tuple[Opening, bytes | None]]) -> None:
         """Each with the id of its topic, None where it has none."""
         self.openings = openings
         self.logs: dict[TopicPartition, Log] = {}
         self.errors: dict[TopicPartition, BarnabasError] = {}
+        size = max(PART_MIN, -(-len(openings) // PARTS_MAX))
+        self.parts: Sequence[Callable[[], None]] = [
+            partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)
+        ]
+        """They may run side by side, each on its own thread: file systems join syncs that come at the same time."""
 
     def __call__(self) -> None:
-        """Do it: the names of all of a data folder become durable together. What fails is in `errors`."""
-        for opening, topic_id in self.openings:
-            try:
-                log = opening.open()
-                self.logs[opening.partition] = log
-                if topic_id is not None:
-                    label(opening.home.log_dir.folder(str(opening.partition)), topic_id)
-                    log.flushes.names_are_durable()
-            except BarnabasError as error:
-                self._failed(opening.partition, error)
+        """After the parts: the names of all of a data folder become durable together."""
         for home in {id(opening.home): opening.home for opening, _ in self.openings}.values():
             try:
                 home.log_dir.root.flush()
@@ -89,6 +100,23 @@ class Creation:
                     if opening.home is home:
                         self._failed(opening.partition, error)
 
+    def abandon(self) -> None:
+        """It is not called any more: no log is begun."""
+        for log in self.logs.values():
+            log.abandon()
+        self.logs.clear()
+
+    def _begin_logs(self, openings: Sequence[tuple[Opening, bytes | None]]) -> None:
+        for opening, topic_id in openings:
+            try:
+                log = opening.open()
+                self.logs[opening.partition] = log
+                if topic_id is not None:
+                    label(opening.home.log_dir.folder(str(opening.partition)), topic_id)
+                    log.flushes.names_are_durable()
+            except BarnabasError as error:
+                self._failed(opening.partition, error)
+
     def _failed(self, partition: TopicPartition, error: BarnabasError) -> None:
         self.errors.setdefault(partition, error)
         log = self.logs.pop(partition, None)
@@ -96,12 +124,12 @@ class Creation:
             log.abandon()
 
 
-def label(folder: Folder, topic_id: bytes) -> None:
+def label(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:
     """Note in the folder of a partition whose it is; durable then, as all names in it. Any thread.
 
-    Raises `StorageError`.
+    `incomplete_until`: as `format_partition_metadata` has it. Raises `StorageError`.
     """
-    folder.write_small(PARTITION_METADATA, format_partition_metadata(topic_id))
+    folder.write_small(PARTITION_METADATA, format_partition_metadata(topic_id, incomplete_until))
 
 
 def read_label(folder: Folder, report: Callable[[str], None]) -> bytes | None:
@@ -109,10 +137,17 @@ def read_label(folder: Folder, report: Callable[[str], None]) -> bytes | None:
 
     Raises `StorageError`.
     """
+    return read_whole_label(folder, report)[0]
+
+
+def read_whole_label(folder: Folder, report: Callable[[str], None]) -> tuple[bytes | None, int | None]:
+    """The id of the topic, as `read_label` has it, and until which life of the broker the log is incomplete, as
+    `parse_incomplete_until` has it. Raises `StorageError`."""
     try:
-        return parse_partition_metadata(folder.read_small(PARTITION_METADATA))
+        content = folder.read_small(PARTITION_METADATA)
+        return parse_partition_metadata(content), parse_incomplete_until(content)
     except FileMissing:
-        return None
+        return None, None
     except ValueError as error:
         report(f"{folder.name}/{PARTITION_METADATA} is damaged and left aside: {error}")
-        return None
+        return None, None

@@ -8,6 +8,7 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
 from . import losses
+from .broker_epoch import BrokerLives, read_lives, write_lives
 from .checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANED,
@@ -46,6 +47,8 @@ class DataFolder:
         """True if the broker before stopped in order."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As of the last checkpoint before the start."""
+        self.lives = BrokerLives()
+        """The lives of the broker in which the folder was in use."""
         self.report = report
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -95,7 +98,14 @@ class DataFolder:
             else:
                 partitions.append(partition)
         self.present = set(partitions)
+        self.lives = read_lives(self.log_dir, is_new=not partitions)
         return partitions, removable
+
+    def note_broker_epoch(self, epoch: int, folder_count: int) -> None:
+        """Note a life that begins, with so many data folders; durable on return. Any thread. Raises `StorageError`."""
+        lives = self.lives.followed_by(epoch, folder_count)
+        write_lives(self.log_dir, lives)
+        self.lives = lives
 
     def _partition_of(self, name: str) -> TopicPartition | None:
         found = folder_partition(name)
@@ -151,6 +161,10 @@ class DataFolder:
         if log.log_end_offset < visible and not self.clean:
             self.report(losses.visible_lost(partition, log.log_end_offset, visible))
         return lost
+
+    def has_noted(self, partition: TopicPartition) -> bool:
+        """Return True if a checkpoint of before the start names the partition: it had a log here."""
+        return partition in self._recovery_points or partition in self.high_watermarks
 
     def missing(self) -> Mapping[TopicPartition, int]:
         """The recovery points of the partitions that an orderly stop has left here, and that have no folder now."""

@@ -10,7 +10,9 @@ from ...ports.storage import File, Folder, Region
 from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
+from ..traffic.steps import Steps
 from .batch_scan import BatchIterator
+from .check_budget import CheckBudget
 from .checkpoints import Noted
 from .config import LogConfig
 from .origin import AppendOrigin
@@ -147,8 +149,24 @@ class LogFormat(Protocol):
         now_ms: int,
         allows_zstd: bool,
         origin: AppendOrigin,
+        budget: CheckBudget | None,
     ) -> Admitted:
-        """Check what a client sends. Raises `ApiError`."""
+        """Check what a client sends. Raises `ApiError`, and `AdmissionTakesLong` for what is to be done in steps."""
+        ...
+
+    def admit_in_steps(
+        self,
+        records: memoryview,
+        config: LogConfig,
+        codecs: Codecs,
+        *,
+        clock_ms: Callable[[], int],
+        allows_zstd: bool,
+        origin: AppendOrigin,
+        unpacked_max: int,
+        whole: bool,
+    ) -> Steps[Admitted]:
+        """Do what `admit` does in bounded pieces. Raises as `admit_in_steps` of `admission`."""
         ...
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:

@@ -15,9 +15,11 @@ from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import Offset, TopicPartition
 from ..message.batch_header import BatchHeader, parse_header
-from ..message.codec import Codecs
+from ..message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..message.markers import Marker, encode_marker, read_marker
-from .admission import LOG_APPEND_TIME
+from ..traffic.steps import Steps, complete
+from .admission import LOG_APPEND_TIME, AdmissionTakesLong
+from .check_budget import CheckBudget
 from .checkpoints import Noted, Sealed, read_epochs
 from .config import LONG_MAX, LogConfig
 from .format import Admitted, LogSegment
@@ -183,8 +185,14 @@ class Log:
         now_ms: int,
         allows_zstd: bool = True,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        admitted: Admitted | None = None,
+        bounded: bool = False,
+        budget: CheckBudget | None = None,
     ) -> Appended:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
+
+        `admitted` is what `admit_in_steps` gave for these records. `bounded` takes no more than a bounded time: what
+        needs more raises `AdmissionTakesLong`, and has changed nothing. `budget` is that of the sender, for checks.
 
         Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
         producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
@@ -193,9 +201,24 @@ class Log:
         state = self._state
         if state.durable.failure is not None:
             raise self._closed_to_records()
-        entry = state.format.admit(
-            records, state.config, state.codecs, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
-        )
+        if admitted is not None:
+            entry = admitted
+        else:
+            try:
+                entry = state.format.admit(
+                    records,
+                    state.config,
+                    state.codecs,
+                    now_ms=now_ms,
+                    allows_zstd=allows_zstd,
+                    origin=origin,
+                    budget=budget,
+                )
+            except AdmissionTakesLong:
+                if bounded:
+                    raise
+                steps = self.admit_in_steps(records, clock_ms=lambda: now_ms, allows_zstd=allows_zstd, origin=origin)
+                entry = complete(steps)
         header = entry.header
         if header is not None and header.producer_id >= 0:
             known = state.ledger.states.check(header, origin)
@@ -203,6 +226,32 @@ class Log:
                 append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
                 return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, state.start)
         return self._append(entry, leader_epoch, now_ms)
+
+    def admit_in_steps(
+        self,
+        records: memoryview,
+        *,
+        clock_ms: Callable[[], int],
+        allows_zstd: bool,
+        origin: AppendOrigin,
+        unpacked_max: int = DECOMPRESSED_BYTES_MAX,
+        whole: bool = False,
+    ) -> Steps[Admitted]:
+        """Check the batch and set what the topic wants, in bounded pieces, before `append` gets the outcome.
+
+        Raises as `admit_in_steps` of `admission`.
+        """
+        state = self._state
+        return state.format.admit_in_steps(
+            records,
+            state.config,
+            state.codecs,
+            clock_ms=clock_ms,
+            allows_zstd=allows_zstd,
+            origin=origin,
+            unpacked_max=unpacked_max,
+            whole=whole,
+        )
 
     def append_marker(
         self,
@@ -309,6 +358,11 @@ class Log:
         segment = self._roll(now_ms, base)
         assert isinstance(segment, Segment)
         return segment, fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment, if there is anything in it, and begin another one. Raises `StorageError`."""
+        if self._state.segments.active.size:
+            self._roll(now_ms, self._state.end)
 
     def _roll(self, now_ms: int, base: Offset) -> LogSegment:
         """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""

@@ -148,6 +148,34 @@ class LogManager:
         in_order = all(folder.clean and folder.failure is None for folder in self.folders)
         return in_order and not self._unopened and not self._has_losses
 
+    # --- the lives of the broker
+
+    def note_broker_epoch(self, epoch: int) -> None:
+        """Note in all data folders that a life of the broker begins; durable on return. Any thread.
+
+        Raises `StorageError` when no folder can be written.
+        """
+        errors: list[StorageError] = []
+        for folder in self.folders:
+            try:
+                folder.note_broker_epoch(epoch, len(self.folders))
+            except StorageError as error:
+                errors.append(error)
+        if len(errors) == len(self.folders):
+            raise errors[0]
+
+    def has_all_of(self, partition: TopicPartition, epoch: int) -> bool:
+        """False if the log of a partition certainly lacks something that this broker had in that life.
+
+        Its folder is newer, or a copy from before; or it was begun since in place of a missing one; or it ended below
+        the recovery point or the high watermark when it was opened.
+        """
+        home = self.homes.get(partition)
+        if home is None:
+            return False
+        incomplete_until = self._ownership.incomplete_until.get(partition)
+        return home.lives.includes(epoch) and (incomplete_until is None or epoch > incomplete_until)
+
     # --- start
 
     def load(self) -> None:
@@ -178,7 +206,12 @@ class LogManager:
             try:
                 if self._ownership.may_open(folder, partition, self._unique):
                     log = self._adopt(self._opening(folder, partition, recover=not folder.clean))
-                    self._has_losses |= folder.tell_losses(log)
+                    lost = folder.tell_losses(log)
+                    self._has_losses |= lost
+                    if lost or log.log_end_offset < folder.high_watermarks.get(partition, 0):
+                        self._ownership.opened_incomplete(folder, partition)
+                    if not log.log_end_offset:
+                        self._ownership.opened_empty(folder, partition)
             except StorageError as error:
                 self._unopened[partition] = folder
                 folder.incomplete = True
@@ -252,10 +285,22 @@ class LogManager:
             opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self.folders))
         log = self._adopt(opening)
         if not was_there:
-            self._ownership.opened_anew(folder, partition)
+            latest = max(each.lives.latest for each in self.folders)
+            was_lost = not is_new and latest >= 0 and not self._was_never_made(partition)
+            self._ownership.opened_anew(folder, partition, latest if was_lost else None)
             root = folder.log_dir.root
             self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
         return log
+
+    def _was_never_made(self, partition: TopicPartition) -> bool:
+        """Return True if a log that is missing was not there in the life before either: the broker was killed before it
+        had opened the log of a new topic.
+
+        A folder is durable before its log is used, so one that the checkpoints of the only data folder do not name was
+        never made. With several data folders it may have been in one that is gone.
+        """
+        only = self.folders[0]
+        return len(self.folders) == only.lives.folder_count == 1 and not only.has_noted(partition)
 
     def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> Creation:
         """The same for several new partitions (with the ids of their topics): what is to be done on another thread.
@@ -336,6 +381,7 @@ class LogManager:
     def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; returns where it is now. None for an unknown partition."""
         folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
+        self._ownership.incomplete_until.pop(partition, None)
         if folder is None:
             return None
         log = folder.logs.pop(partition, None)

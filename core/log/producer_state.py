@@ -84,7 +84,7 @@ class EndedTransaction(NamedTuple):
 class ProducerStates:
     """The producers of one partition. Owner thread only."""
 
-    __slots__ = ("_limit", "_producers", "_put_off", "open", "verifying")
+    __slots__ = ("_limit", "_producers", "_put_off", "admitting", "open", "verifying")
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
@@ -93,6 +93,8 @@ class ProducerStates:
         self.open = OpenTransactions()
         self.verifying: set[int] = set()
         """Producers that are about to begin a transaction; a marker takes them out: it has ended that one already."""
+        self.admitting: set[int] = set()
+        """Producers whose batches of a transaction are being opened; a marker takes them out, too."""
 
     @property
     def producers(self) -> Mapping[int, ProducerStateEntry]:
@@ -226,6 +228,7 @@ class ProducerStates:
     ) -> EndedTransaction | None:
         """A marker stands at `offset`: the transaction that it ends, None where nobody has begun one."""
         self.verifying.discard(producer_id)
+        self.admitting.discard(producer_id)
         known = self._producers.get(producer_id)
         if known is None or known.epoch != producer_epoch:
             known = self._renewed(producer_id, known, producer_epoch, seen_ms)

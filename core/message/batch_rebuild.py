@@ -1,23 +1,27 @@
-"""Batches made anew from batches: for a topic with a compression of its own (facts B2)."""
+"""Batches made anew from batches: for a topic with a compression of its own (facts B2), and clients that misnumber."""
 
-from ...ports.words import Buffer
-from .batch_header import CODEC_MASK, content_of, parse_header
-from .batch_reader import open_records
-from .batch_writer import assemble, encode_columns
-from .codec import Codec, Codecs
+from functools import partial
+
+from ..traffic.steps import Steps
+from .batch_header import CODEC_MASK, BatchHeader
+from .batch_writer import assemble
+from .codec import Codec
+from .record_check import INLINE_BYTES_MAX
+from .record_walk import renumber_records
 
 
-def rebuild_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes: int) -> bytearray:
-    """The same batch compressed by `codec` (None: not at all); header fields and records stay, no record is opened.
+def rebuild_in_steps(
+    header: BatchHeader, content: bytes, codec: Codec | None, *, consecutive: bool = True
+) -> Steps[bytearray]:
+    """The batch with the fields of `header`, its records compressed by `codec` (None: not at all).
 
-    `max_bytes` bounds what the records decompress to. For log-append time call `stamp_time` on the result. Raises
-    `ApiError`: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    `content` is what the records decompress to. They stay as they are, or get the offset deltas 0, 1, 2, ... where they
+    are not `consecutive`: then they must be checked. For log-append time call `stamp_time` on the result. Raises
+    `ApiError` MESSAGE_TOO_LARGE.
     """
-    header = parse_header(buf)
-    records: Buffer = content_of(buf, header)
-    if header.codec_id:
-        records = codecs.by_id(header.codec_id).decompress(records, max_bytes)
-    return assemble(
+    records = content if consecutive else (yield from renumber_records(content, header.count))
+    work = partial(
+        assemble,
         records,
         count=header.count,
         codec=codec,
@@ -31,22 +35,7 @@ def rebuild_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes
         base_sequence=header.base_sequence,
         leader_epoch=header.leader_epoch,
     )
-
-
-def renumber_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes: int) -> bytearray:
-    """The same records with offset deltas 0, 1, 2, ..., where a client numbers otherwise. Raises as `rebuild_batch`."""
-    header = parse_header(buf)
-    records = open_records(buf, header, codecs, max_bytes=max_bytes)
-    return encode_columns(
-        records.values,
-        keys=records.keys,
-        headers=records.headers,
-        timestamps=[header.base_timestamp + delta for delta in records.timestamp_deltas],
-        now_ms=header.max_timestamp,
-        codec=codec,
-        base_offset=header.base_offset,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.transactional,
-    )
+    if codec is None or len(records) <= INLINE_BYTES_MAX:
+        return work()
+    rebuilt: bytearray = yield work
+    return rebuilt

@@ -2,23 +2,23 @@
 batches whose header cannot be right about timestamps."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...ports.broker_api import RecordError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .batch_header import LONG_MAX, NO_TIMESTAMP, BatchHeader, parse_header
-from .batch_reader import open_records, timestamp_range
+from ..traffic.steps import Steps, complete
+from .batch_header import LONG_MAX, NO_TIMESTAMP, BatchHeader, content_of, parse_header
 from .codec import Codecs
+from .record_walk import LONG_MIN, RECORD_ERRORS_MAX, RecordRules, RecordsWalk, check_count, walk_records
 
-RECORD_ERRORS_MAX = 100
-"""How many records of a batch are complained about one by one."""
+__all__ = ["RECORD_ERRORS_MAX", "CheckedRecords", "InvalidRecords", "check_records", "open_content", "validate_records"]
 
-_LOOKED_AT_RECORDS_MAX = 10_000
-_LOOKED_AT_BYTES_MAX = 8 * 1024 * 1024
-"""What a batch may unpack to where only its timestamps are wanted: what librdkafka puts into one by default, and more.
-Whoever packs more than that would make the others wait."""
+INLINE_BYTES_MAX = 64 * 1024
+"""What is not longer is decompressed, or compressed, in place; more on a worker."""
+INLINE_UNPACKED_MAX = 256 * 1024
 
 
 class InvalidRecords(ApiError):
@@ -51,72 +51,80 @@ def validate_records(
     before_max_ms: int = LONG_MAX,
     after_max_ms: int = LONG_MAX,
 ) -> CheckedRecords:
-    """Open the batch that `check_batch` has passed and check each record.
+    """Open the batch that `check_batch` has passed and check each record, all at once.
 
     Timestamps must be in [now - before, now + after]; a topic with log-append time leaves those bounds out. `max_bytes`
-    bounds what the records decompress to. Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp
-    is among the reasons), `ApiError` INVALID_RECORD when the records cannot be read, MESSAGE_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE.
+    bounds what the records decompress to. Raises as `check_records`, and as `open_content`.
     """
     header = parse_header(buf)
-    if not header.count:
+    rules = RecordRules(need_keys, now_ms - before_max_ms, now_ms + after_max_ms, not header.codec_id)
+    content = complete(open_content(buf, header, codecs, max_bytes=max_bytes))
+    return complete(check_records(content, header, rules))
+
+
+def open_content(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int) -> Steps[bytes]:
+    """The records of a batch, decompressed: on a worker where they are long.
+
+    Raises `ApiError` INVALID_RECORD when they cannot be decompressed: the CRC was right, so the client made them so;
+    MESSAGE_TOO_LARGE beyond `max_bytes`, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    content = content_of(buf, header)
+    if not header.codec_id:
+        return bytes(content)
+    decompress = codecs.by_id(header.codec_id).decompress
+    try:
+        if len(content) <= INLINE_BYTES_MAX:
+            try:
+                return decompress(content, min(INLINE_UNPACKED_MAX, max_bytes))
+            except ApiError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE or max_bytes <= INLINE_UNPACKED_MAX:
+                    raise
+        unpacked: bytes = yield partial(decompress, content, max_bytes)
+    except ApiError as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
+        raise
+    return unpacked
+
+
+def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[CheckedRecords]:
+    """Check each record of a batch, which are all of `content`, in bounded pieces.
+
+    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is among the reasons), `ApiError`
+    INVALID_RECORD when the records are malformed, or not as many as the header says.
+    """
+    walked = yield from _walk(content, header, rules)
+    base = header.base_timestamp
+    if base + walked.least_delta < LONG_MIN or base + walked.largest_delta > LONG_MAX:
+        text = f"timestamps from {base + walked.least_delta} to {base + walked.largest_delta}"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
+    if walked.errors:
+        code = ErrorCode.INVALID_TIMESTAMP if walked.outside else ErrorCode.INVALID_RECORD
+        raise InvalidRecords(code, walked.errors)
+    return CheckedRecords(base + walked.largest_delta, walked.largest_index, walked.consecutive)
+
+
+def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[RecordsWalk]:
+    count = header.count
+    if not count:
         raise ApiError(ErrorCode.INVALID_RECORD, "the batch has no records")
     try:
-        records = open_records(buf, header, codecs, max_bytes=max_bytes)
-        least, largest = timestamp_range(header, records)
+        check_count(count, len(content))
+        walked = yield from walk_records(content, 0, count, header.base_timestamp, rules)
+    except IndexError:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch ends before the last of its {count} records") from None
     except ApiError as error:
-        if error.code is ErrorCode.CORRUPT_MESSAGE:
-            # The CRC was right: the client made it so, and sending it again cannot help.
-            raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
-        raise
-    errors: dict[int, str] = {}
-    if need_keys and None in records.keys:
-        errors.update(
-            (index, "a compacted topic needs a key in every record")
-            for index, key in enumerate(records.keys)
-            if key is None
-        )
-    base, deltas = header.base_timestamp, records.timestamp_deltas
-    low, high = now_ms - before_max_ms, now_ms + after_max_ms
-    code = ErrorCode.INVALID_RECORD
-    if least < low or largest > high:
-        outside = {
-            index: f"timestamp {base + delta} is outside [{low}, {high}]"
-            for index, delta in enumerate(deltas)
-            if base + delta != NO_TIMESTAMP and not low <= base + delta <= high
-        }
-        if outside:
-            code = ErrorCode.INVALID_TIMESTAMP
-            errors.update(outside)
-    consecutive = records.consecutive
-    if not consecutive and not header.codec_id:
-        errors.update(
-            (index, f"offset delta {delta}; it must be {index}")
-            for index, delta in enumerate(records.offset_deltas)
-            if delta != index
-        )
-    if errors:
-        first = sorted(errors.items())[:RECORD_ERRORS_MAX]
-        raise InvalidRecords(code, [RecordError(index=index, message=text) for index, text in first])
-    return CheckedRecords(largest, deltas.index(largest - base), consecutive)
+        # The CRC was right: the client made it so, and sending it again cannot help.
+        raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
+    if walked.end != len(content):
+        text = f"the {count} records end at byte {walked.end} of {len(content)}"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
+    return walked
 
 
-def largest_timestamp(buf: Buffer, header: BatchHeader, codecs: Codecs) -> int:
-    """The largest timestamp of a batch whose first record has none (base timestamp -1); -1 when no record has one.
+def claimed_timestamp(header: BatchHeader) -> int:
+    """The largest timestamp of a batch whose first record has none (base timestamp -1), as its header claims it.
 
-    Its header need not be right: librdkafka says 0 where no message has a timestamp. Of a batch that unpacks to more
-    than a producer sends by default the header counts, its 0 meaning none. Raises `ApiError` INVALID_RECORD when the
-    records cannot be read.
+    librdkafka says 0 where no message has a timestamp.
     """
-    claimed = header.max_timestamp or NO_TIMESTAMP
-    if header.count > _LOOKED_AT_RECORDS_MAX:
-        return claimed
-    try:
-        records = open_records(buf, header, codecs, max_bytes=_LOOKED_AT_BYTES_MAX, with_headers=False)
-        return timestamp_range(header, records)[1]
-    except ApiError as error:
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-            return claimed
-        if error.code is ErrorCode.CORRUPT_MESSAGE:
-            raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
-        raise
+    return header.max_timestamp or NO_TIMESTAMP

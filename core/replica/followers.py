@@ -24,6 +24,7 @@ class FollowerProgress:
         "broker_id",
         "caught_up_ms",
         "fetched_ms",
+        "given_at",
         "joining",
         "leader_end",
         "log_end",
@@ -42,6 +43,8 @@ class FollowerProgress:
         self.caught_up_ms = caught_up_ms
         self.log_end = self.log_start = UNKNOWN
         self.sent_high_watermark = self.sent_log_start = UNKNOWN
+        self.given_at = UNKNOWN
+        """The offset from which on it was given records last; it has them unless it asks for them again."""
         self.leader_end = Offset(0)
         self.fetched_ms = _NEVER
         self.joining = False
@@ -144,6 +147,14 @@ class Followers:
             if follower.joining and follower.log_end < low:
                 low = follower.log_end
         self.low = low
+
+    def fetched_since(self, since_ms: float) -> bool:
+        """True if every other member of the ISR has fetched since then, in the life in which it is in sync."""
+        for member, epoch in self._isr.items():
+            follower = self._by_id.get(member)
+            if follower is None or follower.broker_epoch != epoch or follower.fetched_ms < since_ms:
+                return False
+        return True
 
     def lagging(self, leader_end: int, before_ms: float) -> list[int]:
         """The members of the ISR that have not had everything since `before_ms`."""

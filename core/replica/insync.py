@@ -28,7 +28,8 @@ class InSync:
 
     `change` is asked to store a change: the outcome comes as a new state of the partition, or as `unchanged` when it is
     sure that this change was not stored and will not be. `may_join` tells if a replica may come into an ISR: its broker
-    lives, in this life, and is not about to stop.
+    lives, in this life, and is not about to stop. `may_ask` tells if a change can be stored: without the
+    lease none can, and a wish that nobody can store would hold the high watermark up until it is known what came of it.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class InSync:
         own: Callable[[], ReplicaId],
         change: Callable[[IsrChange], None] | None,
         may_join: Callable[[ReplicaId], bool],
+        may_ask: Callable[[], bool],
         *,
         lag_time_max_ms: float,
     ) -> None:
         self._own = own
         self._change = change
         self._may_join = may_join
+        self._may_ask = may_ask
         self._lag_time_max_ms = lag_time_max_ms
         self._asked: dict[TopicPartition, tuple[IsrChange, tuple[ReplicaId, ...]]] = {}
         """By partition the change under way, and whom it adds."""
@@ -51,7 +54,8 @@ class InSync:
         followers = partition.followers
         if followers is None or self._change is None or followers.is_in_sync(follower):
             return False
-        joining = now_ms - follower.caught_up_ms <= self._lag_time_max_ms and self._may_join(follower.replica)
+        is_caught_up = now_ms - follower.caught_up_ms <= self._lag_time_max_ms
+        joining = is_caught_up and self._may_ask() and self._may_join(follower.replica)
         risen = self._set_joining(partition, followers, [follower], joining)
         reached = max(partition.high_watermark, partition.epoch_start_offset)
         if joining and follower.log_end >= reached and not self._is_asked(partition):
@@ -69,7 +73,7 @@ class InSync:
         late = [each for each in followers if each.joining and each.caught_up_ms < before_ms]
         risen = self._set_joining(partition, followers, late, False)
         lagging = set(followers.lagging(partition.log.log_end_offset, before_ms))
-        if lagging and not self._is_asked(partition):
+        if lagging and self._may_ask() and not self._is_asked(partition):
             members = self._members(partition, followers)
             self._ask(partition, [each for each in members if each.broker_id not in lagging])
         return risen

@@ -8,6 +8,8 @@ from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.words import Buffer, Offset, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
+from ..log.check_budget import CheckBudget
+from ..log.format import Admitted
 from ..log.log import Appended, Log
 from ..log.origin import AppendOrigin
 from .followers import FollowerProgress, Followers
@@ -28,13 +30,17 @@ class Partition:
     epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
     followers:          what is known of them where this broker leads; None where it does not, or there are none.
     offline:            the disk of this replica has failed: it neither leads nor follows.
+    is_ahead:           the log has a later leader epoch than the state, or, where this broker is to lead, the same one:
+                        the coordination service has lost states. The replica neither leads nor follows then.
     """
 
     __slots__ = (
+        "_led",
         "broker_id",
         "epoch_start_offset",
         "followers",
         "high_watermark",
+        "is_ahead",
         "isr",
         "leader",
         "leader_epoch",
@@ -65,7 +71,8 @@ class Partition:
         self.leader, self.leader_epoch = NO_LEADER, -1
         self.epoch_start_offset = Offset(0)
         self.followers: Followers | None = None
-        self.offline = False
+        self.offline = self.is_ahead = False
+        self._led = -1, -1  # the leader epoch, and the life, in which this broker has led last
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
         self.take(state, replicas, own, now_ms)
 
@@ -89,6 +96,11 @@ class Partition:
             self.offline or own.broker_epoch < 0 or epochs.get(own.broker_id, ALONE_EPOCH) != own.broker_epoch
         ):
             self.leader = NO_LEADER
+        self.is_ahead = own.broker_epoch != ALONE_EPOCH and self._is_ahead(own)
+        if self.is_ahead:
+            self.leader = NO_LEADER
+        elif self.leader == own.broker_id:
+            self._led = self.leader_epoch, own.broker_epoch
         others = {each: epochs.get(each, ALONE_EPOCH) for each in state.isr if each != own.broker_id}
         if self.leader != own.broker_id or before != self.leader_epoch:
             self.followers = None
@@ -99,6 +111,14 @@ class Partition:
         elif self.followers is not None:
             self.followers = None
         return self._raise_high_watermark()
+
+    def _is_ahead(self, own: ReplicaId) -> bool:
+        """No two leaders have one epoch, so a log has nothing of an epoch in which this broker begins to lead; and what
+        a log has of later epochs was written by leaders that the state does not know of."""
+        latest = self.log.epochs.latest
+        if self.leader == self.broker_id:
+            return latest >= self.leader_epoch and self._led != (self.leader_epoch, own.broker_epoch)
+        return self.leader != NO_LEADER and latest > self.leader_epoch
 
     @property
     def is_leader(self) -> bool:
@@ -113,12 +133,17 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas`, or as many as there are where they are fewer (KIP-966)."""
-        return min(self.log.config.min_insync_replicas, len(self.replicas))
+        """`min.insync.replicas` as the state has it, or as many as there are where they are fewer (KIP-966)."""
+        return self.state.enough_in_sync(self.replicas, self.log.config.min_insync_replicas)
 
     @property
     def under_min_isr(self) -> bool:
         return len(self.isr) < self.min_isr
+
+    def isr_fetched_since(self, since_ms: float) -> bool:
+        """True if every follower in the ISR has fetched from this leader, in its leader epoch, since then; also where
+        the leader is the only member."""
+        return self.followers is None or self.followers.fetched_since(since_ms)
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
@@ -159,13 +184,24 @@ class Partition:
         now_ms: int,
         allows_zstd: bool = True,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        admitted: Admitted | None = None,
+        bounded: bool = False,
+        budget: CheckBudget | None = None,
     ) -> Appended:
         """Append one record batch, in place (the log sets offset and epoch in `records`).
 
-        Raises `ApiError` for what the log refuses and `StorageError` when it cannot be written.
+        `admitted`, `bounded` and `budget` as for `Log.append`. Raises `ApiError` for what the log refuses,
+        `StorageError` when it cannot be written, and with `bounded` `AdmissionTakesLong`.
         """
         appended = self.log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            allows_zstd=allows_zstd,
+            origin=origin,
+            admitted=admitted,
+            bounded=bounded,
+            budget=budget,
         )
         self._raise_high_watermark()
         return appended

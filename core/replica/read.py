@@ -82,6 +82,8 @@ class Reads:
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
             return
+        if not self._local.may_lead():
+            nearest = None  # followers without the lease refuse their readers, who would come back for ever
         if allows_zstd and nearest is None:
             reading = _COMMON[anywhere][isolation]
         else:
@@ -120,19 +122,25 @@ class Reads:
         """Look after those who wait for what a follower has told."""
         for partition in reading.changed:
             self._purgatory.check(partition.topic_partition)
-
-    def may_lead(self) -> bool:
-        """False when the lease is over."""
-        return self._local.may_lead()
+        for partition, offset in reading.refused_records:
+            self._local.suspect(partition.log, offset)
+        reading.refused_records.clear()
 
     def partition_of(self, entry: FetchPartition) -> Partition | None:
         return self._partitions.get((entry.topic, entry.partition))
 
-    def tell_follower(self, results: Sequence[FetchResultPartition], reading: FollowerReader) -> None:
-        """These go to the follower now."""
+    def tell_follower(
+        self,
+        results: Sequence[FetchResultPartition],
+        reading: FollowerReader,
+        passed_over: Sequence[FetchResultPartition] = (),
+    ) -> None:
+        """These go to the follower now; what it will pass over does not count as told."""
+        untaken = {id(result) for result in passed_over}
         for result in results:
             if result.error is ErrorCode.NONE and result.diverging is None:  # else it cuts, and takes nothing else
-                reading.answered(self._partitions[result.topic, result.partition], result)
+                partition = self._partitions[result.topic, result.partition]
+                reading.answered(partition, result, is_taken=id(result) not in untaken)
 
     # --- how it is done
 
@@ -197,7 +205,7 @@ class Reads:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
             if reading.is_plain and entry.last_fetched_epoch < 0 and partition.leader == partition.broker_id:
                 if entry.current_leader_epoch >= 0 or self._local.has_lease:
-                    self._local.check_led(partition, entry.current_leader_epoch)
+                    self._local.check_readable(partition, entry.current_leader_epoch)
             else:
                 reading.check(self._local, partition, entry)
                 elsewhere = reading.without_records(partition, entry)
@@ -213,6 +221,11 @@ class Reads:
             if reading.headers_left is not None:
                 records = _before_zstd(partition, entry.offset, records, reading)
         except ApiError as error:
+            is_out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reading.isolation is not _LOG_END
+            if error.code is ErrorCode.CORRUPT_MESSAGE and partition is not None:
+                self._local.suspect(partition.log, entry.offset)
+            if is_out_of_range and partition is not None and self._may_lack(partition, entry.offset):
+                error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"a later leader may have offset {entry.offset}")
             return reading.refused(partition, entry, error)
         except StorageError as error:
             self._local.storage_failed(TopicPartition(entry.topic, entry.partition), error)
@@ -233,6 +246,11 @@ class Reads:
             aborted,
             topic_id=entry.topic_id,
         )
+
+    def _may_lack(self, partition: Partition, offset: int) -> bool:
+        """True if this leader has no lease, and its log ends before `offset`: a consumer that has read on from a later
+        leader must not be sent back."""
+        return partition.is_leader and offset > partition.log.log_end_offset and not self._local.may_lead()
 
     def _awaited(
         self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchReader

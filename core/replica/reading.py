@@ -9,7 +9,7 @@ from ...ports.errors import ApiError
 from ...ports.storage import size_of
 from ...ports.words import Offset
 from ..cluster.topics import ReplicaId
-from .followers import FollowerProgress, Followers
+from .followers import UNKNOWN, FollowerProgress, Followers
 from .insync import InSync
 from .isolation import FetchIsolation
 from .local_partitions import LocalPartitions
@@ -39,7 +39,7 @@ class FetchReader:
         """True if it may read from a follower."""
         self.nearest = nearest
         self.is_plain = nearest is None
-        """True if `check_led` alone can keep it from the records of a leader."""
+        """True if `check_readable` alone can keep it from the records of a leader."""
 
     def again(self) -> None:
         """It reads once more, after a wait."""
@@ -47,11 +47,11 @@ class FetchReader:
             self.headers_left = HEADERS_MAX
 
     def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:
-        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_led` and `check_followed`."""
+        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_readable` and `check_followed`."""
         if self.anywhere and not partition.is_leader:
             local.check_followed(partition, entry.current_leader_epoch)
         else:
-            local.check_led(partition, entry.current_leader_epoch)
+            local.check_readable(partition, entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
         """The answer where it is to get no records from here; None: it is."""
@@ -86,7 +86,7 @@ class FetchReader:
 class FollowerReader(FetchReader):
     """A follower that reads, and tells by that how far it is."""
 
-    __slots__ = ("_insync", "_noted", "_replica", "_throttle", "changed", "now_ms")
+    __slots__ = ("_insync", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
 
     def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
@@ -99,9 +99,16 @@ class FollowerReader(FetchReader):
         self._noted = False
         self.changed: list[Partition] = []
         """The partitions of which it told something that others may wait for."""
+        self.refused_records: list[tuple[Partition, int]] = []
+        """Where it asks again for records that it was given: it may have found them damaged."""
 
     def again(self) -> None:
         self._noted = True
+
+    def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:  # noqa: ARG002
+        """Raise `ApiError` where this broker is not its leader, as far as it knows, with or without the lease: a
+        follower that knows of a later leader does not ask here (decision 240)."""
+        partition.check_leader(entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
@@ -118,6 +125,8 @@ class FollowerReader(FetchReader):
 
     def _note(self, partition: Partition, follower: FollowerProgress, entry: FetchPartition) -> None:
         before = follower.log_start
+        if entry.offset == follower.given_at:
+            self.refused_records.append((partition, entry.offset))
         risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self.now_ms)
         risen = self._insync.fetched(partition, follower, self.now_ms) or risen
         if risen or before != follower.log_start:
@@ -142,13 +151,15 @@ class FollowerReader(FetchReader):
             topic_id=entry.topic_id,
         )
 
-    def answered(self, partition: Partition, result: FetchResultPartition) -> None:
-        """This is what it is told of the partition."""
+    def answered(self, partition: Partition, result: FetchResultPartition, *, is_taken: bool = True) -> None:
+        """This is what it is told of the partition; `is_taken` off: it is sure to pass over it."""
         known = self._known(partition)
         if known is not None:
             followers, follower = known
-            follower.sent_high_watermark = Offset(result.high_watermark)
-            follower.sent_log_start = Offset(result.log_start_offset)
+            if is_taken:
+                follower.sent_high_watermark = Offset(result.high_watermark)
+                follower.sent_log_start = Offset(result.log_start_offset)
+            follower.given_at = follower.log_end if is_taken and size_of(result.records) else UNKNOWN
             if not followers.is_in_sync(follower):
                 self._throttle.spend(partition, size_of(result.records))
 

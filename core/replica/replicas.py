@@ -11,7 +11,7 @@ from ...ports.storage import StorageError
 from ...ports.values import frozen
 from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
-from ..cluster.change_queue import on_disk
+from ..cluster.change_queue import on_disk, on_disk_together
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from ..log.log import Log
 from ..log.manager import LogManager
@@ -90,21 +90,32 @@ class Replicas:
         self._scheduler = scheduler
         self._went_offline = went_offline
         self._lag_time_max_ms = settings.lag_time_max_ms
-        self._local = LocalPartitions(unknown, report, lease_valid)
+        self._local = LocalPartitions(
+            unknown, report, lease_valid, clock=clock, isr_silence_max_ms=settings.isr_silence_max_ms
+        )
         self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
         """Those that are open, by topic and number."""
         self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
-        self._insync = InSync(lambda: self._roles.own, change_isr, may_join, lag_time_max_ms=settings.lag_time_max_ms)
+        self._insync = InSync(
+            lambda: self._roles.own,
+            change_isr,
+            may_join,
+            self._local.may_lead,
+            lag_time_max_ms=settings.lag_time_max_ms,
+        )
         self._when_opened: list[Callable[[Partition], None]] = []
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
         self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
-        appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock)
+        appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
         self._when_opened.append(appends.opened)
         self.append = appends.append
+        self.led_for_append = self._local.led_for_append
+        self.is_appending = appends.is_busy
+        """Tells if records that an owner has appended are still being opened."""
         self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
         """For clients that name their transactional id."""
         self.markers = Markers(self._local, self.purgatory, self._flushes, clock)
@@ -146,6 +157,16 @@ class Replicas:
         """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `Partition.check_leader`."""
         return self._local.led(topic, number, current_leader_epoch)
 
+    def readable(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
+        """A partition that this broker leads, and that consumers may read from here: see
+        `LocalPartitions.check_readable`."""
+        return self._local.readable(topic, number, current_leader_epoch)
+
+    def held(self, topic: str, number: int) -> Partition:
+        """A partition that this broker has a replica of, whether it leads it or not. Raises `ApiError`: why it is not
+        here."""
+        return self._local.held(topic, number)
+
     def leading(self, topic: str) -> Callable[[int], bool]:
         """Tells of a partition of this topic if this broker leads it now."""
         return partial(self._local.leads, topic)
@@ -153,6 +174,10 @@ class Replicas:
     def is_beginning(self, key: TopicPartition) -> bool:
         """True while the log of a new partition is being made."""
         return key in self._beginning
+
+    def on_suspicion(self, suspect: Callable[[Log, int], None]) -> None:
+        """Have `suspect` called with the log and an offset where a reader could not read what a segment has."""
+        self._local.suspect = suspect
 
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
         """Report that the disk of a log failed: once, as long as the log is here."""
@@ -202,7 +227,12 @@ class Replicas:
             {each.key: each.topic_id for each in wanted if each.key.topic not in failures}
         )
         try:
-            await on_disk(creation)
+            if creation.parts:
+                await on_disk_together(creation.parts)
+                await on_disk(creation)
+        except BaseException:
+            creation.abandon()
+            raise
         finally:
             errors = self._logs.end_create(creation)
         for key, failure in errors.items():
@@ -278,6 +308,13 @@ class Replicas:
             partition = self.partitions.get((topic.name, number))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._roles.apply(partition, state, topic.partitions.get(number, partition.replicas))
+
+    def end_leadership(self, topic: Topic) -> None:
+        """Lead no partition of this topic any more: it was deleted."""
+        for number in topic.partitions:
+            partition = self.partitions.get((topic.name, number))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._roles.end_leadership(partition)
 
     def isr_unchanged(self, change: IsrChange) -> None:
         """The change that was asked for is sure not to be in the tree, and will not come there."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from attrs import evolve
+
 from ...ports.clock import Clock
 from ...ports.metrics import Metrics
 from ..cluster.topics import NO_LEADER, PartitionState, ReplicaId
@@ -59,6 +61,13 @@ class Roles:
         if state == known and tuple(replicas) == partition.replicas:
             return
         self._take(partition, state, replicas)
+
+    def end_leadership(self, partition: Partition) -> None:
+        """Its topic was deleted: it leads and follows nothing, whatever the states that it had say."""
+        state = partition.state
+        ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
+        if partition.is_leader:
+            self._take(partition, ended, partition.replicas)
 
     def live_anew(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
         """The broker has another epoch, or none that is known: what it leads, it leads in one of its lives only."""

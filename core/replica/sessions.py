@@ -45,10 +45,14 @@ SessionAnswered = Callable[[SessionAnswer | ApiError], None]
 class _SessionPartition:
     """One partition of a session, as it was asked for and answered last."""
 
-    __slots__ = ("entry", "followers", "partition", "progress")
+    __slots__ = ("entry", "followers", "is_told", "partition", "progress", "was_served")
 
-    def __init__(self, entry: FetchPartition) -> None:
+    def __init__(self, entry: FetchPartition, *, is_told: bool) -> None:
         self.entry = entry
+        self.is_told = is_told
+        """False for one that has come into the session: what the follower was told before, it may not have taken."""
+        self.was_served = False
+        """True if records were sent for this entry: the follower passes over what else it is told of the offset."""
         self.partition: Partition | None = None
         self.followers: Followers | None = None
         self.progress: FollowerProgress | None = None
@@ -93,18 +97,21 @@ class _FollowerSession:
         self.epoch = 1
         """That of the next request."""
         self.partitions: dict[TopicIdPartition, _SessionPartition] = {}
-        self.update(entries, ())
+        self.update(entries, (), are_told=True)
 
-    def update(self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition]) -> None:
+    def update(
+        self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition], *, are_told: bool = False
+    ) -> None:
+        """`are_told`: the answer to this request tells of all of them."""
         for place in forgotten:
             self.partitions.pop(place, None)
         for entry in entries:
             place = (entry.topic_id, entry.partition)
             part = self.partitions.get(place)
             if part is None:
-                self.partitions[place] = _SessionPartition(entry)
+                self.partitions[place] = _SessionPartition(entry, is_told=are_told)
             else:
-                part.entry = entry
+                part.entry, part.was_served = entry, False
 
 
 class _SessionWait(Delayed):
@@ -188,18 +195,22 @@ class FollowerSessions:
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
         reading = self._reads.follower_reading(session.replica)
-        results = self._news(session, reading, max_bytes)
+        news = self._news(session, reading, max_bytes)
 
-        def answer(results: Sequence[FetchResultPartition]) -> None:
-            self._reads.tell_follower(results, reading)
+        def answer(news: Sequence[tuple[_SessionPartition, FetchResultPartition]]) -> None:
+            results = [result for _, result in news]
+            self._reads.tell_follower(results, reading, [result for part, result in news if part.was_served])
+            for part, result in news:
+                part.is_told = True
+                part.was_served = part.was_served or size_of(result.records) > 0
             done(SessionAnswer(results, session.id))
 
         def finish() -> None:
             reading.again()
             answer(self._news(session, reading, max_bytes))
 
-        if results or request.max_wait_ms <= 0:
-            answer(results)
+        if news or request.max_wait_ms <= 0:
+            answer(news)
         else:
             by_key: dict[Hashable, _SessionPartition] = {
                 (part.entry.topic, part.entry.partition): part for part in session.partitions.values()
@@ -209,13 +220,15 @@ class FollowerSessions:
             self._purgatory.watch(waiting, keys, request.max_wait_ms)
         self._reads.check_changed(reading)
 
-    def _news(self, session: _FollowerSession, reading: FollowerReader, max_bytes: int) -> list[FetchResultPartition]:
+    def _news(
+        self, session: _FollowerSession, reading: FollowerReader, max_bytes: int
+    ) -> list[tuple[_SessionPartition, FetchResultPartition]]:
         """What there is to tell now."""
-        results: list[FetchResultPartition] = []
+        news: list[tuple[_SessionPartition, FetchResultPartition]] = []
         served: list[TopicIdPartition] = []
-        left, read, is_leading = max_bytes, self._reads.read_one, self._reads.may_lead()
+        left, read = max_bytes, self._reads.read_one
         for place, part in session.partitions.items():
-            if is_leading and not part.has_news(reading) and part.is_noted():
+            if not part.has_news(reading) and part.is_noted():
                 assert part.progress is not None
                 part.progress.seen(reading.now_ms)
                 continue
@@ -226,14 +239,14 @@ class FollowerSessions:
                 served.append(place)
             part.stand_at(self._reads.partition_of(part.entry), session.replica)
             if self._tells(part, result):
-                results.append(result)
+                news.append((part, result))
         for place in served:
             session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
-        return results
+        return news
 
     def _tells(self, part: _SessionPartition, result: FetchResultPartition) -> bool:
         progress = part.progress
-        if result.error is not ErrorCode.NONE or result.diverging is not None or progress is None:
+        if result.error is not ErrorCode.NONE or result.diverging is not None or progress is None or not part.is_told:
             return True
         if size_of(result.records) or progress.sent_high_watermark != result.high_watermark:
             return True

@@ -27,5 +27,11 @@ class ReplicationSettings:
     follower_rate: Callable[[], int] = _unthrottled
     """The same of what this broker fetches."""
 
+    @property
+    def isr_silence_max_ms(self) -> float:
+        """A follower fetches at least once in `replica.fetch.wait.max.ms`. One that has not fetched for this long may
+        follow another leader, as far as a leader without the lease can know."""
+        return max(2000.0, 4.0 * self.fetch_wait_max_ms)
+
 
 DEFAULT_SETTINGS = ReplicationSettings()

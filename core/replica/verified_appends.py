@@ -6,7 +6,9 @@ waits behind it: its batches stay in order.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+
+from attrs import evolve
 
 from ...ports.broker_api import ProducePartition, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
@@ -56,6 +58,7 @@ class _UnverifiedRequest:
         acks: int,
         timeout_ms: float,
         allows_zstd: bool,
+        owner: Hashable,
     ) -> None:
         self.entries = entries
         self.headers = headers
@@ -65,6 +68,7 @@ class _UnverifiedRequest:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.allows_zstd = allows_zstd
+        self.owner = owner
         self.size = 0
         """Of the memory that is kept while it waits; 0: none is."""
         self.asked: dict[TopicPartition, ProducerStates] = {}
@@ -74,9 +78,7 @@ class _UnverifiedRequest:
 
     def keep(self) -> None:
         """Copy the records: their memory is the caller's again soon."""
-        self.entries = [
-            ProducePartition(each.topic, each.partition, memoryview(bytearray(each.records))) for each in self.entries
-        ]
+        self.entries = [evolve(each, records=memoryview(bytearray(each.records))) for each in self.entries]
         self.size = _bytes_of(self.entries)
 
 
@@ -89,7 +91,7 @@ class VerifiedAppends:
         self._local = local
         self._scheduler = scheduler
         self._waiting: dict[int, deque[_UnverifiedRequest]] = {}
-        """By producer id; the first of each is being verified."""
+        """By producer id; the first of each is being verified, or its records are being opened."""
         self.waiting_bytes = 0
 
     def append(
@@ -101,8 +103,9 @@ class VerifiedAppends:
         acks: int,
         timeout_ms: float,
         allows_zstd: bool = True,
+        owner: Hashable = None,
     ) -> None:
-        """As `Appends.append`, for a client that has named its transactional id."""
+        """Append what a client sends that has named its transactional id: see `Appends.append`."""
         headers = [_in_transaction(each) for each in entries]
         producers = {header.producer_id for header in headers if header is not None}
         request = _UnverifiedRequest(
@@ -113,9 +116,10 @@ class VerifiedAppends:
             acks=acks,
             timeout_ms=timeout_ms,
             allows_zstd=allows_zstd,
+            owner=owner,
         )
         if self.verify is None or not producers:
-            self._append(request)
+            self._append(request, None)
             return
         if len(producers) > 1:
             text = "batches of more than one producer in a request"
@@ -124,7 +128,8 @@ class VerifiedAppends:
         (producer_id,) = producers
         waiting = self._waiting.get(producer_id)
         if waiting is None and self._ask(producer_id, request):
-            self._append(request)
+            if not self._append(request, producer_id):
+                self._waiting[producer_id] = deque([request])
             return
         size = _bytes_of(entries)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
@@ -195,27 +200,39 @@ class VerifiedAppends:
         """The first of the producer's requests is verified: append it, and those behind it that need not wait."""
         waiting = self._waiting[producer_id]
         while True:
-            request = waiting.popleft()
+            request = waiting[0]
             if request.timer is not None:
                 request.timer.cancel()
             self.waiting_bytes -= request.size
-            self._append(request)
-            if not waiting:
-                del self._waiting[producer_id]
-                return
-            following = waiting[0]
-            size, following.size = following.size, 0  # whoever is told at once does not go on by itself
-            verified = self._ask(producer_id, following)
-            following.size = size
-            if not verified:
-                self._time_out(producer_id, following)
+            request.size = 0
+            if not self._append(request, producer_id) or not self._next(producer_id):
                 return
 
-    def _append(self, request: _UnverifiedRequest) -> None:
+    def _next(self, producer_id: int) -> bool:
+        """The first of the producer's requests is done; True if the one behind it is verified."""
+        waiting = self._waiting[producer_id]
+        waiting.popleft()
+        if not waiting:
+            del self._waiting[producer_id]
+            return False
+        following = waiting[0]
+        size, following.size = following.size, 0  # an answer that comes at once does not continue here
+        verified = self._ask(producer_id, following)
+        following.size = size
+        if not verified:
+            self._time_out(producer_id, following)
+        return verified
+
+    def _append(self, request: _UnverifiedRequest, producer_id: int | None) -> bool:
+        """False if the records take long to open: what the producer sends meanwhile waits."""
+
+        def through() -> None:
+            if producer_id is not None and self._next(producer_id):
+                self._go_on(producer_id)
+
         refused = request.refused
         if not refused:
-            self._hand_over(request, request.entries, request.done)
-            return
+            return self._hand_over(request, request.entries, request.done, through)
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             if isinstance(results, ApiError):
@@ -229,21 +246,29 @@ class VerifiedAppends:
             for each, header in zip(request.entries, request.headers, strict=True)
         ]
         self._put_off([entry for entry, code in outcomes if code in _LATER])
-        self._hand_over(request, [entry for entry, code in outcomes if code is None], done)
+        return self._hand_over(request, [entry for entry, code in outcomes if code is None], done, through)
 
     def _put_off(self, entries: Sequence[ProducePartition]) -> None:
         """These come again: what their producer has sent behind them must not be taken for the beginning."""
         for each in entries:
             self._appends.put_off(each, ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def _hand_over(self, request: _UnverifiedRequest, entries: Sequence[ProducePartition], done: AppendResults) -> None:
-        self._appends.append(
+    def _hand_over(
+        self,
+        request: _UnverifiedRequest,
+        entries: Sequence[ProducePartition],
+        done: AppendResults,
+        through: Callable[[], None],
+    ) -> bool:
+        return self._appends.append(
             entries,
             done,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             allows_zstd=request.allows_zstd,
             origin=AppendOrigin.TRANSACTION,
+            owner=request.owner,
+            through=through,
         )
 
 

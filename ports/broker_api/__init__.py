@@ -100,7 +100,10 @@ from .groups import (
 from .metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
 from .offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
     LATEST,
+    LATEST_TIERED,
     MAX_TIMESTAMP,
     ListOffsets,
     ListOffsetsPartition,
@@ -184,6 +187,9 @@ __all__ = [
     "ClassicProduceResult",
     "ClassicProduceResultPartition",
     "EARLIEST",
+    "EARLIEST_LOCAL",
+    "EARLIEST_PENDING_UPLOAD",
+    "LATEST_TIERED",
     "LATEST",
     "MAX_TIMESTAMP",
     "ActiveProducer",

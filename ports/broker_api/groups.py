@@ -2,7 +2,7 @@
 DescribeGroups (15), ListGroups (16), DeleteGroups (42), and their offsets: OffsetCommit (8), OffsetFetch (9),
 OffsetDelete (47)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import field
 
@@ -11,6 +11,7 @@ from ..errors import ApiError
 from ..values import frozen, quick_frozen
 from ..words import TopicPartition
 from .envelope import Request
+from .metadata import NO_TOPIC_ID
 from .operations import NO_AUTHORIZED_OPERATIONS
 
 NO_GENERATION = -1
@@ -201,13 +202,15 @@ class LeaveGroupResult:
 
 @quick_frozen
 class OffsetCommitPartition:
-    """The offset of the next record to read; `leader_epoch` -1 = unknown."""
+    """The offset of the next record to read; `leader_epoch` -1 = unknown. `topic_id`: refused unless the topic has this
+    id; NO_TOPIC_ID: whichever has the name."""
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int = -1
     metadata: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
 
 
 @quick_frozen(kw_only=True)
@@ -223,6 +226,8 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     member_id: str = ""
     group_instance_id: str | None = None
     retention_ms: int = -1
+    knows_no_group: bool = False
+    """True for versions from 9 on: a member of a group that does not exist is told GROUP_ID_NOT_FOUND."""
 
     def failed(self, error: ApiError) -> "OffsetCommitResult":
         return OffsetCommitResult(
@@ -249,12 +254,14 @@ class OffsetCommitResult:
 
 @quick_frozen(kw_only=True)
 class OffsetFetchGroup:
-    """The positions of a group; `partitions` None = all that it has."""
+    """The positions of a group; `partitions` None = all that it has. `topic_ids`: by name, which topics are meant; a
+    position in another topic of the name is none."""
 
     group_id: str
     partitions: Sequence[TopicPartition] | None = None
     member_id: str | None = None
     member_epoch: int = -1
+    topic_ids: Mapping[str, bytes] = {}
 
 
 @quick_frozen(kw_only=True)
@@ -284,6 +291,8 @@ class FetchedOffset:
     leader_epoch: int = -1
     metadata: str | None = ""
     error: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = NO_TOPIC_ID
+    """Of the topic, where it is known."""
 
 
 @quick_frozen(kw_only=True)
@@ -406,6 +415,7 @@ class DeleteGroups(Request["DeleteGroupsResult"]):
 class GroupOutcome:
     group_id: str
     error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
 
 
 @frozen(kw_only=True)

@@ -10,11 +10,17 @@ from .envelope import Request
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+"""Where the broker's own disks begin (KIP-405)."""
+LATEST_TIERED = -5
+"""The last offset that is in remote storage (KIP-1005)."""
+EARLIEST_PENDING_UPLOAD = -6
+"""The first offset that is not in remote storage yet (KIP-1023)."""
 
 
 @quick_frozen(kw_only=True)
 class ListOffsetsPartition:
-    """`timestamp` in ms, or LATEST, EARLIEST, MAX_TIMESTAMP."""
+    """`timestamp` in ms, or LATEST, EARLIEST, and the other constants here."""
 
     topic: str
     partition: int

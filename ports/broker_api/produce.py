@@ -10,6 +10,7 @@ from ..values import quick_frozen
 from .cluster import BrokerNode
 from .envelope import Request
 from .fetch import CurrentLeader
+from .metadata import NO_TOPIC_ID
 
 
 @quick_frozen
@@ -17,11 +18,13 @@ class ProducePartition:
     """What to append to one partition.
 
     `records` is one record batch as bytes, in memory that the broker may write to (it sets the offset in place).
+    `topic_id`: refused unless the topic has this id; NO_TOPIC_ID: whichever has the name.
     """
 
     topic: str
     partition: int
     records: memoryview = field(repr=lambda records: f"<{len(records)} bytes>")
+    topic_id: bytes = NO_TOPIC_ID
 
 
 @quick_frozen(kw_only=True)

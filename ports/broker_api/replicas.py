@@ -58,8 +58,12 @@ class Reassignment:
 
 @frozen(kw_only=True)
 class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResult"]):
+    """Without `allow_replication_factor_change` what would give a partition more replicas, or fewer, is refused
+    (KIP-860)."""
+
     partitions: Sequence[Reassignment]
     timeout_ms: int = 60_000
+    allow_replication_factor_change: bool = True
 
     def failed(self, error: ApiError) -> "AlterPartitionReassignmentsResult":
         return AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
@@ -73,6 +77,7 @@ class AlterPartitionReassignmentsResult:
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     throttle_ms: int = 0
+    allow_replication_factor_change: bool = True
 
 
 @frozen(kw_only=True)

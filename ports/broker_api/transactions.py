@@ -206,11 +206,13 @@ class DescribeTransactionsResult:
 
 @frozen(kw_only=True)
 class ListTransactions(Request["ListTransactionsResult"]):
-    """The transactional ids of this coordinator; empty filters let all pass, `duration_ms` those that last longer."""
+    """The transactional ids of this coordinator; empty filters let all pass, `duration_ms` those that last longer,
+    `pattern` those that a regular expression (RE2) matches whole."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
     duration_ms: int = -1
+    pattern: str | None = None
 
     def failed(self, error: ApiError) -> "ListTransactionsResult":
         return ListTransactionsResult(error=error.code)

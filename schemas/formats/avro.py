@@ -32,8 +32,9 @@ class AvroSchema:
 
     format = AVRO
 
-    def __init__(self, root: AvroType, known: frozenset[str]) -> None:
-        """`known`: the names that references define."""
+    def __init__(self, root: AvroType, known: frozenset[str], wrong_default: str = "") -> None:
+        """`known`: the names that references define. `wrong_default`: which field has a default of another type."""
+        self.wrong_default = wrong_default
         self.root = root
         self.canonical = canonical_text(root, known)
         self._known = known
@@ -60,7 +61,8 @@ def parse_avro(text: str, references: Sequence[Referenced] = ()) -> AvroSchema:
         except InvalidSchema as error:
             raise InvalidSchema(f"reference {referenced.name}: {error}") from error
     known = frozenset(reading.named)
-    return AvroSchema(reading.read(_json(text), "", ""), known)
+    reading.wrong_default = ""  # that of a reference is not this schema's
+    return AvroSchema(reading.read(_json(text), "", ""), known, reading.wrong_default)
 
 
 def _json(text: str) -> Any:
@@ -73,6 +75,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.named: dict[str, AvroType] = {}
+        self.wrong_default = ""
 
     def read(self, given: Any, space: str, path: str) -> AvroType:
         if isinstance(given, str):
@@ -154,9 +157,9 @@ class _Reading:
             made.fields.append(field)
             waiting.append((field, where))
         for field, where in waiting:  # a default may be of the very record
-            if field.has_default and not is_value(field.type, field.default):
+            if field.has_default and not self.wrong_default and not is_value(field.type, field.default):
                 text = f"the default {field.default!r:.100} of field {field.name} is not of type {field.type.label}"
-                raise InvalidSchema(f"{where}: {text}")
+                self.wrong_default = f"{where}: {text}"
 
     def _field(self, name: str, given: dict[str, Any], space: str, where: str) -> AvroField:
         order = given.get("order", "ascending")

@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..confluent_files import PREFIX, confluent_file
 from .parsed import PROTOBUF, Difference, InvalidSchema, Referenced, UnsupportedFormat
 from .protobuf_compatibility import cannot_read
 from .protoc import compile_texts
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _OWN_NAME = "default.proto"
 _WITH_PROTOBUF = ("google/protobuf/", "google/type/")
-"""Files under these paths come with their Python packages, and need no reference."""
+"""Files under these paths come with their Python packages, and need no reference, as those of `confluent_files`."""
+_IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 
 class ProtobufSchema:
@@ -59,7 +61,8 @@ def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> Protobuf
     files = dict(descriptors)
     for name in [own_name, *given]:  # mostly the first one needs all of the others
         if name not in files:
-            files |= compile_texts(texts, [*_with_packages(descriptors.values()), *descriptors.values()], name)
+            built_in = _with_packages(descriptors.values(), texts.values())
+            files |= compile_texts(texts, [*built_in, *descriptors.values()], name)
     own = files.pop(own_name)
     imported = _in_order(own, files)
     _check(own, imported)
@@ -156,15 +159,27 @@ def _in_order(own: FileDescriptorProto, files: dict[str, FileDescriptorProto]) -
     return list(found.values())
 
 
-def _with_packages(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """The files of packages that these import."""
-    names = {name for file in files for name in file.dependency}
-    return [found for name in sorted(names) if (found := _from_package(name)) is not None]
+def _with_packages(files: Iterable[FileDescriptorProto], texts: Iterable[str]) -> list[FileDescriptorProto]:
+    """The built-in files that these import, directly or not, those first that others need."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def visit(names: Iterable[str]) -> None:
+        for name in names:
+            file = None if name in found else _from_package(name)
+            if file is not None:
+                visit(file.dependency)
+                found[name] = file
+
+    visit(sorted({name for file in files for name in file.dependency}))
+    visit(sorted({name for text in texts for name in _IMPORT.findall(text)}))
+    return list(found.values())
 
 
 def _from_package(name: str) -> FileDescriptorProto | None:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+    if name.startswith(PREFIX):
+        return confluent_file(name)
     if not name.startswith(_WITH_PROTOBUF) or not re.fullmatch(r"[a-z_/]+\.proto", name):
         return None
     try:

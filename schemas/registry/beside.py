@@ -10,6 +10,6 @@ def serve_beside(config: Any, bootstrap: str) -> Any:
     address = parse_listen(config.schema_registry_listen, "schema.registry.listen")
     from .server import RegistryServer
 
-    server = RegistryServer(bootstrap, address, topic="_schemas")
+    server = RegistryServer(bootstrap, address, topic="_schemas", validate_defaults=config.avro_validate_defaults)
     server.start()
     return server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ports.values import frozen
@@ -29,6 +29,8 @@ class Call:
     registry: Registry
     path: Mapping[str, str]
     query: Mapping[str, str]
+    pairs: Sequence[tuple[str, str]] = ()
+    """The whole query, where a name may come more than once."""
     body: bytes = b""
 
     @property
@@ -63,6 +65,13 @@ class Call:
     def flag(self, name: str) -> bool:
         """True if the query says so."""
         return self.query.get(name, "").lower() == "true"
+
+    def metadata(self) -> dict[str, str]:
+        """The pairs of `key` and `value` in the query. Raises `RegistryError`."""
+        keys, values = ([value for name, value in self.pairs if name == wanted] for wanted in ("key", "value"))
+        if len(keys) != len(values) or not keys:
+            raise RegistryError(422, "key, value: give a value for each key, as in ?key=owner&value=payments")
+        return dict(zip(keys, values, strict=True))
 
     def formatted(self, content: Content) -> str:
         """The text as the query wants it: `resolved` of Avro, `serialized` of Protobuf. Raises `RegistryError`."""

@@ -25,6 +25,9 @@ def registry(
         str, typer.Option(metavar="HOST:PORT", help="Where to serve HTTP; port 0: any free one.")
     ] = "127.0.0.1:8081",
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the schemas are kept.")] = "_schemas",
+    avro_validate_defaults: Annotated[
+        bool, typer.Option("--avro-validate-defaults", help="Refuse Avro defaults that are not of their field's type.")
+    ] = False,
     log_level: Annotated[
         list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
     ] = None,
@@ -34,22 +37,25 @@ def registry(
 
     Prints "barnabas registry ready http://HOST:PORT" on standard output. Several may serve the same topic.
     """
-    if not bootstrap:
-        raise ConfigError("--bootstrap HOST:PORT: give a broker of the cluster")
-    address = parse_listen(listen, "--listen")
-    from .server import RegistryServer
+    from ...app.signals import ending_in_order
 
-    set_up(log_level or [], log_format)
-    stopping = Event()
-    server = RegistryServer(bootstrap, address, topic=topic)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    try:
-        url = server.start()
-        sys.stdout.write(f"barnabas registry ready {url}\n")
-        sys.stdout.flush()
-        while not stopping.wait(_LOOK_S):
-            if server.wait(0):
-                raise BarnabasError("the registry serves no more; the lines above say why")
-    finally:
-        server.stop()
+    with ending_in_order():
+        if not bootstrap:
+            raise ConfigError("--bootstrap HOST:PORT: give a broker of the cluster")
+        address = parse_listen(listen, "--listen")
+        from .server import RegistryServer
+
+        set_up(log_level or [], log_format)
+        stopping = Event()
+        server = RegistryServer(bootstrap, address, topic=topic, validate_defaults=avro_validate_defaults)
+        try:
+            url = server.start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: stopping.set())
+            sys.stdout.write(f"barnabas registry ready {url}\n")
+            sys.stdout.flush()
+            while not stopping.wait(_LOOK_S):
+                if server.wait(0):
+                    raise BarnabasError("the registry serves no more; the lines above say why")
+        finally:
+            server.stop()

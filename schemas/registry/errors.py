@@ -22,7 +22,7 @@ def version_not_found(number: int) -> RegistryError:
     return RegistryError(40402, f"Version {number} not found.")
 
 
-def schema_not_found(number: int | None = None) -> RegistryError:
+def schema_not_found(number: int | str | None = None) -> RegistryError:
     return RegistryError(40403, "Schema not found" if number is None else f"Schema {number} not found")
 
 
@@ -31,8 +31,8 @@ def invalid_schema(why: object) -> RegistryError:
 
 
 def invalid_version(given: str) -> RegistryError:
-    text = f"The version '{given:.100}' is none: a whole number from 1 to 2^31-1, or \"latest\""
-    return RegistryError(42202, text)
+    allowed = 'Allowed values are between [1, 2^31-1] and the string "latest"'
+    return RegistryError(42202, f"The specified version '{given:.100}' is not a valid version id. {allowed}")
 
 
 def not_permitted(why: str) -> RegistryError:
@@ -40,8 +40,8 @@ def not_permitted(why: str) -> RegistryError:
 
 
 def incompatible(subject: str, why: list[str]) -> RegistryError:
-    text = f'The schema is incompatible with an earlier schema of subject "{subject}", details: [{", ".join(why)}]'
-    return RegistryError(409, text)
+    text = f'Schema being registered is incompatible with an earlier schema for subject "{subject}"'
+    return RegistryError(409, f"{text}, details: [{', '.join(why)}]")
 
 
 def unavailable(why: object) -> RegistryError:

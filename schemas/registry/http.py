@@ -38,6 +38,7 @@ _ROUTES: tuple[tuple[str, str, Handle], ...] = (
     ("GET", "/subjects", subjects.list_subjects),
     ("POST", "/subjects/{subject}", subjects.look_up),
     ("DELETE", "/subjects/{subject}", subjects.remove_subject),
+    ("GET", "/subjects/{subject}/metadata", subjects.get_latest_with_metadata),
     ("GET", "/subjects/{subject}/versions", subjects.list_versions),
     ("POST", "/subjects/{subject}/versions", subjects.register_schema),
     ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version),
@@ -52,6 +53,8 @@ _ROUTES: tuple[tuple[str, str, Handle], ...] = (
     ("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text),
     ("GET", "/schemas/ids/{id}/subjects", schemas.get_subjects_of_schema),
     ("GET", "/schemas/ids/{id}/versions", schemas.get_versions_of_schema),
+    ("GET", "/schemas/guids/{guid}", schemas.get_schema_by_guid),
+    ("GET", "/schemas/guids/{guid}/ids", schemas.get_ids_of_guid),
     ("GET", "/config", schemas.get_config),
     ("PUT", "/config", schemas.put_config),
     ("DELETE", "/config", schemas.remove_config),
@@ -100,7 +103,8 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
             path = {name: unquote(value) for name, value in request.path_params.items()}
             async with timeout(BODY_S):
                 body = await _body(request)
-            call = Call(registry=registry, path=path, query=request.query_params, body=body)
+            pairs = request.query_params.multi_items()
+            call = Call(registry=registry, path=path, query=dict(pairs), pairs=pairs, body=body)
             # Looking something up is quick; what parses schemas is not done on the loop.
             answer = await run_in_threadpool(handle, call) if body or "format" in call.query else handle(call)
             if isinstance(answer, Future):

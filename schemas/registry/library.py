@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 
+from ..formats.avro import AvroSchema
 from ..formats.parsed import InvalidSchema, ParsedSchema, Referenced
 from ..formats.parsing import parse
 from .state import Subjects
@@ -19,7 +20,10 @@ _Key = tuple[str, str, tuple[Referenced, ...]]
 class Library:
     """Callable from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, validate_defaults: bool = False) -> None:
+        """`validate_defaults`: a new Avro schema is refused if a default is not of its field's type
+        (`avro.validate.defaults`; like Confluent's registry, this one accepts it otherwise)."""
+        self._validate_defaults = validate_defaults
         self._lock = Lock()
         self._kept: OrderedDict[_Key, ParsedSchema] = OrderedDict()
         self._chars = 0
@@ -31,8 +35,11 @@ class Library:
             found = self._kept.get(key)
             if found is not None:
                 self._kept.move_to_end(key)
-                return found
+        if found is not None:
+            self._check_defaults(found, fresh=fresh)
+            return found
         parsed = parse(*key)
+        self._check_defaults(parsed, fresh=fresh)
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = parsed
@@ -41,6 +48,10 @@ class Library:
                 gone, _ = self._kept.popitem(last=False)
                 self._chars -= len(gone[1])
         return parsed
+
+    def _check_defaults(self, parsed: ParsedSchema, *, fresh: bool) -> None:
+        if fresh and self._validate_defaults and isinstance(parsed, AvroSchema) and parsed.wrong_default:
+            raise InvalidSchema(parsed.wrong_default)
 
 
 def resolve(content: Content, subjects: Subjects, *, fresh: bool = False) -> tuple[Referenced, ...]:

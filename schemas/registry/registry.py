@@ -17,9 +17,11 @@ _ATTEMPT_MS = 3000
 class Registry:
     """Over a topic of a cluster, by whatever name. Callable from any thread."""
 
-    def __init__(self, bootstrap: str, topic: str = TOPIC, *, timeout_s: float = 10.0) -> None:
-        """`timeout_s`: how long a change waits for brokers that are away."""
-        self.library = Library()
+    def __init__(
+        self, bootstrap: str, topic: str = TOPIC, *, timeout_s: float = 10.0, validate_defaults: bool = False
+    ) -> None:
+        """`timeout_s`: how long a change waits for brokers that are away. `validate_defaults`: see `Library`."""
+        self.library = Library(validate_defaults=validate_defaults)
         self.following = SchemaReader(bootstrap, topic, attempt_ms=_ATTEMPT_MS)
         self._writer = SchemaWriter(bootstrap, topic, self.following, attempt_ms=_ATTEMPT_MS, timeout_s=timeout_s)
 

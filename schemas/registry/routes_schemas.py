@@ -11,13 +11,22 @@ from .changing import delete_config, delete_mode, set_config, set_mode
 from .errors import RegistryError, schema_not_found
 from .members import config_members, content_members, version_members
 from .state import Subjects
-from .words import DEFAULT_LEVEL, Config, Content, Mode, Version
+from .words import DEFAULT_LEVEL, Config, Content, Mode, Version, guid_of
 
 
 def get_schema(call: Call) -> dict[str, Any]:
     content = _content(call)
     most = {"maxId": call.subjects.last_id} if call.flag("fetchMaxId") else {}
     return {**content_members(content, call.formatted(content)), **most}
+
+
+def get_schema_by_guid(call: Call) -> dict[str, Any]:
+    content = call.subjects.contents[_ids_of_guid(call)[0]]
+    return {**content_members(content, call.formatted(content)), "guid": guid_of(content)}
+
+
+def get_ids_of_guid(call: Call) -> list[dict[str, Any]]:
+    return [{"context": ".", "id": each} for each in _ids_of_guid(call)]
 
 
 def get_schema_text(call: Call) -> str:
@@ -113,6 +122,15 @@ def remove_mode(call: Call) -> Future[Any]:
 
 def _scope(call: Call) -> str | None:
     return call.subject if "subject" in call.path else None
+
+
+def _ids_of_guid(call: Call) -> list[int]:
+    """The ids of the content with this GUID, the smallest first. Raises `RegistryError`."""
+    guid = call.path["guid"].lower()
+    found = sorted(number for number, content in call.subjects.contents.items() if guid_of(content) == guid)
+    if not found:
+        raise schema_not_found(call.path["guid"][:100])
+    return found
 
 
 def _content(call: Call) -> Content:

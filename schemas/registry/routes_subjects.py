@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import Future
 from typing import Any
 
@@ -11,7 +12,7 @@ from .errors import schema_not_found, subject_not_found, version_not_found
 from .members import version_members
 from .registering import Given, compare, find, read, register
 from .state import Subjects
-from .words import LATEST, Mode, Version
+from .words import LATEST, Mode, Version, guid_of
 
 
 def list_subjects(call: Call) -> list[str]:
@@ -31,6 +32,20 @@ def list_versions(call: Call) -> list[int]:
     if not versions:
         raise subject_not_found(call.subject)
     return call.window([each.version for each in versions if each.deleted or not only])
+
+
+def get_latest_with_metadata(call: Call) -> dict[str, Any]:
+    """The newest version whose metadata have these properties."""
+    wanted = call.metadata().items()
+    versions = call.subjects.of_subject(call.subject, deleted=call.flag("deleted"))
+    if not versions:
+        raise subject_not_found(call.subject)
+    for version in reversed(versions):
+        metadata = json.loads(version.content.metadata) if version.content.metadata else {}
+        properties = metadata.get("properties")
+        if isinstance(properties, dict) and wanted <= properties.items():
+            return version_members(version, call.formatted(version.content))
+    raise schema_not_found()
 
 
 def get_version(call: Call) -> dict[str, Any]:
@@ -54,11 +69,11 @@ def register_schema(call: Call) -> dict[str, Any] | Future[Any]:
     if not given.id and subjects.mode(given.subject) is Mode.READWRITE:
         found = find(given, subjects, library)
         if found is not None:
-            return {"id": found.id}
+            return {"id": found.id, "guid": guid_of(found.content)}
 
     def decide(subjects: Subjects) -> Any:
         made, records = register(given, subjects, library)
-        return {"id": made.id}, records
+        return {"id": made.id, "guid": guid_of(made.content)}, records
 
     return call.registry.change(decide)
 

@@ -60,8 +60,8 @@ class _ImpatientProtocol(H11Protocol):
 class RegistryServer:
     """Begins in `start`, ends in `stop`."""
 
-    def __init__(self, bootstrap: str, listen: tuple[str, int], *, topic: str) -> None:
-        self._registry = Registry(bootstrap, topic)
+    def __init__(self, bootstrap: str, listen: tuple[str, int], *, topic: str, validate_defaults: bool = False) -> None:
+        self._registry = Registry(bootstrap, topic, validate_defaults=validate_defaults)
         self._listen = listen
         self._bootstrap = bootstrap
         self._server: uvicorn.Server | None = None

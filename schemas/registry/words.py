@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import md5
+from uuid import UUID
 
 from ...ports.values import frozen
 from ..formats.compatibility import Compatibility
@@ -40,6 +43,20 @@ class Content:
     metadata: str = ""
     """Metadata and rules as JSON, or empty: kept and given back, since clients act on them; nothing here does."""
     rule_set: str = ""
+
+
+@lru_cache(maxsize=100_000)
+def guid_of(content: Content) -> str:
+    """Return the id that the content has in every registry: the MD5 digest of the schema, as a UUID.
+
+    For a schema without references, metadata and rules it is the one of Confluent's registry.
+    """
+    digest = md5(content.text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
+    parts = [str(part) for each in content.references for part in (each.name, each.subject, each.version)]
+    parts += [part for part in (content.metadata, content.rule_set) if part]
+    for part in parts:
+        digest.update(b"\x01" + part.encode("utf-8", "surrogatepass"))
+    return str(UUID(bytes=digest.digest()))
 
 
 @frozen(kw_only=True)

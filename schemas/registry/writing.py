@@ -47,7 +47,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 @define(eq=False)
 class _Wish:
     decide: Decide
-    deadline: float
+    deadline: float = 0.0
+    """Set when the writer begins with it: the time of decisions before it does not count for the brokers."""
     answer: Future[Any] = field(factory=Future)
 
 
@@ -100,7 +101,7 @@ class SchemaWriter:
 
         The answer comes when it can be read here; or a `RegistryError`.
         """
-        wish = _Wish(decide, time.monotonic() + self._timeout_s)
+        wish = _Wish(decide)
         if self._stopping.is_set():
             wish.answer.set_exception(unavailable("the registry stops"))
         else:
@@ -136,6 +137,8 @@ class SchemaWriter:
     def _fulfil(self, wishes: list[_Wish]) -> None:
         pause = _FIRST_PAUSE_S
         unsure: _Written | None = None
+        for wish in wishes:
+            wish.deadline = time.monotonic() + self._timeout_s
         while wishes:
             deadline = max(wish.deadline for wish in wishes)
             try:
@@ -185,6 +188,7 @@ class SchemaWriter:
             self._mark, self._subjects = mark, read.copy()
         outcomes: list[tuple[_Wish, Any, RegistryError | None]] = []
         records: list[tuple[bytes, bytes | None]] = []
+        began = time.monotonic()
         for wish in wishes:
             try:
                 answer, wanted = _decided(wish, self._subjects)
@@ -199,6 +203,10 @@ class SchemaWriter:
             for key, value in wanted:
                 self._subjects.apply(decode(key, value))
             records += wanted
+        spent = time.monotonic() - began
+        deadline += spent
+        for wish in wishes:
+            wish.deadline += spent
         if not records:
             return _Written(outcomes, [])
         return self._commit(producer, records, outcomes, deadline)

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import pytest
 
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
 from ..tcp_proxy import TcpProxy
-from .coordination_harness import Recorder, Watch, exists
+from .coordination_harness import Recorder, Watch, exists, wait_until
 
 
 class ServiceProcess(Protocol):
@@ -98,6 +99,20 @@ class RemoteSuite:
         watch.wait(b"meanwhile", [])
         one.create("/registered/one", b"2", ephemeral=True)
 
+    def test_the_session_of_a_user_who_hangs_ends(self, harness: CableHarness) -> None:
+        """One that kept it by calls, and makes none any longer, while the threads of the adapter run on."""
+        one, other = harness.session(harness.short_session_ms), harness.session()
+        states = _states_of(one)
+        one.create("/registered/one", b"1", ephemeral=True)
+        others_watch = Watch(other, "/registered")
+        one.keep()
+        others_watch.wait(b"", [])
+        with suppress(CoordinationError):
+            one.keep()
+        states.wait(lambda told: SessionState.EXPIRED in told)
+        one.create("/registered/one", b"2", ephemeral=True)
+        wait_until(lambda: _is_kept(one))
+
     def test_ephemeral_nodes_are_not_made_again(self, harness: CableHarness) -> None:
         session = harness.session()
         states = _states_of(session)
@@ -167,3 +182,10 @@ def _states_of(session: Coordination) -> Recorder[SessionState]:
     states: Recorder[SessionState] = Recorder()
     session.listen(states)
     return states
+
+
+def _is_kept(session: Coordination) -> bool:
+    try:
+        return session.keep() > 0
+    except CoordinationError:
+        return False

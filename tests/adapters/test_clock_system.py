@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.adapters.system import ManualClock, SystemClock
+from barnabas.adapters.coord_memory import MemoryTree
+from barnabas.adapters.system import ManualClock, ManualScheduler, SystemClock
+from barnabas.core.cluster.lease import Lease
 from barnabas.testing.contracts.clock import ClockContract
 
 
@@ -20,6 +22,22 @@ class TestSystemClock(ClockContract):
 
     def test_it_says_what_the_machine_says(self, clock: SystemClock) -> None:
         assert abs(clock.now_ms() - time.time() * 1000) < 1000
+
+    @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")
+    def test_the_time_of_a_suspension_ends_a_lease(self, clock: SystemClock, monkeypatch: pytest.MonkeyPatch) -> None:
+        scheduler = ManualScheduler(ManualClock())
+        lease = Lease(scheduler, clock, MemoryTree(clock=clock, session_timeout_ms=20_000).session(), print)
+        lease.grant()
+        scheduler.run_pending()
+        assert lease.is_valid
+        read, suspended_ns = time.clock_gettime_ns, 60_000_000_000
+
+        def after_a_minute(which: int) -> int:
+            """CLOCK_MONOTONIC stands while the machine is suspended, CLOCK_BOOTTIME does not."""
+            return read(which) + (suspended_ns if which == time.CLOCK_BOOTTIME else 0)
+
+        monkeypatch.setattr(time, "clock_gettime_ns", after_a_minute)
+        assert not lease.is_valid
 
 
 class TestManualClock(ClockContract):

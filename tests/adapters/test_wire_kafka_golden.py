@@ -1,5 +1,6 @@
 """Bytes that are known from elsewhere."""
 
+import pytest
 from support.kafka_frames import ServerEnd
 
 from barnabas.adapters.wire_kafka.table import BY_KEY
@@ -22,20 +23,20 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
     assert (
         found.items()
         >= {
-            0: (0, 11),
-            1: (4, 16),
-            2: (1, 7),
-            3: (0, 12),
-            8: (2, 8),
-            9: (1, 8),
-            10: (0, 4),
+            0: (0, 13),
+            1: (4, 18),
+            2: (1, 11),
+            3: (0, 13),
+            8: (2, 10),
+            9: (1, 10),
+            10: (0, 6),
             11: (0, 9),
             12: (0, 4),
             13: (0, 5),
             14: (0, 5),
-            15: (0, 5),
+            15: (0, 6),
             16: (0, 5),
-            18: (0, 4),
+            18: (0, 5),
             19: (2, 7),
             20: (1, 6),
             21: (0, 2),
@@ -43,15 +44,17 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
             24: (0, 4),
             25: (0, 4),
             26: (0, 4),
-            28: (0, 3),
+            28: (0, 4),
             32: (1, 4),
-            35: (0, 4),
+            35: (0, 5),
             37: (0, 3),
-            42: (0, 2),
+            42: (0, 3),
             44: (0, 1),
             47: (0, 0),
-            60: (0, 1),
+            45: (0, 1),
+            60: (0, 2),
             61: (0, 0),
+            66: (0, 2),
         }.items()
     )
     assert all(e[6] == 0 for e in entries)
@@ -60,8 +63,33 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     end = ServerEnd()
-    end.send(bytes.fromhex("0012 0005 00000007 ffff dead beef"))
-    assert end.answers == [bytes.fromhex("00000007 0023 00000001 0012 0000 0004")]
+    end.send(bytes.fromhex("0012 0006 00000007 ffff dead beef"))
+    assert end.answers == [bytes.fromhex("00000007 0023 00000001 0012 0000 0005")]
+    assert not end.connection.is_closed
+
+
+# ApiVersions 5 (KIP-1242): software "k" "1", then the cluster and the broker that the client means.
+_ASKS = "0012 0005 00000007 0002 6331 00 02 6b 02 31"
+
+
+@pytest.mark.parametrize(
+    ("means", "error"),
+    [
+        ("00 ffffffff 00", "0000"),
+        ("02 43 00000001 00", "0000"),
+        ("02 43 00000002 00", "0081"),
+        ("02 44 00000001 00", "0081"),
+        ("02 43 ffffffff 00", "002a"),
+        ("00 00000001 00", "002a"),
+    ],
+)
+def test_a_client_that_means_another_broker_is_sent_to_its_bootstrap_servers(means: str, error: str) -> None:
+    end = ServerEnd(identity=("C", 1))
+    end.send(bytes.fromhex(_ASKS + means))
+    (answer,) = end.answers
+    assert answer[:6] == bytes.fromhex("00000007" + error)
+    if error != "0000":
+        assert answer[6:] == bytes.fromhex("01 00000000 00"), "no versions, no throttle time, no tagged fields"
     assert not end.connection.is_closed
 
 

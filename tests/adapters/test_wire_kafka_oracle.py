@@ -21,11 +21,22 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import AbortedTransaction, CurrentLeader, TxnMarker, WriteTxnMarkers
+from barnabas.ports.broker_api import (
+    AbortedTransaction,
+    CurrentLeader,
+    DeleteGroupsResult,
+    DescribeGroupsResult,
+    GroupDescription,
+    GroupOutcome,
+    ListOffsets,
+    ListOffsetsPartition,
+    TxnMarker,
+    WriteTxnMarkers,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 
-KIO_LACKS = {(27, 0), (35, 0)}
+KIO_LACKS = {(27, 0), (35, 0), (42, 3)}
 
 
 SIDES: dict[Any, str] = {EntityType.request: "Request", EntityType.response: "Response"}
@@ -187,6 +198,51 @@ def test_the_oldest_markers_of_transactions() -> None:
     assert api.request.read(api.reader(0, memoryview(written), 0, 1000), 0) == request
     answer = _encoded(api, 0, api.result, result)
     assert api.result.read(api.reader(0, memoryview(answer), 0, 1000), 0) == result
+
+
+def test_the_newest_answer_about_deleted_groups() -> None:
+    """The form of Kafka 4.4, which kio does not know."""
+    api = BY_KEY[42]
+    told = DeleteGroupsResult(
+        groups=[GroupOutcome(group_id="a"), GroupOutcome(group_id="b", error=ErrorCode(68), error_message="no")],
+        throttle_ms=16,
+    )
+    written = _encoded(api, 3, api.result, told)
+    assert written.hex(" ") == "00 00 00 10 03 02 61 00 00 00 00 02 62 00 44 03 6e 6f 00 00"
+    assert api.result.read(api.reader(3, memoryview(written), 0, 1000), 3) == told
+
+
+@pytest.mark.parametrize(("version", "error", "text"), [(5, 0, None), (6, 69, "Group gone not found.")])
+def test_a_group_that_does_not_exist_is_told_as_clients_know_it(version: int, error: int, text: str | None) -> None:
+    api = BY_KEY[15]
+    gone = DescribeGroupsResult(groups=[GroupDescription(group_id="gone", state="Dead")])
+    ours = _encoded(api, version, api.result, gone)
+    entity, _ = entity_reader(_entity_type(api, version, EntityType.response))(ours, 0)
+    (group,) = entity.groups
+    assert (group.error_code.value, group.group_state) == (error, "Dead")
+    assert getattr(group, "error_message", None) == text
+    assert normal(api.result.read(api.reader(version, memoryview(ours), 0, 1000), version)) == normal(gone)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_place_in_the_log_has_no_meaning_in_versions_before_it(timestamp: int, since: int) -> None:
+    api = BY_KEY[2]
+    request = ListOffsets(partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp)])
+    assert api.least_version is not None and api.least_version(request) == since
+    for version in range(api.versions[0], api.versions[1] + 1):
+        ours = _encoded(api, version, api.request, request)
+        read = api.request.read(api.reader(version, memoryview(ours), 0, 1000), version)
+        assert read.partitions[0].timestamp == (timestamp if version >= since else -(2**63))
+
+
+def test_replication_factors_may_change_in_versions_that_do_not_say() -> None:
+    api = BY_KEY[45]
+    request = evolve(SAMPLES[45].request, allow_replication_factor_change=False)
+    assert api.least_version is not None and api.least_version(request) == 1
+    for version, allowed in ((0, True), (1, False)):
+        ours = _encoded(api, version, api.request, request)
+        read = api.request.read(api.reader(version, memoryview(ours), 0, 1000), version)
+        assert read.allow_replication_factor_change is allowed
 
 
 def test_an_unknown_error_code_is_an_unknown_error() -> None:

@@ -38,6 +38,7 @@ def _through(api: Api, version: int, codec: FieldCodec[Any], value: Any) -> Any:
         for api in BY_KEY.values()
         for version in range(api.versions[0], api.versions[1] + 1)
         if api.least_version is None or version >= api.least_version(SAMPLES[api.key].at(version).request)
+        if api.most_version is None or version <= api.most_version(SAMPLES[api.key].at(version).request)
     ],
 )
 def test_there_and_back(api: Api, version: int) -> None:

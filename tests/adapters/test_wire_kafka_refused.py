@@ -106,7 +106,7 @@ def test_what_is_told_of_versions() -> None:
     end = ServerEnd()
     end.send(header(18, 0, 1))
     _, ranges = versions.read_response(memoryview(end.answers[0]), 4, 0, 1000)
-    assert (ranges[0], ranges[1], ranges[68]) == ((0, 11), (4, 16), (0, 1))
+    assert (ranges[0], ranges[1], ranges[68]) == ((0, 13), (4, 18), (0, 1))
     assert 29 not in ranges
 
 
@@ -114,7 +114,7 @@ def test_what_is_told_of_versions() -> None:
     ("frame", "words"),
     [
         (header(0, 2, 1) + produce(0), "version 2 of Produce"),  # it waits for no answer
-        (header(0, 12, 1) + produce(1), "version 12 of Produce"),
+        (header(0, 14, 1) + produce(1), "version 14 of Produce"),
         (header(1, 0, 1) + i32(-1, 9), "version 0 of Fetch"),
         (header(29, 3, 1), "DescribeAcls (API key 29), which is not offered"),
         (header(68, 2, 1), "ConsumerGroupHeartbeat (API key 68), which is not offered"),

@@ -78,6 +78,25 @@ def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
     assert [correlation_id_of(answer) for answer in end.answers] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("acks", [0, 1])
+def test_no_more_is_taken_while_the_records_of_a_produce_are_opened(acks: int) -> None:
+    end, opening = ServerEnd(), [True]
+    end.server.is_appending = lambda connection: opening[0]
+    sample = SAMPLES[PRODUCE].at(9)
+    frame = request_frame(PRODUCE, 9, 1, evolve(sample.request, acks=acks))
+    end.send(frame)
+    end.send(request_frame(METADATA, 12, 2, SAMPLES[METADATA].request))
+    assert (len(end.broker.requests), end.connection.paused) == (1, True)
+    assert end.connection.kept_bytes >= len(frame) - 4, "its records count"
+    opening[0] = False
+    good = [evolve(each, error=ErrorCode.NONE, record_errors=()) for each in sample.result.partitions]
+    end.broker.replies[0](evolve(sample.result, partitions=good))
+    assert (end.connection.paused, end.connection.kept_bytes) == (False, 0)
+    while end.connection.step():
+        pass
+    assert len(end.broker.requests) == 2
+
+
 def test_long_answers_are_written_in_steps_and_the_same() -> None:
     clock = TickingClock()
     scheduler = ManualScheduler(clock)
@@ -185,7 +204,7 @@ def test_no_answer_goes_out_without_acknowledgement() -> None:
 def test_an_error_without_acknowledgement_closes_the_connection() -> None:
     end = ServerEnd()
     _acks_0(end, 1)
-    end.broker.replies[0](SAMPLES[PRODUCE].result)
+    end.broker.replies[0](SAMPLES[PRODUCE].at(9).result)
     assert end.connection.is_closed
     (line,) = end.reports
     assert "clicks-4" in line
@@ -244,9 +263,9 @@ def test_an_answer_that_the_protocol_cannot_carry_closes_the_connection() -> Non
         (header(999, 0, 1), "999"),
         (header(-1, 0, 1), "-1"),
         (header(PRODUCE, 2, 1), "Produce"),
-        (header(PRODUCE, 12, 1), "Produce"),
+        (header(PRODUCE, 14, 1), "Produce"),
         (header(FETCH, 3, 1), "Fetch"),
-        (header(FETCH, 17, 1), "Fetch"),
+        (header(FETCH, 19, 1), "Fetch"),
         (header(METADATA, -1, 1), "Metadata"),
         (b"", ""),
         (b"\x00\x03\x00\x0c", ""),

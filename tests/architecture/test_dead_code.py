@@ -25,7 +25,7 @@ CALLED_FROM_OUTSIDE = {
         "onQueryStarted",
         *("streamReader", "streamWriter"),
     },
-    "http.server": {"log_message"},
+    "http.server": {"log_message", "service_actions"},
     "Python, by entry points": {
         *(
             "register_audit",

@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -27,25 +27,23 @@ CORE_MAY_IMPORT = {
         "hashlib",
         "heapq",
     ),
-    *("itertools", "json", "math", "operator", "re", "struct", "types", "typing", "zlib", "attrs", "crc32c", "isal"),
+    *(
+        "itertools",
+        "json",
+        "math",
+        "operator",
+        "re",
+        "struct",
+        "types",
+        "typing",
+        "unicodedata",
+        "zlib",
+        "attrs",
+        "crc32c",
+        "isal",
+    ),
 }
 PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "operator", "typing"}
-
-# Above these a file or function shows why it is one idea, and not two, in a line of `LONG_FOR_A_REASON`.
-FILE_LINES = 500
-FUNCTION_LINES = 70
-LONG_FOR_A_REASON: dict[str, str] = {
-    "app/clients/consumer.py": "the public face of one client; what each call does stands in its parts",
-    "app/cli/consume.py:consume": "the options of one command, each with its help",
-    "app/cli/mirror.py:mirror": "the options of one command, each with its help",
-    "app/cli/produce.py:produce": "the options of one command, each with its help",
-    "pipeline/commands.py:load": "the options of one command, each with its help",
-    "pipeline/load.py:load": "one call, most of which is what its keywords mean",
-    "testing/contracts/coordination.py:machine_for": "the rules of one machine, whose class is made for its adapter",
-    "testing/contracts/storage.py:machine_for": "the rules of one machine, whose class is made for its adapter",
-    "testing/contracts/transport.py": "the promises of one port, a test for each; every part needs the same peers",
-}
-"""`path` of a file, or `path:name` of a function: why it is better in one piece."""
 
 
 @pytest.fixture(scope="module")
@@ -97,51 +95,6 @@ def test_ports_take_only_types_from_outside(graph: grimp.ImportGraph) -> None:
 def _sources(checkout: Path) -> Iterator[Path]:
     for room in ROOMS:
         yield from (checkout / room).rglob("*.py")
-
-
-def _lengths(text: str) -> Iterator[tuple[str, int, int]]:
-    """(suffix of the key in `LONG_FOR_A_REASON`, lines, lines that need no reason) of a file and its functions."""
-    yield "", text.count("\n"), FILE_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield f":{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1, FUNCTION_LINES
-
-
-def _judge_lengths(sources: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
-    long = {
-        f"{where}{suffix}": f"{lines} lines, more than {most}"
-        for where, text in sources.items()
-        for suffix, lines, most in _lengths(text)
-        if lines > most
-    }
-    return [
-        *(
-            f"{what}: {length}. Two ideas? Then split it. One idea in {length.split()[0]} lines is fine if it is one: "
-            "add a line to LONG_FOR_A_REASON in tests/architecture/test_rooms.py and say why."
-            for what, length in long.items()
-            if what not in reasons
-        ),
-        *(f"{what}: is not long (any more); take its line out of LONG_FOR_A_REASON" for what in reasons.keys() - long),
-        *(f"{what}: the reason is missing" for what, why in reasons.items() if len(why.split()) < 3),
-    ]
-
-
-def test_what_is_long_says_why_it_is_one_idea(checkout: Path) -> None:
-    sources = {str(p.relative_to(checkout)): p.read_text(encoding="utf-8") for p in _sources(checkout)}
-    found = _judge_lengths(sources, LONG_FOR_A_REASON)
-    assert not found, "\n".join(found)
-
-
-def test_a_long_file_or_function_needs_a_reason() -> None:
-    body = "    pass\n" * 500
-    sources = {"core/a.py": f"def long():\n{body}", "core/b.py": "def short():\n    pass\n"}
-    assert [what.split(": ")[0] for what in _judge_lengths(sources, {})] == ["core/a.py", "core/a.py:long"]
-    why = dict.fromkeys(("core/a.py", "core/a.py:long"), "one table, read top to bottom")
-    assert _judge_lengths(sources, why) == []
-    [gone] = _judge_lengths({"core/b.py": sources["core/b.py"]}, {"core/b.py": "one table, read top to bottom"})
-    assert "not long" in gone
-    [unsaid] = _judge_lengths({"core/a.py": "#\n" * 501}, {"core/a.py": "big"})
-    assert "reason is missing" in unsaid
 
 
 def test_no_two_classes_have_one_name(checkout: Path) -> None:

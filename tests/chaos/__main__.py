@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100, help="messages a second of each producer")
     parser.add_argument("--members", type=int, default=3, help="of the coordination service")
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--transactions", action="store_true", help="with transactions and a recreated topic")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the brokers, to look at them")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped on the way out
@@ -40,6 +41,7 @@ def main() -> int:
             per_second=given.rate,
             members=given.members,
             brokers=given.brokers,
+            transactions=given.transactions,
         )
         clean = _one(plan, given.keep) and clean
     return 0 if clean else 1

@@ -25,6 +25,11 @@ KINDS = {
     "producer-broken": "an idempotent producer was told that messages before its own are missing",
     "position-lost": "a consumer's position was not there any more, or a group's lies behind the end",
     "position-back": "a group went on before a position that its coordinator had acknowledged",
+    "partial-transaction": "only some messages of a transaction can be read",
+    "output-wrong": "a message of the source was transformed twice, or never",
+    "aborted-read": "a read_committed reader was given something else than what is committed",
+    "offsets-apart": "the committed offsets of a transactional group and its output are apart",
+    "offset-of-deleted-topic": "a group was given an offset, or a message, of a deleted topic of that name",
     "diverging-replicas": "two replicas have different batches at one offset",
 }
 
@@ -62,6 +67,7 @@ def check(history: History) -> Verdict:
         _unexpected,
         _positions,
         _going_on,
+        _transactional,
         _replicas,
     )
     for look in looks:
@@ -197,6 +203,10 @@ def _going_on(history: History) -> Iterator[Anomaly]:
         if before and poll.offset < max(before):
             text = f"{client} at {poll.at_s:.2f} s: offset {poll.offset} of partition {partition}"
             yield Anomaly("position-back", f"{text}, of which {max(before)} was committed")
+
+
+def _transactional(history: History) -> Iterator[Anomaly]:
+    yield from (Anomaly(kind, text) for kind, text in dict.fromkeys(history.transactional))
 
 
 def _replicas(history: History) -> Iterator[Anomaly]:

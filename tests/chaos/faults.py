@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
@@ -12,6 +13,7 @@ from chaos.clients import PARTITIONS, TOPIC
 from chaos.cluster import SESSION_MS, STOP_S, ChaosBroker, ChaosCluster
 
 from barnabas import Admin
+from barnabas.ports.broker_api import ResourceKind
 from barnabas.ports.errors import BarnabasError
 
 Undo = Callable[[], object]
@@ -141,6 +143,53 @@ def move_leaders(cluster: ChaosCluster, chance: random.Random) -> Done:
     return Done(told, 0.5, lambda: None)
 
 
+def cancel_moves(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """Move all partitions to another set of brokers, perhaps kill one of the old ones, and cancel what is under way."""
+    numbers = range(1, len(cluster.brokers) + 1)
+    targets = {(TOPIC, number): chance.sample(numbers, cluster.replicas) for number in range(PARTITIONS)}
+    about = _reassign(cluster, targets)
+    victim = chance.choice([None, _victim(cluster, chance)])
+    if victim is not None:
+        victim.kill()
+        about += f", {victim.name} killed"
+
+    def cancel() -> None:
+        cluster.revive()
+        _reassign(cluster, dict.fromkeys(targets))
+
+    return Done(about, chance.choice([0.0, 0.2, 1.0]), cancel)
+
+
+def _reassign(cluster: ChaosCluster, targets: Mapping[tuple[str, int], list[int] | None]) -> str:
+    """Ask for each move by itself: some are refused, as the ISR does not allow them, or are done already."""
+    refused: Counter[str] = Counter()
+    with Admin(cluster.bootstrap, default_api_timeout_ms=5000, request_timeout_ms=2000) as admin:
+        for place, replicas in targets.items():
+            try:
+                admin.reassign_partitions({place: replicas})
+            except BarnabasError as error:
+                refused[str(error).partition(":")[0]] += 1
+    return f"{len(targets)} partitions" + (f", {dict(refused)}" if refused else "")
+
+
+def change_min_isr(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """Another `min.insync.replicas`, of the topic and as the default of all brokers, and back."""
+    value = chance.choice(["1", str(cluster.replicas)])
+    about = _set_min_isr(cluster, value)
+    return Done(about, _lasting(chance), lambda: _set_min_isr(cluster, None))
+
+
+def _set_min_isr(cluster: ChaosCluster, value: str | None) -> str:
+    about = f"min.insync.replicas {value}"
+    with Admin(cluster.bootstrap, default_api_timeout_ms=5000, request_timeout_ms=2000) as admin:
+        for kind, name in ((ResourceKind.TOPIC, TOPIC), (ResourceKind.BROKER, "")):
+            try:
+                admin.alter_configs(kind, name, {"min.insync.replicas": value})
+            except BarnabasError as error:
+                about += f", {error}"  # another fault lasts
+    return about
+
+
 def fill_disk(cluster: ChaosCluster, chance: random.Random) -> Done:
     """The disk of a broker is full, until somebody makes room and starts the broker again."""
     victim = _victim(cluster, chance)
@@ -175,6 +224,8 @@ FAULTS: Mapping[str, Act] = {
     "kill-member": kill_member,
     "pause-members": pause_members,
     "fill-disk": fill_disk,
+    "cancel-moves": cancel_moves,
+    "change-min-isr": change_min_isr,
 }
 """By the names that `--faults` takes."""
 

@@ -68,6 +68,8 @@ class History:
     """Consumers that were told that their position is not there any more."""
     broken: list[str] = field(factory=list)
     """Producers that could not go on: an idempotent one is told so when messages before its own are missing."""
+    transactional: list[tuple[str, str]] = field(factory=list)
+    """Kind and text of each anomaly of the transactional load, as `chaos.transactions` finds them."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)
     """Partition → offset and value of all that it holds in the end."""
     groups: dict[str, str] = field(factory=dict)
@@ -92,4 +94,5 @@ def to_fields(history: History) -> dict[str, Any]:
         "final": history.final,
         "resets": history.resets,
         "broken": history.broken,
+        "transactional": history.transactional,
     }

@@ -21,11 +21,14 @@ from chaos.clients import (
     OurReader,
     ReadingWorker,
     SendingWorker,
+    Worker,
 )
 from chaos.cluster import ChaosCluster, wait_until
 from chaos.faults import FAULTS, SmallDisks
 from chaos.history import ACKNOWLEDGED, Fault, History
 from chaos.replicas import read_replicas
+from chaos.transactions import RecreatedTopic, TransactionalLoad
+from kills.work import SOURCE, TARGET
 
 from barnabas import Admin
 
@@ -33,6 +36,8 @@ WARM_S = 2.0
 CALM_S = (0.5, 2.0)
 FINISH_S, DRAIN_S = 150, 60
 NEEDS_SMALL_DISKS = "fill-disk"
+NEEDS_A_SPARE = "cancel-moves"
+"""A broker more than replicas, to move partitions to."""
 STANDS_ALONE = {"restart-one-by-one"}
 """It waits for a cluster that is well."""
 ANOTHER = 0.3
@@ -53,6 +58,8 @@ class Plan:
     """Messages of each producer."""
     members: int = 3
     brokers: int = 3
+    transactions: bool = False
+    """Also consume-transform-produce in transactions, and a topic that is deleted and created again."""
 
 
 @frozen(kw_only=True)
@@ -78,27 +85,39 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
             _make_topic(cluster)
             producers, readers = _workers(cluster, history, now, plan)
             recoveries: list[float] = []
+            load, recreated, figures = _transactional(cluster, history, now, plan)
             began = time.monotonic()
             try:
-                for worker in [*readers, *producers]:
+                for worker in [*readers, *producers, *recreated]:
                     worker.start()
                 time.sleep(WARM_S)
-                _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers])
+                _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers, *recreated])
                 tell(f"{now():6.1f} s  no more faults; reading everything back")
+                for topic in recreated:
+                    topic.stopping.set()
                 for producer in producers:
                     producer.stopping.set()
                 for producer in producers:
                     producer.stop(FINISH_S)
+                for topic in recreated:
+                    topic.stop(FINISH_S)
+                    figures["lives of a recreated topic"] = topic.lives
                 cluster.wait_healthy()
+                if load is not None:
+                    figures |= load.finish(history)
                 history.final = read_all(cluster.bootstrap)
                 _drain(history, readers, tell)
             finally:
+                if load is not None:
+                    load.close()
                 _stop_all([*producers, *readers])
             for broker in cluster.brokers:
                 broker.stop()
             folders = [(broker.number, broker.data) for broker in cluster.brokers]
             history.replicas = read_replicas(folders, [TOPIC])
-        return Outcome(plan=plan, history=history, verdict=check(history), figures=_figures(history, recoveries))
+        return Outcome(
+            plan=plan, history=history, verdict=check(history), figures=_figures(history, recoveries) | figures
+        )
     finally:
         cluster.close()
         disks.close()
@@ -128,6 +147,17 @@ def _workers(
     return producers, readers
 
 
+def _transactional(
+    cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan
+) -> tuple[TransactionalLoad | None, list[RecreatedTopic], dict[str, Any]]:
+    """The load in transactions, and whoever recreates a topic, where the plan asks for them."""
+    if not plan.transactions:
+        return None, [], {}
+    load = TransactionalLoad(cluster.bootstrap, cluster.replicas, seed=plan.seed)
+    cluster.topics |= {SOURCE, TARGET}
+    return load, [RecreatedTopic("recreated-topic", history, cluster.bootstrap, now, cluster.replicas)], {}
+
+
 def _disturb(
     cluster: ChaosCluster,
     history: History,
@@ -136,10 +166,14 @@ def _disturb(
     tell: Callable[[str], None],
     small_disks: bool,
     recoveries: list[float],
-    workers: Sequence[SendingWorker | ReadingWorker],
+    workers: Sequence[Worker],
 ) -> None:
     chance = random.Random(plan.seed)
-    names = [name for name in plan.faults if small_disks or name != NEEDS_SMALL_DISKS]
+    names = [
+        name
+        for name in plan.faults
+        if (small_disks or name != NEEDS_SMALL_DISKS) and (plan.brokers > cluster.replicas or name != NEEDS_A_SPARE)
+    ]
     number = 0
     while names and now() < WARM_S + plan.seconds and not any(worker.failure for worker in workers):
         name = names[number % len(names)] if plan.in_turn else chance.choice(names)

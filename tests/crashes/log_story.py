@@ -231,6 +231,8 @@ class LogStory:
         topic_id = self._ids[place] = self.entropy.token(16)
         self._recording.note(Began(place, topic_id))
         creation = self.manager.begin_create({place: topic_id})
+        for part in creation.parts:
+            part()
         creation()
         errors = self.manager.end_create(creation)
         assert not errors, errors

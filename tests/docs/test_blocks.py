@@ -65,6 +65,7 @@ RUN = {
 
 OTHERS = {
     "--no-deps", "--wheel-dir",  # of pip
+    "--data-dir", "--force-new-cluster",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--seed",  # of make chaos
 }  # fmt: skip

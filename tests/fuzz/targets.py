@@ -25,9 +25,10 @@ from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.client.group import protocol
 from barnabas.core.cluster import layout
 from barnabas.core.coordinator.group import records as group_records
+from barnabas.core.coordinator.regular_expression import RegularExpression
 from barnabas.core.coordinator.transaction import records as transaction_records
 from barnabas.core.coordinator.transaction.states import TransactionState
-from barnabas.core.log import checkpoints, identity
+from barnabas.core.log import broker_epoch, checkpoints, identity
 from barnabas.core.log.aborted_index import ENTRY, VERSION, AbortedIndex
 from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates, SentBatch
 from barnabas.core.log.producer_state_snapshot import decode_snapshot, encode_snapshot
@@ -38,6 +39,7 @@ from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.markers import Marker, encode_marker, read_marker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.record_check import validate_records
+from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError, ConfigError, Malformed
 from barnabas.ports.words import TopicPartition
@@ -60,6 +62,11 @@ class Target:
 # --- the wire
 
 _APIS = [(key, version) for key, api in sorted(BY_KEY.items()) for version in api.versions]
+
+
+def _regular_expression(data: bytes) -> None:
+    for _ in RegularExpression(data.decode("latin-1")).matches("my-ab1.xyyx"):
+        pass
 
 
 def _kafka_request(data: bytes) -> None:
@@ -131,7 +138,7 @@ def _classic_set(data: bytes) -> None:
 
 def _classic_checked(data: bytes) -> None:
     good_prefix(data)
-    check_set(data, CODECS, max_message_bytes=10_000, max_bytes=UNPACKED_MAX)
+    complete(check_set(data, CODECS, max_message_bytes=10_000, max_bytes=UNPACKED_MAX))
 
 
 def _classic_sets() -> list[bytes]:
@@ -207,6 +214,10 @@ _NODES: Mapping[str, tuple[Callable[[bytes], object], bytes]] = {
         layout.decode_states,
         _node(topic_id=_ID, states={"0": [1, 2, 3, [[1, 5]], [[2, 6]], [], [[3, 1, 2, 9]]]}),
     ),
+    "states with min.insync.replicas": (
+        layout.decode_states,
+        _node(topic_id=_ID, min_isr=2, states={"0": [-1, 2, 3, [[1, 5]], [], [], [[3, 1, 2, 9, 1]], 1]}),
+    ),
     "old state": (layout.decode_old_state, _node(leader=1, leader_epoch=2, isr=[1])),
     "deleted topic": (layout.decode_deleted, _node(topic="t", brokers=[1, 2])),
     "broker": (
@@ -281,15 +292,21 @@ def _targets() -> dict[str, Target]:
         "segment checkpoints": Target(checkpoints.parse_segments, [b"0\n1\nt 0 5 9 100\n"], (ValueError, TypeError)),
         "epoch checkpoints": Target(checkpoints.parse_epochs, [b"0\n2\n1 0\n2 5\n"]),
         "partition.metadata": Target(
-            checkpoints.parse_partition_metadata, [checkpoints.format_partition_metadata(bytes(range(16)))]
+            checkpoints.parse_partition_metadata,
+            [checkpoints.format_partition_metadata(bytes(range(16)), until) for until in (None, 7)],
         ),
+        "broker-epoch": Target(broker_epoch.parse_lives, [b"0\n5\n", b"0\n9\nlives: ... 3 9\n"]),
         "meta.properties": Target(identity.parse_identity, [f"version=1\ncluster.id={_ID}\nnode.id=3\n".encode()]),
         "group keys": Target(
             group_records.decode_key,
             [group_records.encode_offset_key("g", "t", 1), group_records.encode_group_key("g")],
             _API,
         ),
-        "group offsets": Target(group_records.decode_offset, [group_records.encode_offset(_OFFSET)], _API),
+        "group offsets": Target(
+            group_records.decode_offset,
+            [group_records.encode_offset(each) for each in (_OFFSET, _OFFSET._replace(topic_id=bytes(range(16))))],
+            _API,
+        ),
         "groups": Target(group_records.decode_group, [group_records.encode_group(_GROUP)], _API),
         "transaction keys": Target(transaction_records.decode_key, [transaction_records.encode_key("id")], _API),
         "transactions": Target(
@@ -310,6 +327,9 @@ def _targets() -> dict[str, Target]:
         "assignments": Target(
             protocol.decode_assignment,
             [protocol.encode_assignment(protocol.Assignment(partitions=(_PLACE,), user_data=b"u"))],
+        ),
+        "regular expressions": Target(
+            _regular_expression, [rb"(?i)my-[a-c\d]+\.(x|y*){1,3}$", rb"\pL[[:alpha:]_-]+"], _API
         ),
         "properties": Target(parse_properties, [b"a=b\nlog.dirs=\\u0041 \\\n  more\n# no\n"]),
         "configuration, TOML": Target(

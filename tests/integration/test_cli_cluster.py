@@ -226,6 +226,30 @@ def test_each_broker_may_run_a_member_of_the_etcd(tmp_path: Path) -> None:
     assert b"7 brokers run one each" in more.stderr
 
 
+def test_a_broker_whose_disk_is_gone_comes_back_with_its_member_of_the_etcd(tmp_path: Path) -> None:
+    place = f"etcd+managed://{','.join(f'127.0.0.1:{port}' for port in free_pairs(BROKERS))}/x"
+    data = tmp_path / "data"
+    with cluster_process(data, "--brokers", str(BROKERS), "--coordination", place) as running:
+        b = ("--bootstrap", running.bootstrap)
+        barnabas_here("topics", "create", "t", "-p", "1", *b)
+        barnabas_here("produce", "t", "--acks", "all", *b, stdin=b"before\n")
+        victim = running.broker(2)
+        (data / "broker-2").rename(tmp_path / "gone")
+        victim.kill()
+        wait_for(lambda: "broker-2 is ready again" in running.log(), 90)
+        barnabas_here("produce", "t", "--acks", "all", *b, stdin=b"after\n")
+        wait_for(lambda: _in_sync(running.bootstrap) == {1, 2, 3}, 60, pause_s=0.2)
+        shown = barnabas_here("consume", "t", "--from-beginning", "--max-messages", "2", *b).stdout
+        assert shown.splitlines() == [b"before", b"after"]
+        assert running.stop() == 0
+
+
+def _in_sync(bootstrap: str) -> set[int]:
+    found = barnabas_here("topics", "describe", "t", "--json", "--bootstrap", bootstrap).stdout
+    [partition] = json.loads(found)["partitions"]
+    return set(partition["isr"])
+
+
 def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-stop"
     words = ("--brokers", str(BROKERS), "--coordination", place, "--log-format", "json", "--no-restart")

@@ -79,7 +79,9 @@ def test_a_flipped_bit_in_a_header_costs_its_batch_alone_and_is_told(data: Path,
                 assert offsets_by_fetches(connection, DAMAGED + 3, COUNT) == []
                 assert offsets_by_fetches(connection, 0, COUNT) == [b for b in everywhere if b[1] <= DAMAGED]
         assert running.stop() == 0
-        assert running.log().count(gap) == 1, running.log()
+        said = [line.split()[1] for line in running.log().splitlines() if gap in line]
+        # Found at the start. That no other replica can repair it is reported later, perhaps after the stop.
+        assert said in (["WARNING"], ["WARNING", "ERROR"]), running.log()
     assert index.read_bytes() == before
     told = barnabas("log", "verify", data, expect=1).stdout.decode()
     assert gap in told

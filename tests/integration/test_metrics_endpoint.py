@@ -3,10 +3,11 @@
 import json
 import re
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
+from barnabas.adapters.metrics_prometheus import endpoint as endpoint_module
 from barnabas.adapters.metrics_prometheus.endpoint import AT_ONCE_MAX, MetricsEndpoint
 
 PATIENCE_S = 10.0
@@ -123,21 +125,61 @@ def test_what_is_wrong_is_told() -> None:
         endpoint.close()
 
 
-def test_connections_that_ask_nothing_cost_no_more_than_a_few_descriptors() -> None:
+@pytest.fixture
+def endpoint() -> Iterator[MetricsEndpoint]:
     endpoint = MetricsEndpoint(PrometheusMetrics(), ("127.0.0.1", 0))
+    yield endpoint
+    endpoint.close()
+
+
+def accepted(address: tuple[str, int]) -> int:
+    found = psutil.Process().net_connections(kind="tcp")
+    return sum(each.laddr == address and each.status == psutil.CONN_ESTABLISHED for each in found)
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["silent", "half a request"])
+def test_half_open_connections_keep_nobody_from_the_health(endpoint: MetricsEndpoint, head: bytes) -> None:
     address = ("127.0.0.1", endpoint.address[1])
+    with ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(address, PATIENCE_S / 2)).sendall(head)
+        for _ in range(20):
+            began_s = time.monotonic()
+            assert get(f"http://127.0.0.1:{address[1]}/healthz") == (200, "ok\n")
+            assert time.monotonic() - began_s < PATIENCE_S / 2, "it waits for none of them"
+        wait_for(lambda: accepted(address) <= AT_ONCE_MAX)
 
-    def accepted() -> int:
-        found = psutil.Process().net_connections(kind="tcp")
-        return sum(each.laddr == address and each.status == psutil.CONN_ESTABLISHED for each in found)
 
+def test_who_sends_a_byte_now_and_then_is_hung_up_on(
+    endpoint: MetricsEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", endpoint.address[1]), PATIENCE_S) as slow:
+        slow.settimeout(0.05)
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
+            with suppress(TimeoutError):
+                slow.sendall(b"x")
+                if slow.recv(1) == b"":
+                    break
+        else:
+            pytest.fail("it may send for as long as it likes")
+
+
+def test_who_reads_no_answer_keeps_nobody_from_the_health() -> None:
+    metrics = PrometheusMetrics()
+    metrics.render = lambda: b"x" * 50_000_000  # type: ignore[method-assign]
+    endpoint = MetricsEndpoint(metrics, ("127.0.0.1", 0))
+    address = ("127.0.0.1", endpoint.address[1])
     try:
         with ExitStack() as stack:
             for _ in range(AT_ONCE_MAX + 4):
-                stack.enter_context(socket.create_connection(address))
-            wait_for(lambda: accepted() >= AT_ONCE_MAX)
-            assert accepted() == AT_ONCE_MAX
-        assert get(f"http://127.0.0.1:{address[1]}/metrics")[0] == 200
+                stack.enter_context(socket.create_connection(address, PATIENCE_S / 2)).sendall(
+                    b"GET /metrics HTTP/1.0\r\n\r\n"
+                )
+            began_s = time.monotonic()
+            assert get(f"http://127.0.0.1:{address[1]}/healthz") == (200, "ok\n")
+            assert time.monotonic() - began_s < PATIENCE_S / 2
     finally:
         endpoint.close()
 

@@ -2,14 +2,19 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from support.schema_registry import Asking, serving
 
 from barnabas.schemas.registry import http, server
+from barnabas.schemas.registry.records import Noop, Record
+from barnabas.schemas.registry.registry import Registry
+from barnabas.schemas.registry.state import Subjects
 from barnabas.testing import TestBroker
 
 ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
@@ -208,6 +213,15 @@ def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
         assert Asking(url)("GET", "/subjects") == (200, [])
 
 
+def test_half_open_connections_keep_nobody_from_the_registry(broker: TestBroker) -> None:
+    with serving(broker.bootstrap) as url, ExitStack() as stack:
+        host, _, port = url.removeprefix("http://").partition(":")
+        for _ in range(60):
+            half_open = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            half_open.sendall(b"GET /contexts HTTP/1.1\r\n")
+        assert Asking(url)("GET", "/contexts") == (200, ["."])
+
+
 def test_who_begins_a_second_request_and_does_not_go_on(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
     with serving(broker.bootstrap) as url:
@@ -219,3 +233,68 @@ def test_who_begins_a_second_request_and_does_not_go_on(broker: TestBroker, monk
                 answer += peer.recv(4096)
             peer.sendall(b"GET /cont")
             assert peer.recv(4096) == b""
+
+
+def test_schema_is_found_by_the_guid_that_its_registration_answers(ask: Asking) -> None:
+    status, answer = ask("POST", "/subjects/s/versions", json.dumps({"schema": ONE}).encode())
+    assert status == 200
+    assert ask("POST", "/subjects/other/versions", json.dumps({"schema": ONE}).encode()) == (200, answer)
+    guid = answer["guid"]
+    assert ask("GET", f"/schemas/guids/{guid}") == (200, {"schema": ONE, "guid": guid})
+    assert ask("GET", f"/schemas/guids/{guid.upper()}/ids") == (200, [{"context": ".", "id": answer["id"]}])
+    assert ask.code("GET", "/schemas/guids/00000000-0000-0000-0000-000000000000") == (404, 40403)
+
+
+def test_latest_version_is_found_by_its_metadata(ask: Asking) -> None:
+    for schema, owner in ((ONE, "payments"), (TWO, "payments"), ('"string"', "orders")):
+        metadata = {"properties": {"owner": owner, "tier": "1"}}
+        ask("PUT", "/config/s", b'{"compatibility": "NONE"}')
+        body = json.dumps({"schema": schema, "metadata": metadata}).encode()
+        assert ask("POST", "/subjects/s/versions", body)[0] == 200
+    status, found = ask("GET", "/subjects/s/metadata?key=owner&value=payments&key=tier&value=1")
+    assert (status, found["version"], found["schema"]) == (200, 2, TWO)
+    assert ask.code("GET", "/subjects/s/metadata?key=owner&value=nobody") == (404, 40403)
+    assert ask.code("GET", "/subjects/none/metadata?key=owner&value=orders") == (404, 40401)
+    assert ask.code("GET", "/subjects/s/metadata?key=owner") == (422, 422)
+
+
+def test_refusals_have_the_words_of_the_confluent_registry(ask: Asking) -> None:
+    assert ask.register("s", ONE) == 1
+    status, refused = ask("POST", "/subjects/s/versions", json.dumps({"schema": OTHER}).encode())
+    assert (status, refused["error_code"]) == (409, 409)
+    assert refused["message"].startswith(
+        'Schema being registered is incompatible with an earlier schema for subject "s", details: [{errorType:'
+    )
+    _, refused = ask("GET", "/subjects/s/versions/0")
+    assert refused == {
+        "error_code": 42202,
+        "message": "The specified version '0' is not a valid version id. "
+        'Allowed values are between [1, 2^31-1] and the string "latest"',
+    }
+
+
+def test_time_of_a_slow_decision_is_not_blamed_on_the_brokers(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(broker.bootstrap, "_schemas-slow", timeout_s=1.0)
+    registry.start()
+    try:
+        registry.following.wait_loaded()
+        left: list[float] = []
+        wait_for = registry.following.wait_for
+
+        def noting(offset: int, timeout: float) -> None:
+            left.append(timeout)
+            wait_for(offset, timeout)
+
+        monkeypatch.setattr(registry.following, "wait_for", noting)
+
+        def decide(_: Subjects) -> tuple[int, list[Record]]:
+            time.sleep(1.1)  # a compatibility check that takes longer than the brokers may
+            return 7, [Noop()]
+
+        answers = [registry.change(decide) for _ in range(2)]
+        assert [answer.result(60) for answer in answers] == [7, 7]
+        assert min(left) > 0.1, "the brokers had no time left"
+    finally:
+        registry.stop()

@@ -174,6 +174,19 @@ def test_two_brokers_that_are_cut_off_from_each_other(cluster: TestCluster) -> N
     cluster.wait_in_sync(topic)
 
 
+def test_next_leader_is_waited_for_while_the_last_one_is_cut_off_from_the_coordination(cluster: TestCluster) -> None:
+    """It cannot know who leads."""
+    topic = cluster.create_topic()
+    old = cluster.wait_for_leader(topic)
+    cluster.partition(old, "coordination")
+    new = cluster.wait_for_leader(topic, other_than=old)
+    assert new == cluster.leader(topic) != old
+    with pytest.raises(TimeoutError, match=rf"no leader for {topic}-0 other than {new} \(leader: {new}\)"):
+        cluster.wait_for_leader(topic, other_than=new, timeout=0.01)
+    cluster.heal()
+    cluster.wait_in_sync(topic)
+
+
 def test_a_leader_that_is_cut_off_from_the_coordination(cluster: TestCluster) -> None:
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import NoOffset
+from barnabas.core.client.group.events import Assigned, CommittedOffset
 from barnabas.ports.words import TopicPartition
 
 OLD = [b"old-%d" % number for number in range(5)]
@@ -53,6 +55,42 @@ def test_it_is_read_from_its_beginning(bootstrap: str, begin: Callable[[Consumer
         committed = consumer.committed([PLACE])[PLACE]
         assert committed is not None
         assert committed.offset == count
+
+
+def test_member_that_gives_up_the_old_topic_commits_nothing_into_the_new_one(bootstrap: str) -> None:
+    """It has noticed the deletion, and commits only when its user comes back: by then there is another topic."""
+    new = [b"new-%d" % number for number in range(9)]
+    made(bootstrap, OLD)
+    with Consumer(bootstrap, group_id="g", auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        subscribed(consumer)
+        assert read(consumer, len(OLD)) == OLD
+        with Admin(bootstrap) as admin:
+            admin.delete_topics(["t"])
+        group = consumer._group
+        assert group is not None
+        wait_for(lambda: group.wanted)
+        made(bootstrap, new)
+        assert read(consumer, len(new)) == new
+
+
+def test_member_that_gets_a_partition_back_does_not_take_its_old_position_for_one_of_the_new_topic(
+    bootstrap: str,
+) -> None:
+    """The commit came when the topic had been made again, and nothing that the member knew said so."""
+    new = [b"new-%d" % number for number in range(9)]
+    made(bootstrap, OLD)
+    with Consumer(bootstrap, group_id="g", auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        subscribed(consumer)
+        assert read(consumer, len(OLD)) == OLD
+        group = consumer._group
+        assert group is not None
+        old_id = consumer.topic_id(PLACE)
+        made(bootstrap, new)
+        wait_for(lambda: (view := consumer._shell.view.topic("t")) is not None and view.topic_id != old_id)
+        with consumer._lock:
+            group._forget([PLACE])
+        group._carry_out(Assigned(positions={PLACE: CommittedOffset(len(OLD))}, generation_id=1))
+        assert read(consumer, len(new)) == new
 
 
 def test_what_was_fetched_of_the_old_one_comes_before(bootstrap: str) -> None:

@@ -14,13 +14,23 @@ def faults(source_ends: Mapping[int, int], target: Seen, witness: Seen, position
     witness:   read meanwhile.
     positions: of the group, by partition of the source.
     """
-    found = [*_transactions(target), *_once(source_ends, target), *_witnessed(target, witness)]
-    if dict(positions) != dict(source_ends):
-        found.append(f"the group stands at {dict(positions)}, the source ends at {dict(source_ends)}")
-    return found
+    return [
+        *partial_transactions(target),
+        *lost_or_doubled(source_ends, target),
+        *aborted_reads(target, witness),
+        *offsets_apart(source_ends, positions),
+    ]
 
 
-def _transactions(target: Seen) -> list[str]:
+def offsets_apart(source_ends: Mapping[int, int], positions: Mapping[int, int]) -> list[str]:
+    """Return where committed offsets and output are apart: the group has not come to the end of the source."""
+    if dict(positions) == dict(source_ends):
+        return []
+    return [f"the group stands at {dict(positions)}, the source ends at {dict(source_ends)}"]
+
+
+def partial_transactions(target: Seen) -> list[str]:
+    """Return the transactions of which only some messages can be read."""
     parts: dict[tuple[str, int], list[int]] = defaultdict(list)
     for _, _, value in target:
         name, number, count, _ = value.split()
@@ -32,7 +42,8 @@ def _transactions(target: Seen) -> list[str]:
     ]
 
 
-def _once(source_ends: Mapping[int, int], target: Seen) -> list[str]:
+def lost_or_doubled(source_ends: Mapping[int, int], target: Seen) -> list[str]:
+    """Return the messages of the source that were not transformed exactly once."""
     times = Counter(value.split()[3] for _, _, value in target)
     wanted = {f"{partition}:{offset}" for partition, end in source_ends.items() for offset in range(end)}
     found = [f"message {each} of the source was lost" for each in sorted(wanted - times.keys())]
@@ -40,7 +51,7 @@ def _once(source_ends: Mapping[int, int], target: Seen) -> list[str]:
     return found + [f"message {each} is there {count} times" for each, count in times.items() if count > 1]
 
 
-def _witnessed(target: Seen, witness: Seen) -> list[str]:
+def aborted_reads(target: Seen, witness: Seen) -> list[str]:
     """Nobody read what did not count, or missed what did, or saw it in another order."""
     found = []
     for partition in {each[0] for each in (*target, *witness)}:

@@ -67,11 +67,12 @@ class Book:
 
 
 class Actor:
-    """Keeps a link to the broker, and does one thing at a time over it, again and again."""
+    """Keeps a link to a broker, and does one thing at a time over it, again and again."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, broker_id: int = 1) -> None:
         self.world = world
         self.name = name
+        self._address = world.brokers[broker_id].address
         self.active = True
         self._link: KafkaLink | None = None
         self._caller = Caller(client_id=name)
@@ -116,7 +117,7 @@ class Actor:
         connect_kafka(
             self._transport,
             self.world.scheduler,
-            self.world.brokers[1].address,
+            self._address,
             client_id=self.name,
             request_timeout_ms=3000,
             connect_timeout_ms=1000,

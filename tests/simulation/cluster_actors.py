@@ -1,6 +1,6 @@
 """The clients of a cluster's story: writers and readers as machines, a group and an operator as programs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -12,8 +12,9 @@ from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.producer.batch import Batch
-from barnabas.ports.broker_api import EARLIEST
-from barnabas.ports.errors import BarnabasError
+from barnabas.ports.broker_api import EARLIEST, ElectionType, ResourceKind
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.words import TopicPartition
 from barnabas.simulation import Program, World
 
@@ -21,7 +22,11 @@ BEHIND_MAX = 30
 """A writer waits while so many messages are not acknowledged."""
 GROUP = "crew"
 FLEETING = "fleeting"
-"""A topic that is deleted and made again."""
+"""A topic that is deleted and made again, and may lose what was committed."""
+REMADE = "remade"
+"""A topic of a group that is deleted and made again, and the group."""
+QUICK_S = 1.0
+"""Sooner than a request is sent again because there is no answer."""
 
 
 class ClusterWriter(Writer):
@@ -191,10 +196,19 @@ def _short_lived(program: Program) -> Producer:
 
 
 class Operator:
-    """Changes the cluster while it works: moves partitions, adds some, deletes and makes a topic."""
+    """Changes the cluster while it works: reassigns partitions, cancels that, adds some, deletes and makes a topic,
+    changes configs, has leaders elected.
 
-    def __init__(self) -> None:
-        self.done: dict[str, int] = {}
+    acts: some of `Operator.ACTS`; all by default.
+    """
+
+    ACTS = (
+        *("move", "replace_move", "cancel_move", "move_offsets", "elect", "elect_uncleanly"),
+        *("grow", "delete_or_make", "write", "delete_records", "configure", "set_min_isr"),
+    )
+
+    def __init__(self, acts: Sequence[str] = ACTS) -> None:
+        self.acts = tuple(acts)
         self.producer: Producer
 
     def run(self, program: Program) -> None:
@@ -203,18 +217,35 @@ class Operator:
         with Admin(program, **settings) as admin, _short_lived(program) as self.producer:
             while True:
                 program.sleep(0.2 + chance.fraction())
-                acts = [self._move, self._grow, self._delete_or_make, self._elect, self._write, self._delete_records]
-                act = acts[chance.below(len(acts))]
+                name = self.acts[chance.below(len(self.acts))]
+                act: Callable[[Admin, Any, Any], None] = getattr(self, f"_{name}")
                 try:
                     act(admin, program.world, chance.below)
                 except BarnabasError:
                     continue  # it was refused, or nobody answered: the next one
-                self.done[act.__name__] = self.done.get(act.__name__, 0) + 1
+                program.world.reached[f"operator: {name}"] += 1
 
     def _move(self, admin: Admin, world: Any, below: Any) -> None:
         brokers = sorted(world.brokers)
         replicas = [brokers.pop(below(len(brokers))) for _ in range(min(3, len(brokers)))]
         admin.reassign_partitions({TopicPartition(TOPIC, below(2)): replicas})
+
+    def _replace_move(self, admin: Admin, world: Any, below: Any) -> None:
+        """Another one takes the place of a move that has just begun."""
+        self._move(admin, world, below)
+        self._move(admin, world, below)
+
+    def _cancel_move(self, admin: Admin, world: Any, below: Any) -> None:
+        moving = [TopicPartition(each.topic, each.partition) for each in admin.list_reassignments()]
+        if not moving:
+            self._move(admin, world, below)
+            moving = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+        admin.reassign_partitions({moving[below(len(moving))]: None})
+
+    def _move_offsets(self, admin: Admin, world: Any, below: Any) -> None:
+        brokers = sorted(world.brokers)
+        replicas = [brokers.pop(below(len(brokers))) for _ in range(min(3, len(brokers)))]
+        admin.reassign_partitions({TopicPartition("__consumer_offsets", below(2)): replicas})
 
     def _grow(self, admin: Admin, _world: Any, below: Any) -> None:
         admin.create_partitions(FLEETING, 2 + below(3))
@@ -224,7 +255,8 @@ class Operator:
             if below(2):
                 admin.delete_topics([FLEETING])
         else:
-            admin.create_topic(FLEETING, partitions=1)
+            lossy = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+            admin.create_topic(FLEETING, partitions=1, configs=lossy if below(2) else {})
 
     def _write(self, _admin: Admin, world: Any, below: Any) -> None:
         """To a topic that may have become another one meanwhile."""
@@ -237,3 +269,70 @@ class Operator:
 
     def _elect(self, admin: Admin, _world: Any, below: Any) -> None:
         admin.elect_leaders([TopicPartition(TOPIC, below(2))])
+
+    def _elect_uncleanly(self, admin: Admin, _world: Any, _below: Any) -> None:
+        admin.elect_leaders([TopicPartition(FLEETING, 0)], ElectionType.UNCLEAN)
+
+    def _configure(self, admin: Admin, _world: Any, below: Any) -> None:
+        """Of the topic without promises."""
+        key, values = [
+            ("unclean.leader.election.enable", ("true", None)),
+            ("retention.ms", ("1000", None)),
+            ("min.insync.replicas", ("1", "3", None)),
+            ("max.message.bytes", ("2000", None)),
+            ("cleanup.policy", ("compact", None)),
+        ][below(5)]
+        admin.alter_topic_configs(FLEETING, {key: values[below(len(values))]})
+
+    def _set_min_isr(self, admin: Admin, _world: Any, below: Any) -> None:
+        """Of all brokers, or of one topic."""
+        value = (None, "1", "2", "3")[below(4)]
+        if below(2):
+            admin.alter_configs(ResourceKind.BROKER, "", {"min.insync.replicas": value})
+        else:
+            admin.alter_topic_configs(TOPIC, {"min.insync.replicas": value})
+
+
+class Remaker:
+    """Makes a topic, writes, commits an offset for a group, deletes the topic and makes it again: the committed offset
+    was one of the earlier topic."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+
+    def run(self, program: Program) -> None:
+        place = TopicPartition(REMADE, 0)
+        settings: dict[str, Any] = {"request_timeout_ms": 2000, "default_api_timeout_ms": 4000}
+        with Admin(program, **settings) as admin, _short_lived(program) as producer:
+            while True:
+                self._make(admin, program)
+                sent = [producer.send(REMADE, b"%d" % number) for number in range(3)]
+                end = 1 + max(each.result(10).offset for each in sent)
+                began = program.now
+                admin.alter_group_offsets(REMADE, {place: end})
+                if program.now - began > QUICK_S:
+                    admin.delete_topics([REMADE])
+                    continue  # the request may have been sent twice, and the other one come later
+                admin.delete_topics([REMADE])
+                self._make(admin, program)
+                found = admin.group_offsets(REMADE).get(place)
+                if found is not None and found.offset >= 0:
+                    raise Broken(f"group: {found.offset} of a deleted topic is told for the one made again")
+                self.rounds += 1
+                program.world.reached["group: asked for offsets of a topic made again"] += 1
+                program.sleep(0.2)
+                admin.delete_topics([REMADE])
+
+    @staticmethod
+    def _make(admin: Admin, program: Program) -> None:
+        """It is not made while the one before is still being deleted."""
+        while True:
+            try:
+                admin.create_topic(REMADE, partitions=1)
+                return
+            except ApiError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                if REMADE in admin.list_topics():
+                    admin.delete_topics([REMADE])
+                program.sleep(0.1)

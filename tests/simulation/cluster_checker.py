@@ -1,17 +1,22 @@
-"""What must always hold in a cluster, looked at after everything that happens.
+"""What a cluster promises, checked after everything that happens. The checker knows the promises, not the rules of the
+code: which replica an election chooses is the code's business, that the chosen one has every committed message is not.
 
-It looks into every broker's logs, and into the tree; what it finds wrong is raised at once, in the middle of the story.
+It reads every broker's logs, and the coordination tree; a broken promise is raised at once, in the middle of the story.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from attrs import define, field
 
 from barnabas.core.cluster import layout
+from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.replica.partition import Partition
+from barnabas.core.tree.tree import Change
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition
@@ -20,6 +25,13 @@ from barnabas.simulation import SimulatedBroker, World
 Key = tuple[bytes, int]
 """A partition of one life of a topic: its id, and the number."""
 READ_BYTES = 1 << 20
+MIN_ISR = "min.insync.replicas"
+CONFIG_KNOWN_AFTER_MS = 5_000.0
+"""Brokers may go by an earlier value of a config for so long."""
+LEADERLESS_MAX_MS = 6_000.0
+"""A partition has a leader again after so much time in which a controller and a member that may lead both live."""
+LOOK_EVERY_MS = 250.0
+OFFSETS = "__consumer_offsets"
 
 
 class Broken(AssertionError):
@@ -76,39 +88,89 @@ class Agreed:
     start: int = 0
     """What is before may be gone: records were deleted."""
 
+    def cut_to(self, end: int, epoch: int) -> None:
+        """A leader that was elected uncleanly, in this epoch, has no more."""
+        if end < self.end or any(base >= end for base in self.entries):
+            self.end = min(self.end, end)
+            self.entries = {base: entry for base, entry in self.entries.items() if entry.next <= end}
+
+
+class RequiredCopies:
+    """How many replicas a message needed before it counted as committed: `min.insync.replicas` by the coordination
+    tree. A broker may go by a value that was replaced a moment ago, so the smallest one of the last seconds counts."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        first = next(iter(world.brokers.values()))
+        self._static = int(str(first.settings.get("min_insync_replicas", 1)))
+        self._history: dict[str, deque[tuple[float, int]]] = {}
+
+    def tree_changed(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            known = self._history.setdefault(topic, deque())
+            value = self._configured(topic)
+            if not known or known[-1][1] != value:
+                known.append((self._world.clock.monotonic_ms(), value))
+
+    def least(self, topic: str, replicas: int) -> int:
+        """The smallest number that was in force during the last seconds; no more than there are replicas."""
+        known = self._history.get(topic)
+        if not known:
+            return min(self._static, replicas)
+        oldest = self._world.clock.monotonic_ms() - CONFIG_KNOWN_AFTER_MS
+        while len(known) > 1 and known[1][0] <= oldest:
+            known.popleft()
+        return min(replicas, *(value for _, value in known))
+
+    def _configured(self, topic: str) -> int:
+        own = self._configs(layout.topic_config_path(topic))
+        common = self._configs(layout.broker_config_path(None))
+        return int(own.get(MIN_ISR) or common.get(MIN_ISR) or self._static)
+
+    def _configs(self, path: str) -> Mapping[str, str]:
+        data = self._world.node(path)
+        return layout.decode_configs(data) if data else {}
+
 
 class ClusterChecker:
-    """Attach it with `watch`, and tell it of what was acknowledged."""
+    """Attach it with `watch`, and report to it what was acknowledged."""
 
-    def __init__(self, world: World, topics: Sequence[str], *, min_isr: int) -> None:
-        """`topics`: those that it looks at, all with this `min.insync.replicas`."""
+    def __init__(self, world: World, topics: Sequence[str], *, lossy: Collection[str] = ()) -> None:
+        """`topics`: those that it looks at; `lossy`: those whose leaders may be elected uncleanly."""
         self.world = world
         self.topics = frozenset(topics)
         self.agreed: dict[Key, Agreed] = {}
         self.looks = 0
-        self._min_isr = min_isr
         self.elections = 0
+        self.required = RequiredCopies(world)
+        self._lossy = frozenset(lossy)
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
         self._reached: dict[tuple[int, Key, int], int] = {}
         """How far the log of a replica ever reached in one life of its broker."""
         self._states: dict[Key, PartitionState] = {}
-        self._tree_changes = -1
+        self._leaders: dict[Key, dict[int, int]] = {}
+        """By leader epoch, the broker that the tree gave it to."""
         self._registered: dict[int, BrokerRegistration] = {}
-        """By their epochs, also those that are gone: who elects may not have heard of that yet."""
+        """By broker id: what is registered now."""
+        self._leaderless_ms: dict[Key, float] = {}
+        self._looked_ms = 0.0
+        self._given_up = 0
+        self._behind: dict[tuple[int, int], tuple[int, float]] = {}
 
     def watch(self) -> None:
-        """From now on, after each callback of the world."""
+        """From now on, after each callback of the world, and at each change of the tree."""
         self.world.scheduler.after_each = self.look
+        self.world.tree.changed = self._tree_changed
+        self._registered = self.world.look.brokers()
+        self._looked_ms = self.world.clock.monotonic_ms()
+        self._look_for_leaders()
 
     def look(self) -> None:
         self.looks += 1
         if self.world.failures:
             raise Broken(_plain(self.world.failures[0]))
-        if self._tree_changes != self.world.tree.changes:
-            self._tree_changes = self.world.tree.changes
-            self._registered |= {each.broker_epoch: each for each in self.world.look.brokers().values()}
-            for name in self.topics:
-                self._states_changed(name)
+        if len(self.world.given_up) > self._given_up:
+            raise Broken(f"gives up: {self.world.given_up[-1]}")
         for broker in self.world.brokers.values():
             if not broker.life.ran:
                 continue
@@ -116,13 +178,61 @@ class ClusterChecker:
             for (topic, _), partition in broker.partitions.items():
                 if topic in self.topics:
                     self._look_at(broker, partition)
+            self._check_lease(broker)
+            self._note_behind(broker)
+
+    def _note_behind(self, broker: SimulatedBroker) -> None:
+        """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with."""
+        for (topic, number), partition in broker.partitions.items():
+            key = broker.broker_id, number
+            if topic == OFFSETS:
+                if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
+                    now_ms = self.world.clock.monotonic_ms()
+                    if self._behind.get(key, (-1, 0.0))[0] != partition.leader_epoch:
+                        self._behind[key] = partition.leader_epoch, now_ms
+                else:
+                    self._behind.pop(key, None)
+
+    def check_answer_of_coordinator(self, broker_id: int, number: int, asked_ms: float) -> None:
+        """It has answered a question that was asked then: what it has read is committed."""
+        _, since_ms = self._behind.get((broker_id, number), (-1, inf))
+        if since_ms < asked_ms:
+            raise Broken(f"stale position: broker {broker_id} answers by uncommitted records of {OFFSETS}-{number}")
 
     def acknowledged(self, topic_id: bytes, place: TopicPartition, offset: int) -> None:
-        """A client was told that its message stands there, and with acks=all."""
+        """A client got the answer that its message is at this offset, and with acks=all."""
         agreed = self.agreed.get((topic_id, place.partition))
         if agreed is None or offset >= agreed.end:
             end = 0 if agreed is None else agreed.end
             raise Broken(f"acknowledged: offset {offset} of {place}, of which {end} is committed")
+
+    def forgive_giving_up(self) -> None:
+        """What stopped so far was right to stop."""
+        self._given_up = len(self.world.given_up)
+
+    def tree_restored(self) -> None:
+        """An operator has restored an earlier content of the tree: its states may be older than those before, and an
+        epoch of which no log has a batch may be given to another leader."""
+        self._states.clear()
+        for key, given in self._leaders.items():
+            used = {epoch for _, epoch in self.agreed[key].batches} if key in self.agreed else set()
+            self._leaders[key] = {epoch: leader for epoch, leader in given.items() if epoch in used}
+        self._registered = self.world.look.brokers()
+
+    # --- leases
+
+    def _check_lease(self, broker: SimulatedBroker) -> None:
+        """A broker serves only while others can see that it lives. One whose session the service ended at once, with
+        no outage before, hears of it a moment later."""
+        registered = self._registered.get(broker.broker_id)
+        if not self.world.shared or broker.epoch < 0 or (registered and registered.broker_epoch == broker.epoch):
+            return
+        if any(session.ended_without_outage for session in broker.sessions):
+            return
+        for partition in broker.partitions.values():
+            if partition.is_leader and _serves(broker, partition):
+                where = f"{partition.topic_partition} in epoch {partition.leader_epoch}"
+                raise Broken(f"lease: {broker.name} serves {where}; its registration {broker.epoch} has ended")
 
     # --- logs
 
@@ -146,18 +256,24 @@ class ClusterChecker:
             return
         agreed = self.agreed.setdefault(key, Agreed(partition.topic_partition))
         where = f"{partition.topic_partition} of broker {broker_id}"
+        if leads >= 0 and leads != mirror.leads and partition.topic_partition.topic in self._lossy:
+            agreed.cut_to(log.log_end_offset, leads)
         self._follow_log(broker_id, partition, mirror, agreed, where)
         life = (broker_id, key, mirror.broker_epoch)
         self._reached[life] = max(mirror.end, self._reached.get(life, 0))
         if high_watermark > log.log_end_offset:
             raise Broken(f"high watermark: {where}: {high_watermark}, of a log that ends at {log.log_end_offset}")
         if high_watermark > mirror.high_watermark:
-            self._commit(key, mirror, high_watermark, agreed, where, leads=leads >= 0)
+            # With or without the lease: what a deposed leader commits has to be what its successor has.
+            self._commit(key, mirror, high_watermark, agreed, where, leads=partition.is_leader)
             if leads >= 0 and leads == mirror.leads:
                 self._count_copies(key, partition, high_watermark, where)
         mirror.high_watermark = high_watermark
         if leads >= 0 and leads != mirror.leads:
             self._begins_to_lead(mirror, agreed, where)
+            if high_watermark < mirror.end:
+                what = "a coordinator" if partition.topic_partition.topic == OFFSETS else "a leader"
+                self.world.reached[f"log: {what} begins above its high watermark"] += 1
         mirror.leads = leads
 
     def _follow_log(self, broker_id: int, partition: Partition, mirror: Mirror, agreed: Agreed, where: str) -> None:
@@ -170,18 +286,36 @@ class ClusterChecker:
             if end < min(mirror.high_watermark, agreed.end) and end >= agreed.start:
                 raise Broken(f"truncated: {where} to {end}, with a high watermark of {mirror.high_watermark}")
             mirror.ends_at(end)
+            self.world.reached["log: cut by a follower"] += 1
         elif end > mirror.end:
             grown = bool(mirror.entries) or mirror.end > start
-            for entry in _entries(log, max(mirror.end, start), end):
-                known = agreed.batches.setdefault((entry.base, entry.epoch), entry)
-                if known != entry:
-                    raise Broken(f"epoch: {where} has {entry}, where another replica has {known}")
+            is_compacted = partition.topic_partition.topic == OFFSETS
+            for found in entries_of(log, max(mirror.end, start), end):
+                entry = agreed.batches.setdefault((found.base, found.epoch), found)
+                # In a log that is read anew after a restart, or was copied from the beginning, records may be missing.
+                if entry != found and not (is_compacted and entry.next == found.next):
+                    raise Broken(f"epoch: {where} has {found}, where another replica has {entry}")
                 mirror.entries.append(entry)
+                self._check_epoch(entry, partition, where)
                 if grown and partition.is_leader and entry.epoch == partition.leader_epoch:
-                    leader = agreed.appenders.setdefault(entry.epoch, broker_id)
-                    if leader != broker_id:
-                        raise Broken(f"two leaders: {where} and broker {leader} append in epoch {entry.epoch}")
+                    self._check_appender(broker_id, entry, partition, agreed, where)
         mirror.end = end
+
+    def _check_epoch(self, entry: Entry, partition: Partition, where: str) -> None:
+        """Nothing stands in a log with an epoch that the tree has not given to a leader."""
+        given = self._leaders.get((partition.topic_id, partition.topic_partition.partition))
+        if given and entry.epoch > max(given):
+            raise Broken(f"epoch: {where} has {entry}; the last epoch that the tree gave is {max(given)}")
+
+    def _check_appender(self, broker_id: int, entry: Entry, partition: Partition, agreed: Agreed, where: str) -> None:
+        """An epoch has one appender, the one that the tree gave it to."""
+        leader = agreed.appenders.setdefault(entry.epoch, broker_id)
+        if leader != broker_id:
+            raise Broken(f"two leaders: {where} and broker {leader} append in epoch {entry.epoch}")
+        given = self._leaders.get((partition.topic_id, partition.topic_partition.partition), {})
+        chosen = given.get(entry.epoch, broker_id)
+        if chosen != broker_id:
+            raise Broken(f"two leaders: {where} appends in epoch {entry.epoch}, which is of broker {chosen}")
 
     def _commit(
         self, key: Key, mirror: Mirror, high_watermark: int, agreed: Agreed, where: str, *, leads: bool
@@ -193,27 +327,26 @@ class ClusterChecker:
                 if known != entry:
                     raise Broken(f"disagreement: {where} has {entry} below its high watermark, committed is {known}")
         agreed.end = max(agreed.end, high_watermark)
-        if leads:
-            self._check_in_sync(key, high_watermark, where)
+        state = self._states.get(key)
+        if leads and state is not None and state.leader != NO_LEADER:
+            self._check_in_sync(key, state, high_watermark, f"{where} commits {high_watermark}")
 
     def _count_copies(self, key: Key, partition: Partition, high_watermark: int, where: str) -> None:
         """Before a message counted as committed, as many members of the ISR as are asked for had it."""
         lives = partition.state.broker_epochs
         ends = [self._reached.get((each, key, lives.get(each, UNKNOWN_EPOCH)), 0) for each in partition.isr]
-        if sum(end >= high_watermark for end in ends) < self._min_isr:
+        required = self.required.least(partition.topic_partition.topic, len(partition.replicas))
+        if sum(end >= high_watermark for end in ends) < required:
             raise Broken(f"commit: {where} commits {high_watermark}, where the ISR {partition.isr} has {ends}")
 
-    def _check_in_sync(self, key: Key, high_watermark: int, where: str) -> None:
-        """Who is in the ISR, and lives the life in which it came there, has what is committed."""
-        state = self._states.get(key)
-        if state is None or state.leader == NO_LEADER:
-            return
+    def _check_in_sync(self, key: Key, state: PartitionState, committed: int, what: str) -> None:
+        """A member of the ISR, in the life in which it came there, has what is committed."""
         for member in state.isr:
             other = self._mirrors.get((member, key))
             if other is None or other.broker_epoch != state.broker_epochs.get(member):
                 continue  # another life, which is about to be taken out
-            if other.end < high_watermark:
-                raise Broken(f"commit: {where} commits {high_watermark}, broker {member} of the ISR has {other.end}")
+            if other.end < committed:
+                raise Broken(f"commit: {what}, broker {member} of the ISR has {other.end}")
 
     def _begins_to_lead(self, mirror: Mirror, agreed: Agreed, where: str) -> None:
         """It has all that was ever committed."""
@@ -224,46 +357,112 @@ class ClusterChecker:
             if known is not None and known != entry:
                 raise Broken(f"lost: {where} leads with {entry}, committed is {known}")
 
-    # --- elections
+    # --- the tree
+
+    def _tree_changed(self, changes: Sequence[Change]) -> None:
+        """Every change is looked at, also one that the next one of the same callback replaces."""
+        above = {change.path.rpartition("/")[0] for change in changes}
+        if layout.BROKER_IDS in above:
+            self._registered = self.world.look.brokers()
+        if layout.TOPIC_CONFIGS in above or layout.BROKER_CONFIGS in above or layout.TOPICS in above:
+            self.required.tree_changed(self.topics)
+        if layout.TOPICS in above or any(path.startswith(layout.STATES) for path in above):
+            for name in self.topics:
+                self._states_changed(name)
 
     def _states_changed(self, topic: str) -> None:
-        data = self.world.node(layout.states_path(topic))
-        if data is None:
+        found = self.world.look.topics().get(topic)
+        if found is None:
             return
-        topic_id, states = layout.decode_states(data)
+        states: dict[int, PartitionState] = {}
+        for path in states_paths(found):
+            data = self.world.node(path)
+            topic_id, some = layout.decode_states(data) if data else (found.topic_id, {})
+            if topic_id != found.topic_id:
+                raise Broken(f"names: the states of {topic} are of another topic of that name")
+            states |= some
         for number, state in states.items():
-            key = topic_id, number
+            key = found.topic_id, number
             before = self._states.get(key)
             self._states[key] = state
-            if before is not None and state != before:
-                self._check_change(TopicPartition(topic, number), before, state)
+            if state != before:
+                self._check_change(key, TopicPartition(topic, number), before, state)
 
-    def _check_change(self, place: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+    def _check_change(
+        self, key: Key, place: TopicPartition, before: PartitionState | None, after: PartitionState
+    ) -> None:
+        if after.leader != NO_LEADER:
+            given = self._leaders.setdefault(key, {}).setdefault(after.leader_epoch, after.leader)
+            if given != after.leader:
+                raise Broken(f"race: {place} has {after}; epoch {after.leader_epoch} was of broker {given}")
+        agreed = self.agreed.get(key)
+        if agreed is not None and after.leader != NO_LEADER and place.topic not in self._lossy:
+            self._check_in_sync(key, after, agreed.end, f"{place} has {after}, committed is {agreed.end}")
+        if before is None:
+            return
         if after.partition_epoch <= before.partition_epoch:
             raise Broken(f"race: {place} has {after} after {before}")
         if after.leader == before.leader and after.leader_epoch == before.leader_epoch:
             return
         if after.leader_epoch <= before.leader_epoch:
             raise Broken(f"race: {place} has {after} after {before}")
-        if after.leader == NO_LEADER:
-            return
-        self.elections += 1
-        if not self._may_lead(after.leader, before, after.broker_epochs.get(after.leader, UNKNOWN_EPOCH)):
-            raise Broken(f"election: broker {after.leader} leads {place}, as {after}, after {before}")
+        self.elections += after.leader != NO_LEADER
+        self._count_election(before, after)
 
-    def _may_lead(self, broker_id: int, before: PartitionState, broker_epoch: int) -> bool:
-        """This life of it was in sync, or eligible, and has lost nothing since; or enough have told what they have."""
-        broker = self._registered.get(broker_epoch)
-        known = before.broker_epochs.get(broker_id, UNKNOWN_EPOCH)
-        same = broker_epoch == known or (broker is not None and broker.previous_epoch == known)
-        if broker_id in before.members and known != UNKNOWN_EPOCH and same:
-            return broker_id not in before.suspects
-        if before.members == (broker_id,):
-            return True
-        claims, claim = before.claims, before.claims.get(broker_id)
-        if claim is None or sum(each in claims for each in before.members) < min(self._min_isr, len(before.members)):
+    def _count_election(self, before: PartitionState, after: PartitionState) -> None:
+        leader, reached = after.leader, self.world.reached
+        if leader == NO_LEADER:
+            reached["election: nobody can lead"] += 1
+        elif leader in before.isr and not before.claims:
+            reached["election: a member of the ISR"] += 1
+        elif leader in before.elr and not before.claims:
+            reached["election: an eligible replica that is not in the ISR"] += 1
+        elif leader in before.members:
+            reached["election: by claims"] += 1
+            if len(before.claims) > 1 and len({each.log_end for each in before.claims.values()}) > 1:
+                reached["election: by claims that differ"] += 1
+        else:
+            reached["election: uncleanly"] += 1
+
+    # --- partitions without leader
+
+    def _look_for_leaders(self) -> None:
+        now_ms = self.world.clock.monotonic_ms()
+        passed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        self.world.scheduler.call_later(LOOK_EVERY_MS, self._look_for_leaders)
+        if not self.world.shared:
+            return
+        may_elect = self._works(self.world.look.controller())
+        for topic in self.world.look.topics().values():
+            for number, state in self.world.look.states(topic.name).items():
+                key = topic.topic_id, number
+                if not (may_elect and topic.name in self.topics and self._could_lead(state, topic.partitions[number])):
+                    self._leaderless_ms.pop(key, None)
+                    continue
+                without_ms = self._leaderless_ms[key] = self._leaderless_ms.get(key, 0.0) + passed_ms
+                if without_ms > LEADERLESS_MAX_MS:
+                    raise Broken(f"leaderless: {topic.name}-{number} for {without_ms:.0f} ms, {state}")
+
+    def _could_lead(self, state: PartitionState, replicas: Sequence[int]) -> bool:
+        """True if the partition has no leader that lives, but a member that lost nothing and works."""
+        leader = self._registered.get(state.leader)
+        if leader is not None and state.broker_epochs.get(state.leader) == leader.broker_epoch:
             return False
-        return (claim.last_epoch, claim.log_end) >= max((each.last_epoch, each.log_end) for each in claims.values())
+        for member in (*state.isr, *state.elr):
+            life, known = self._registered.get(member), state.broker_epochs.get(member, UNKNOWN_EPOCH)
+            if life is None or member not in replicas or life.leaving or life.offline or not self._works(member):
+                continue
+            if known != UNKNOWN_EPOCH and known in (life.broker_epoch, life.previous_epoch):
+                return True
+        return False
+
+    def _works(self, broker_id: int) -> bool:
+        """True if this broker runs, is not suspended, and reaches the coordination service."""
+        broker = self.world.brokers.get(broker_id)
+        if broker is None or self.world.service_is_down:
+            return False
+        reaches = broker.sessions and not any(session.is_away for session in broker.sessions)
+        return broker.running and not broker.life.still and bool(reaches)
 
 
 def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
@@ -282,7 +481,7 @@ def _plain(text: str) -> str:
     return text.rpartition("Broken: ")[2].rpartition("AssertionError: ")[2]
 
 
-def _entries(log: Log, start: int, end: int) -> Iterator[Entry]:
+def entries_of(log: Log, start: int, end: int) -> Iterator[Entry]:
     """The batches of a log from an offset on."""
     offset = start
     while offset < end:

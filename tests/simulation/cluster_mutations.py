@@ -1,22 +1,33 @@
 """Bugs that the code of a cluster could have: each is one decision, made otherwise. The story has to find every one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from attrs import define, evolve
+from simulation.cluster_story import ClusterStory
+from simulation.transaction_story import TransactionStory
 
-from barnabas.core.cluster import election
+from barnabas.app.broker import replicas
+from barnabas.app.broker.state import BrokerState
+from barnabas.core.cluster import controller, election, membership, moves, store
 from barnabas.core.cluster.election import ElectionRules
+from barnabas.core.cluster.lease import Lease
+from barnabas.core.cluster.membership import Membership
+from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState
 from barnabas.core.coordinator.log_loader import _Reading
-from barnabas.core.log.producer_state import ProducerStates
+from barnabas.core.coordinator.table import CoordinatorTable
+from barnabas.core.log.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica import append
 from barnabas.core.replica.delayed_produce import Required
 from barnabas.core.replica.followers import NO_BOUND, Followers
 from barnabas.core.replica.insync import InSync
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.core.replica.partition import Partition
+from barnabas.ports.coordination import SessionState, SetNode
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import Offset, TopicPartition
 
 
 @define(frozen=True)
@@ -26,12 +37,22 @@ class Mutation:
     make: Callable[[pytest.MonkeyPatch], None]
     says: frozenset[str]
     kinds: tuple[str, ...] = ()
-    """The disasters that it takes; none: all of them."""
+    """The disasters that it takes; none: some of them by the seed."""
+    acts: tuple[str, ...] = ()
+    """What the operator does; none: some of it by the seed."""
+    lasting: float = 0.0
+    settings: Mapping[str, Any] = {}
+    """Of the brokers."""
+    story: Callable[..., ClusterStory] = ClusterStory
+    first: int = 0
+    """The first seed."""
+    step: int = 1
 
-    @property
-    def story(self) -> dict[str, Any]:
-        """How the story is to be played."""
-        return {"kinds": self.kinds} if self.kinds else {}
+    def play(self, number: int) -> None:
+        """Play a seed of its story."""
+        chosen: Mapping[str, Any] = {"kinds": self.kinds, "acts": self.acts, "lasting": self.lasting}
+        own = {key: value for key, value in chosen.items() if value}
+        self.story(self.first + self.step * number, **own, **self.settings).play()
 
     @property
     def name(self) -> str:
@@ -42,7 +63,7 @@ def elects_outside_the_isr(patch: pytest.MonkeyPatch) -> None:
     """Whoever lives leads."""
 
     def elected(
-        state: PartitionState, replicas: Sequence[int], brokers: Any, rules: ElectionRules, _standing: Any
+        state: PartitionState, replicas: Sequence[int], brokers: Any, rules: ElectionRules, *_: Any, **__: Any
     ) -> PartitionState | None:
         live = [each for each in replicas if each in brokers]
         return election.uncleanly_led(state, live[-1], replicas, brokers, rules) if live else None
@@ -139,19 +160,262 @@ def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Partition, "end_for", end_for)
 
 
+# --- elections, and min.insync.replicas
+
+
+def believes_the_shortest_log(patch: pytest.MonkeyPatch) -> None:
+    """Of the members that claim what they have, the one with least leads."""
+
+    def shortest(state: PartitionState, _replicas: Any, live: Any, _rules: Any) -> int | None:
+        claims = {each: claim for each, claim in state.claims.items() if each in live}
+        return min(claims, key=lambda each: claims[each].log_end) if claims else None
+
+    patch.setattr(election, "_longest", shortest)
+
+
+def keeps_replicas_eligible_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Who left the ISR stays eligible, also while enough others are in sync to commit without it."""
+    patch.setattr(ElectionRules, "enough", lambda _self, replicas, _state: len(replicas))
+
+
+def takes_whoever_died_for_eligible(patch: pytest.MonkeyPatch) -> None:
+    """A life that ended in no order counts like one that ended in order."""
+
+    def came_back(self: Any, member: int) -> bool:
+        return member in self._brokers
+
+    patch.setattr(election._Liveness, "came_back", came_back)
+
+
+def says_that_it_stopped_in_order(patch: pytest.MonkeyPatch) -> None:
+    """A broker that was killed registers as one that has lost nothing."""
+    begin = Membership.__init__
+
+    def begun(self: Membership, *arguments: Any, **others: Any) -> None:
+        begin(self, *arguments, **{**others, "last": evolve(others["last"], in_order=True)})
+
+    patch.setattr(Membership, "__init__", begun)
+
+
+def requires_one_copy(patch: pytest.MonkeyPatch) -> None:
+    """The leader does not go by min.insync.replicas."""
+    patch.setattr(Partition, "min_isr", property(lambda _self: 1))
+
+
+def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A follower comes into the ISR at the leader's high watermark, which may be behind that of the leader before."""
+    take = Partition.take
+
+    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
+        risen = take(self, *arguments, **others)
+        self.epoch_start_offset = Offset(0)
+        return risen
+
+    patch.setattr(Partition, "take", taken)
+
+
+def takes_the_leaders_high_watermark_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    """A follower's high watermark may pass the end of its log."""
+    appended = Partition.append_as_follower
+
+    def followed(self: Partition, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:
+        risen = appended(self, records, high_watermark=high_watermark, log_start=log_start, now_ms=now_ms)
+        self.high_watermark = max(self.high_watermark, Offset(high_watermark))
+        return risen
+
+    patch.setattr(Partition, "append_as_follower", followed)
+
+
+# --- reassignments
+
+
+def ends_moves_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A move does not wait for its new replicas."""
+
+    def finished(topic: Any, image: Any, rules: ElectionRules) -> Any:
+        after, states = topic, {}
+        for number in sorted({*topic.adding, *topic.removing}):
+            key = TopicPartition(topic.name, number)
+            target, known, live = moves.target_of(topic, number), image.state(key), image.brokers_with(key)
+            if target[0] in live:
+                after = moves._with(after, number, target, (), ())
+                states[number] = election.later(election.uncleanly_led(known, target[0], target, live, rules), known)
+        return None if after is topic else (after, states)
+
+    patch.setattr(controller, "finished_moves", finished)
+
+
+def forgets_who_joined_a_replaced_move(patch: pytest.MonkeyPatch) -> None:
+    """A move that takes the place of another one deletes at once what that one had added."""
+    begin_move = moves.begin_move
+
+    def begun(topic: Any, number: int, target: Sequence[int], live: Any) -> Any:
+        origin = moves.origin_of(topic, number)
+        begin_move(topic, number, target, live)  # refuses what it refuses
+        going = tuple(broker for broker in origin if broker not in target)
+        coming = tuple(broker for broker in target if broker not in origin)
+        return moves._with(topic, number, (*target, *going), coming, going)
+
+    patch.setattr(moves, "begin_move", begun)
+    patch.setattr(replicas, "begin_move", begun)
+
+
+def leaves_replicas_that_moved_away(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerState, "moved_away", lambda *_: [])
+
+
+# --- leases
+
+
+def lease_never_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "is_valid", property(lambda _self: True))
+
+
+def lease_lasts_twice_as_long(patch: pytest.MonkeyPatch) -> None:
+    """As if it were counted from some later moment than the beginning of the call that kept the session."""
+
+    def is_valid(self: Lease) -> bool:
+        return self._clock.monotonic_ms() < self._until_ms + 2000
+
+    patch.setattr(Lease, "is_valid", property(is_valid))
+
+
+def lease_outlives_its_session(patch: pytest.MonkeyPatch) -> None:
+    """That the session has ended is told, and does not count."""
+    patch.setattr(Lease, "revoke", lambda _self: None)
+    patch.setattr(Membership, "_in_session", _in_any_session)
+
+
+def _in_any_session(self: Membership, state: SessionState) -> None:
+    if not self._is_closed and state is SessionState.CONNECTED:
+        self._register()
+
+
+def coordinators_do_not_ask_whether_they_lead(patch: pytest.MonkeyPatch) -> None:
+    begin = CoordinatorTable.__init__
+
+    def begun(self: Any, count: int, _leads: Any, *, bad_key: ErrorCode) -> None:
+        begin(self, count, lambda _: True, bad_key=bad_key)
+
+    patch.setattr(CoordinatorTable, "__init__", begun)
+
+
+def coordinators_serve_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """What a coordinator has read counts before its high watermark has come there."""
+    patch.setattr(_Reading, "is_committed", True)
+
+
+# --- transactions, and their verification
+
+
+def shows_open_transactions(patch: pytest.MonkeyPatch) -> None:
+    """Readers of committed messages read up to the high watermark."""
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def forgets_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
+    """Readers of committed messages are not told what was aborted."""
+    read = Partition.read_committed
+
+    def read_all(self: Partition, *arguments: Any, **others: Any) -> Any:
+        return read(self, *arguments, **others)[0], ()
+
+    patch.setattr(Partition, "read_committed", read_all)
+
+
+def ends_no_transaction(patch: pytest.MonkeyPatch) -> None:
+    """A marker leaves the transaction open that it ends."""
+    end = ProducerStates.end
+
+    def ended(self: ProducerStates, producer_id: int, *others: Any) -> Any:
+        known = self._producers.get(producer_id)
+        first = NO_OFFSET if known is None else known.txn_first_offset
+        if known is not None and first >= 0 and first % 5 == 0:
+            known.txn_first_offset = NO_OFFSET
+        return end(self, producer_id, *others)
+
+    patch.setattr(ProducerStates, "end", ended)
+
+
+# --- versions of the tree
+
+
+def writes_whatever_the_version(patch: pytest.MonkeyPatch) -> None:
+    """Who writes states does not ask if others have changed them since."""
+    change = store.states_change
+
+    def changed(*arguments: Any) -> Any:
+        made = change(*arguments)
+        return SetNode(made.path, made.data, None) if isinstance(made, SetNode) else made
+
+    patch.setattr(store, "states_change", changed)
+
+
+def learns_versions_without_contents(patch: pytest.MonkeyPatch) -> None:
+    """A node that was changed in between is written again, by what was known of it before."""
+    applied = ClusterRegistry._apply_states
+
+    def version_only(self: ClusterRegistry, name: str, topic_id: bytes, number: int, node: Any) -> Any:
+        known = self.image.states_version(name, number)
+        if node is None or known is None or node.version <= known:
+            return applied(self, name, topic_id, number, node)
+        topic = self.image.topics[name]
+        old = store.encode_states_node(topic, number, self.image.states_of(name))
+        return applied(self, name, topic_id, number, evolve(node, data=old) if node.version % 4 == 0 else node)
+
+    patch.setattr(ClusterRegistry, "_apply_states", version_only)
+
+
+def gives_every_life_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Registrations are not counted."""
+    patch.setattr(membership, "next_broker_epoch", lambda _: 1)
+
+
 LEADERS_CHANGE = ("partition", "pause", "expire", "lose_coordination")
 LOSSES = ("power_cut", "lose_disk", "pause", "partition")
+HANGS = ("long_partition", "long_partition", "kill", "restart")
+RETURNS = ("kill", "kill", "restart", "stop_all")
+SLOW_COPIES = {"replica_fetch_max_bytes": 200, "replica_fetch_response_max_bytes": 400}
+MOVES = ("move", "replace_move", "cancel_move")
+LOST = frozenset({"lost", "commit", "disagreement", "truncated"})
+GROUP = frozenset({"group", "stale position"})
+TRANSACTIONS = frozenset(
+    {"exactly once", "half a transaction", "position", "unexpected", "liveness", "inconsistent", "order"}
+)
 MUTATIONS = (
-    Mutation(elects_outside_the_isr, frozenset({"election"})),
+    Mutation(elects_outside_the_isr, LOST, LOSSES),
     Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"})),
     Mutation(takes_a_restarted_broker_for_in_sync, frozenset({"lost", "commit", "race", "epoch"})),
-    Mutation(believes_the_first_that_tells, frozenset({"election", "lost"})),
+    Mutation(believes_the_first_that_tells, frozenset({"lost", "commit"})),
     Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"})),
     Mutation(forgets_the_slowest_in_sync, frozenset({"commit", "lost"})),
     Mutation(commits_with_too_few_in_sync, frozenset({"commit", "lost"}), LOSSES),
-    Mutation(serves_groups_without_having_read_their_partition, frozenset({"group"}), LEADERS_CHANGE),
+    Mutation(serves_groups_without_having_read_their_partition, frozenset({"group", "stale position"}), LEADERS_CHANGE),
     Mutation(cuts_nothing_off, frozenset({"disagreement", "epoch", "lost", "commit"}), LEADERS_CHANGE),
     Mutation(takes_repeated_batches_again, frozenset({"twice"})),
     Mutation(answers_before_it_is_committed, frozenset({"acknowledged"})),
     Mutation(lets_consumers_read_what_is_not_committed, frozenset({"inconsistent", "consumer", "group"})),
+    Mutation(believes_the_shortest_log, LOST, ("kill_all", "kill", "partition")),
+    Mutation(keeps_replicas_eligible_for_ever, LOST, ("kill", "restart", "stop_all", "partition")),
+    Mutation(takes_whoever_died_for_eligible, LOST, LOSSES),
+    Mutation(says_that_it_stopped_in_order, LOST, ("power_cut", "power_cut", "kill_all")),
+    Mutation(requires_one_copy, LOST, LOSSES),
+    Mutation(joins_below_the_start_of_the_epoch, LOST | {"stale end"}, RETURNS, settings=SLOW_COPIES, first=10),
+    Mutation(takes_the_leaders_high_watermark_as_it_is, frozenset({"high watermark"})),
+    Mutation(ends_moves_at_once, LOST, ("restart", "kill", "pause"), MOVES),
+    Mutation(forgets_who_joined_a_replaced_move, LOST, HANGS, ("move", "replace_move"), 4.0, first=40),
+    Mutation(leaves_replicas_that_moved_away, frozenset({"liveness"}), ("restart", "kill", "pause"), MOVES),
+    Mutation(lease_never_ends, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
+    Mutation(lease_lasts_twice_as_long, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
+    Mutation(lease_outlives_its_session, frozenset({"lease", "stale position", "leaderless"}), LEADERS_CHANGE),
+    Mutation(coordinators_do_not_ask_whether_they_lead, GROUP | {"lease"}, LEADERS_CHANGE, lasting=5.0),
+    Mutation(coordinators_serve_before_it_is_committed, GROUP, LEADERS_CHANGE),
+    Mutation(shows_open_transactions, TRANSACTIONS, story=TransactionStory),
+    Mutation(forgets_aborted_transactions, TRANSACTIONS, story=TransactionStory),
+    Mutation(ends_no_transaction, TRANSACTIONS, story=TransactionStory),
+    Mutation(writes_whatever_the_version, frozenset({"race", "lost", "commit", "two leaders", "liveness"})),
+    Mutation(learns_versions_without_contents, frozenset({"race", "lost", "commit", "two leaders"})),
+    Mutation(
+        gives_every_life_the_same_epoch, frozenset({"race", "lost", "commit", "two leaders", "liveness", "gives up"})
+    ),
 )

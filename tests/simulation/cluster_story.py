@@ -5,24 +5,37 @@ from itertools import pairwise
 from typing import Any
 
 from simulation.actors import Book
+from simulation.calm import difference, piled_up
 from simulation.client import TOPIC
 from simulation.cluster_actors import (
     FLEETING,
+    GROUP,
+    REMADE,
     Auditor,
     ClusterReader,
     ClusterWriter,
     GroupPositions,
     Member,
     Operator,
+    Remaker,
 )
 from simulation.cluster_checker import Broken, ClusterChecker
+from simulation.probes import Given, Probe
+from simulation.swarm import LOSSES, Swarm
 
 from barnabas import Admin
+from barnabas.adapters.system import SeededEntropy
+from barnabas.core.cluster.topics import NO_LEADER
+from barnabas.ports.broker_api import ElectionType, ResourceKind
+from barnabas.ports.entropy import Entropy
+from barnabas.ports.words import TopicPartition
 from barnabas.simulation import Disasters, World
 
 SECONDS = 8.0
 PARTITIONS = 2
 SETTLED_WITHIN = 60.0
+GIVES_UP_AFTER = 15.0
+"""An operator then gives up what partitions wait for, where nothing was promised."""
 SETTINGS: dict[str, object] = {
     "log_segment_bytes": 4_000,
     "log_index_interval_bytes": 300,
@@ -50,12 +63,20 @@ class ClusterStory:
         *,
         brokers: int = 0,
         seconds: float = SECONDS,
-        kinds: Sequence[str] = Disasters.KINDS,
+        kinds: Sequence[str] = (),
+        acts: Sequence[str] = (),
+        lasting: float = 0.0,
         **settings: Any,
     ) -> None:
         self.seed = seed
-        self.kinds = kinds
         self.seconds = seconds
+        swarm = self.swarm_of(SeededEntropy(f"swarm {seed}"))
+        self.kinds = tuple(kinds) or swarm.kinds
+        self.every = 0.5 if kinds else swarm.every
+        self.lasting = lasting or (2.5 if kinds else swarm.lasting)
+        self.acts = tuple(acts) or swarm.acts
+        if set(LOSSES) & set(self.kinds):
+            self.acts = tuple(act for act in self.acts if act != "set_min_isr") or Operator.ACTS[:1]
         count = brokers or 3 + seed % 3
         replicas = min(3, count)
         self.replicated = replicas > 1
@@ -71,12 +92,21 @@ class ClusterStory:
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
         self.world = World(seed, brokers=count, session_seconds=2.0, **own)
-        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"], min_isr=min(2, replicas))
+        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"], lossy=[FLEETING])
         self.books = [Book() for _ in range(PARTITIONS)]
         self.positions = GroupPositions()
-        self.operator = Operator()
+        self.given = Given()
+        self.probes: list[Probe] = []
+        self.operator = Operator(self.acts)
+        self.remaker = Remaker()
+        self.remakes = self.replicated
         self.writers: list[ClusterWriter] = []
         self.readers: list[ClusterReader] = []
+
+    @staticmethod
+    def swarm_of(entropy: Entropy) -> Swarm:
+        """What this seed has, where the caller does not say."""
+        return Swarm.of(entropy)
 
     def play(self) -> None:
         try:
@@ -96,26 +126,33 @@ class ClusterStory:
             for n in range(PARTITIONS + 1)
         ]
         self.readers = [ClusterReader(world, "reader", self.books)]
+        self.probes = [Probe(self.checker, each, self.given, PARTITIONS, GROUP) for each in world.brokers]
         for number in range(2):
             world.program(f"member-{number}", Member(self.positions, self.books).run, restart_after=0.5)
         world.program("auditor", Auditor(self.positions).run, restart_after=0.5)
         if self.replicated:
             world.program("operator", self.operator.run, restart_after=0.5)
+        if self.remakes:
+            world.program("remaker", self.remaker.run, restart_after=0.5)
         kinds = self.kinds if self.replicated else [kind for kind in self.kinds if kind != "power_cut"]
-        with Disasters(world, every=0.5, lasting=2.5, kinds=kinds, spared=["founder"]):
+        self.disasters = Disasters(world, every=self.every, lasting=self.lasting, kinds=kinds, spared=["founder"])
+        with self.disasters:
             world.run(self.seconds)
         self._settle()
 
     def _settle(self) -> None:
         """All is well again: everybody is in sync, writers and the group get on, and every promise is found kept."""
         world = self.world
-        operator = world.programs.get("operator")
-        if operator is not None:
-            operator.cut_power()
-        for broker in world.brokers.values():
-            if any(partition.log.failure is not None for partition in broker.partitions.values()):
-                broker.restart()  # as whoever has mended the disk does
+        for name in ("operator", "remaker"):
+            if name in world.programs:
+                world.programs[name].cut_power()
+        self._mend_logs()
+        self._give_up_lost()
         self._await("all brokers are in sync", self._all_in_sync)
+        if "set_min_isr" in self.acts and self.replicated:
+            with Admin(world.client("founder"), default_api_timeout_ms=30_000) as admin:
+                admin.alter_configs(ResourceKind.BROKER, "", {"min.insync.replicas": None})
+                admin.alter_topic_configs(TOPIC, {"min.insync.replicas": None})
         before = [writer.acknowledged for writer in self.writers]
         self._await(
             "writers get on", lambda: all(w.acknowledged > n for w, n in zip(self.writers, before, strict=True))
@@ -128,6 +165,8 @@ class ClusterStory:
             "the group reads everything",
             lambda: all(self.positions.committed.get(n) == end for n, end in enumerate(ends)),
         )
+        self._await("replicas are equal", lambda: not difference(world, (TOPIC, FLEETING)))
+        self._await("nothing piles up", lambda: not self._piled_up())
         audits = self.positions.audits
         self._await("the auditor is told", lambda: self.positions.audits > audits + 1)
         for reader in self.readers:
@@ -137,6 +176,25 @@ class ClusterStory:
         self._await("everything is read", lambda: all(r.reached == ends for r in self.readers))
         for number, book in enumerate(self.books):
             _check_book(number, book)
+
+    def _mend_logs(self) -> None:
+        """Start the brokers again whose disks had failed, as an operator does who has repaired them."""
+        for broker in self.world.brokers.values():
+            if any(partition.log.failure is not None for partition in broker.partitions.values()):
+                broker.restart()
+
+    def _give_up_lost(self) -> None:
+        """A replica that was killed before it made its log of a new topic is taken for one that has lost it: if all of
+        the ISR are such, the partition waits for an operator. Here that can be a topic that promises nothing."""
+        began = self.world.now
+        while not self._all_in_sync() and self.world.now - began < GIVES_UP_AFTER:
+            self.world.run(0.1)
+        for topic in (FLEETING, REMADE):
+            states = self.world.look.states(topic)
+            lost = [TopicPartition(topic, number) for number, state in states.items() if state.leader == NO_LEADER]
+            if lost:
+                with Admin(self.world.client("founder"), default_api_timeout_ms=30_000) as admin:
+                    admin.elect_leaders(lost, ElectionType.UNCLEAN)
 
     def _all_in_sync(self) -> bool:
         brokers = self.world.brokers.values()
@@ -148,6 +206,9 @@ class ClusterStory:
         if self.world.shared and any(each.partitions.keys() != self._assigned(each.broker_id) for each in brokers):
             return False
         return not self.world.shared or all(look.in_sync_everywhere(each.broker_id) for each in brokers)
+
+    def _piled_up(self) -> str:
+        return piled_up(self.world, old_disks="old_disk" in self.kinds)
 
     def _assigned(self, broker_id: int) -> set[tuple[str, int]]:
         """The partitions that it is to have."""
@@ -163,7 +224,8 @@ class ClusterStory:
         began = self.world.now
         while not condition():
             if self.world.now - began > SETTLED_WITHIN:
-                raise Broken(f"liveness: {what}: not within {SETTLED_WITHIN:.0f} s of calm")
+                why = difference(self.world, (TOPIC, FLEETING)) or self._piled_up()
+                raise Broken(f"liveness: {what}: not within {SETTLED_WITHIN:.0f} s of calm{why and f'; {why}'}")
             self.world.run(0.1)
 
 

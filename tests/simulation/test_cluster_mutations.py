@@ -2,7 +2,6 @@
 
 import pytest
 from simulation.cluster_mutations import MUTATIONS, Mutation
-from simulation.cluster_story import ClusterStory
 
 SEEDS = 15
 
@@ -13,7 +12,7 @@ def test_the_story_finds(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) ->
     said = []
     for seed in range(SEEDS):
         try:
-            ClusterStory(seed, **mutation.story).play()
+            mutation.play(seed)
         except AssertionError as error:
             said.append(str(error))
             if said[-1].partition(":")[0] in mutation.says:

@@ -1,7 +1,9 @@
 """What `make sim` runs."""
 
 import importlib.util
+import json
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +26,9 @@ def run(tool: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> i
     return done
 
 
-def plays(seed: int) -> None:
+def plays(seed: int) -> Counter[str]:
     assert seed != 7, "it broke"
+    return Counter({"fault: kill": 2})
 
 
 def test_a_seed_that_fails_is_told_with_what_plays_it_again(
@@ -34,6 +37,7 @@ def test_a_seed_that_fails_is_told_with_what_plays_it_again(
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
     monkeypatch.setattr(tool, "be_quiet", lambda: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
     assert run(tool, monkeypatch, "--seeds", "12", "--story", "cluster", "--jobs", "2") == 1
     out, err = capfd.readouterr()
     assert "12 of cluster" in out and "1 failed" in out
@@ -41,6 +45,35 @@ def test_a_seed_that_fails_is_told_with_what_plays_it_again(
     assert "make sim STORY=cluster FIRST=7 SEEDS=1" in err
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
     assert (
-        "20 of cluster, 20 of billing, 2 of transactions, 2 of durable, 2 of group, 2 of classic"
-        in capfd.readouterr().out
-    )
+        "20 of cluster from 8, 20 of billing from 8, 2 of transactions from 8, 2 of restore from 8, "
+        "2 of durable from 8, 2 of group from 8, 2 of classic from 8"
+    ) in capfd.readouterr().out
+
+
+def test_a_long_run_that_misses_a_rare_state_fails(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
+    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill", "fault: rot"])
+    assert run(tool, monkeypatch, "--seeds", "200", "--first", "10", "--story", "cluster", "--jobs", "1") == 1
+    out = capfd.readouterr().out
+    assert "no seed of 200 has reached: fault: rot" in out
+    assert "400 times, by     200 seeds" in out
+    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
+    assert run(tool, monkeypatch, "--seeds", "200", "--first", "10", "--story", "cluster", "--jobs", "1") == 0
+
+
+def test_fresh_seeds_begin_where_the_record_ends(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
+    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
+    monkeypatch.setattr(tool, "RECORD", tmp_path / "seeds.json")
+    for first, failed in ((0, 1), (20, 0)):
+        assert run(tool, monkeypatch, "--seeds", "20", "--fresh", "--record", "--story", "cluster") == failed
+        assert f"20 of cluster from {first}" in capfd.readouterr().out
+    assert json.loads((tmp_path / "seeds.json").read_text())["cluster"] == {"played": 40, "failed": 1, "next": 40}

@@ -49,7 +49,7 @@ def test_a_program_is_ordinary_blocking_code() -> None:
 
     with one_broker() as world:
         producer, consumer = world.program("producer", produce), world.program("consumer", consume)
-        world.run(3600)
+        world.run(3660)
         assert not producer.running
         assert not consumer.running
     assert seen == [b"%d" % number for number in range(60)]

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from support.kafka_frames import request_frame, result_of
+from support.kafka_frames import newest, request_frame, result_of
 from support.raw import RawConnection
 
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
@@ -15,6 +15,6 @@ class ApiConnection(RawConnection):
     def ask(self, request: Any, version: int | None = None, *, client_id: str | None = "c1") -> Any:
         """The typed answer; in the newest version unless another is named."""
         api = BY_REQUEST[type(request)]
-        chosen = api.versions[1] if version is None else version
+        chosen = newest(request) if version is None else version
         frame = request_frame(api.key, chosen, 1, request, client_id)
         return result_of(api.key, chosen, self.exchange(struct.pack(">i", len(frame)) + frame))

@@ -23,7 +23,9 @@ class EtcdServer(ServerProcess):
 
     name = "etcd"
 
-    def __init__(self, folder: Path, *, members: list[tuple[int, int]] | None = None, my_id: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, members: list[tuple[int, int]] | None = None, my_id: int = 1, fsync: bool = False
+    ) -> None:
         folder.mkdir(parents=True)
         if members is None:
             client, peer = free_ports(2)
@@ -34,7 +36,9 @@ class EtcdServer(ServerProcess):
         command = [_executable(), "--name", f"m{my_id}", "--data-dir", str(folder / "data")]
         command += ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
         command += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
-        command += ["--initial-cluster", cluster, "--log-level", "error", "--unsafe-no-fsync"]
+        command += ["--initial-cluster", cluster, "--log-level", "error"]
+        if not fsync:
+            command.append("--unsafe-no-fsync")
         super().__init__(folder, command)
 
     def is_leader(self) -> bool:
@@ -68,10 +72,13 @@ class EtcdServer(ServerProcess):
         return status is not None and status.leader != 0
 
 
-def etcd_cluster(folder: Path, size: int) -> list[EtcdServer]:
+def etcd_cluster(folder: Path, size: int, *, fsync: bool = False) -> list[EtcdServer]:
     """Servers that form a quorum, started and ready."""
     ports = free_ports(2 * size)
     members = [(ports[2 * index], ports[2 * index + 1]) for index in range(size)]
-    servers = [EtcdServer(folder / f"server{number}", members=members, my_id=number) for number in range(1, size + 1)]
+    servers = [
+        EtcdServer(folder / f"server{number}", members=members, my_id=number, fsync=fsync)
+        for number in range(1, size + 1)
+    ]
     start_all(servers)
     return servers

@@ -34,6 +34,8 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 
 PARTITIONS = 4
+ID, OTHER_ID = b"t" * 16, b"o" * 16
+"""Of the topics that the house has, and of others."""
 CALLER = Caller(client_id="app", host="127.0.0.1")
 
 
@@ -80,6 +82,7 @@ class House:
         self.asked: list[tuple[str, int, Callable[[ErrorCode], None]]] = []
         """What the transactions' coordinator is asked, with `verifies`: transactional id, partition, whom to tell."""
         self.topics = {"t": 100, "u": 2}
+        self.topic_ids: dict[str, bytes] = {}
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
             config=GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
@@ -88,13 +91,17 @@ class House:
             scheduler=self.scheduler,
             entropy=SeededEntropy(seed),
             append=self._append,
-            knows=lambda each: each.partition < self.topics.get(each.topic, 0),
+            topic_id_of=self.topic_id_of,
             report=self.lines.append,
             leads=lambda _: self.leads,
             verify=self._asked if verifies else None,
         )
         if load:
             self.load()
+
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        is_there = partition.partition < self.topics.get(partition.topic, 0)
+        return self.topic_ids.get(partition.topic, ID) if is_there else None
 
     @property
     def reports(self) -> list[str]:

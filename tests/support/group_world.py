@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 from support.group_house import House
-from support.plain_cluster import PlainCluster
+from support.plain_cluster import PlainCluster, id_of
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
@@ -60,6 +60,7 @@ class World:
     def __init__(self, *, brokers: int = 2, seed: int = 1, **topics: int) -> None:
         self.house = House(group_min_session_timeout_ms=100, group_max_session_timeout_ms=600_000)
         self.house.topics = dict(topics)
+        self.house.topic_ids = {name: id_of(name) for name in topics}
         self.cluster = PlainCluster(brokers, **topics)
         self.entropy = SeededEntropy(seed)
         self.scheduler = self.house.scheduler

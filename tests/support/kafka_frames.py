@@ -7,8 +7,14 @@ from typing import Any
 from support.kafka_pair import PairConnection, ScriptedBroker, joined
 
 from barnabas.adapters.wire_kafka import KafkaServer
-from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
 from barnabas.core.traffic.steps import StepRunner
+
+
+def newest(request: Any) -> int:
+    """The newest version in which a client sends such a request."""
+    api = BY_REQUEST[type(request)]
+    return api.versions[1] if api.most_version is None else min(api.versions[1], api.most_version(request))
 
 
 def request_frame(key: int, version: int, correlation_id: int, request: Any, client_id: str | None = "c1") -> bytes:
@@ -47,12 +53,22 @@ class ServerEnd:
     """A `KafkaServer` with one connection, whose other side is the test."""
 
     def __init__(
-        self, script: Callable[[Any], Any] | None = None, *, max_in_flight: int = 64, steps: StepRunner | None = None
+        self,
+        script: Callable[[Any], Any] | None = None,
+        *,
+        max_in_flight: int = 64,
+        steps: StepRunner | None = None,
+        **more: Any,
     ) -> None:
         self.broker = ScriptedBroker(script)
         self.reports: list[str] = []
         self.server = KafkaServer(
-            self.broker, listener="PLAIN", report=self.reports.append, max_in_flight=max_in_flight, steps=steps
+            self.broker,
+            listener="PLAIN",
+            report=self.reports.append,
+            max_in_flight=max_in_flight,
+            steps=steps,
+            **more,
         )
         self.connection = PairConnection(("broker", 9092), ("198.51.100.7", 4321))
         self.connection.handler = self.server.accept(self.connection)

@@ -356,8 +356,16 @@ DESCRIBE_LOG_DIRS = Sample(
                 ],
                 "total_bytes": 85,
                 "usable_bytes": 86,
+                "is_cordoned": False,
             },
-            {"error_code": 56, "log_dir": "/data/2", "topics": [], "total_bytes": -1, "usable_bytes": -1},
+            {
+                "error_code": 56,
+                "log_dir": "/data/2",
+                "topics": [],
+                "total_bytes": -1,
+                "usable_bytes": -1,
+                "is_cordoned": False,
+            },
         ],
     },
 )
@@ -397,7 +405,7 @@ CREATE_PARTITIONS = Sample(
 
 DESCRIBE_CLUSTER = Sample(
     DescribeCluster(include_authorized_operations=True),
-    {"include_cluster_authorized_operations": True, "endpoint_type": 1},
+    {"include_cluster_authorized_operations": True, "endpoint_type": 1, "include_fenced_brokers": False},
     DescribeClusterResult(
         cluster_id="cluster",
         controller_id=3,
@@ -414,7 +422,7 @@ DESCRIBE_CLUSTER = Sample(
         "endpoint_type": 1,
         "cluster_id": "cluster",
         "controller_id": 3,
-        "brokers": [{"broker_id": 3, "host": "three.example", "port": 9094, "rack": "r3"}],
+        "brokers": [{"broker_id": 3, "host": "three.example", "port": 9094, "rack": "r3", "is_fenced": False}],
         "cluster_authorized_operations": 0b1100,
     },
 )

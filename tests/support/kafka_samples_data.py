@@ -1,6 +1,6 @@
 """Samples of the APIs that move data and find it."""
 
-from support.kafka_sample import ID_A, LONG_NAME, NO_ID, NO_LEADER, UNSET, Sample
+from support.kafka_sample import ID_A, LONG_NAME, NO_ID, NO_LEADER, UNSET, Sample, newer_by_id
 
 from barnabas.ports.broker_api import (
     BrokerNode,
@@ -21,7 +21,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 
-PRODUCE = Sample(
+_PRODUCE = Sample(
     Produce(
         partitions=[
             ProducePartition("clicks", 3, memoryview(b"first batch")),
@@ -111,6 +111,8 @@ PRODUCE = Sample(
     },
 )
 
+PRODUCE = newer_by_id(_PRODUCE, older_until=12)
+
 
 def _list_offsets(not_available: ErrorCode, older: Sample | None = None) -> Sample:
     return Sample(
@@ -125,6 +127,7 @@ def _list_offsets(not_available: ErrorCode, older: Sample | None = None) -> Samp
         {
             "replica_id": -1,
             "isolation_level": 1,
+            "timeout": 30_000,
             "topics": [
                 {
                     "name": "clicks",
@@ -256,5 +259,6 @@ METADATA = Sample(
             },
         ],
         "cluster_authorized_operations": UNSET,
+        "error_code": 0,
     },
 )

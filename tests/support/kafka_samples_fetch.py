@@ -75,6 +75,8 @@ def _asked(partition: int, epoch: int, offset: int, fetched: int, start: int, mo
         "last_fetched_epoch": fetched,
         "log_start_offset": start,
         "partition_max_bytes": most,
+        "replica_directory_id": None,
+        "high_watermark": 2**63 - 1,
     }
 
 

@@ -290,7 +290,7 @@ DESCRIBE_GROUPS = Sample(
                 ],
                 authorized_operations=0b1001,
             ),
-            GroupDescription(group_id="bills", error=ErrorCode.NOT_COORDINATOR),
+            GroupDescription(group_id="bills", error=ErrorCode.NOT_COORDINATOR, error_message="elsewhere"),
         ],
         throttle_ms=14,
     ),
@@ -299,6 +299,7 @@ DESCRIBE_GROUPS = Sample(
         "groups": [
             {
                 "error_code": 0,
+                "error_message": None,
                 "group_id": "audit",
                 "group_state": "Stable",
                 "protocol_type": "consumer",
@@ -325,6 +326,7 @@ DESCRIBE_GROUPS = Sample(
             },
             {
                 "error_code": 16,
+                "error_message": "elsewhere",
                 "group_id": "bills",
                 "group_state": "",
                 "protocol_type": "",

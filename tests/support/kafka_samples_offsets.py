@@ -1,6 +1,6 @@
 """Samples of the APIs of the positions of consumer groups."""
 
-from support.kafka_sample import Sample
+from support.kafka_sample import Sample, newer_by_id
 
 from barnabas.ports.broker_api import (
     FetchedGroup,
@@ -20,7 +20,7 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 
-OFFSET_COMMIT = Sample(
+_OFFSET_COMMIT = Sample(
     OffsetCommit(
         group_id="audit",
         generation_id=12,
@@ -120,6 +120,8 @@ OFFSET_COMMIT = Sample(
     ),
 )
 
+OFFSET_COMMIT = newer_by_id(_OFFSET_COMMIT, older_until=9, knows_no_group=True)
+
 _FETCHED = [
     FetchedOffset("clicks", 3, 2**40, 5, "half way"),
     FetchedOffset("clicks", 4),
@@ -161,20 +163,20 @@ _FETCHED_WIRE = [
 _WANTED = [TopicPartition("clicks", 3), TopicPartition("clicks", 4), TopicPartition("views", 0)]
 _WANTED_WIRE = [{"name": "clicks", "partition_indexes": [3, 4]}, {"name": "views", "partition_indexes": [0]}]
 
-OFFSET_FETCH = Sample(
+_OFFSET_FETCH = Sample(
     OffsetFetch(
         groups=[
             OffsetFetchGroup(group_id="audit", partitions=_WANTED),
             OffsetFetchGroup(group_id="bills"),
-            OffsetFetchGroup(group_id="debts", partitions=[]),
+            OffsetFetchGroup(group_id="debts", partitions=[], member_id="d-1", member_epoch=4),
         ],
         require_stable=True,
     ),
     {
         "groups": [
-            {"group_id": "audit", "topics": _WANTED_WIRE},
-            {"group_id": "bills", "topics": None},
-            {"group_id": "debts", "topics": []},
+            {"group_id": "audit", "member_id": None, "member_epoch": -1, "topics": _WANTED_WIRE},
+            {"group_id": "bills", "member_id": None, "member_epoch": -1, "topics": None},
+            {"group_id": "debts", "member_id": "d-1", "member_epoch": 4, "topics": []},
         ],
         "require_stable": True,
     },
@@ -202,6 +204,8 @@ OFFSET_FETCH = Sample(
         {"throttle_time": 8, "topics": _FETCHED_WIRE, "error_code": 0},
     ),
 )
+
+OFFSET_FETCH = newer_by_id(_OFFSET_FETCH, older_until=9)
 
 OFFSET_DELETE = Sample(
     OffsetDelete(group_id="audit", partitions=_WANTED),

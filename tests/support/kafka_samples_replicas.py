@@ -162,6 +162,7 @@ ALTER_PARTITION_REASSIGNMENTS = Sample(
     ),
     {
         "timeout": 42,
+        "allow_replication_factor_change": True,
         "topics": [
             {
                 "name": "clicks",
@@ -178,6 +179,7 @@ ALTER_PARTITION_REASSIGNMENTS = Sample(
     ),
     {
         "throttle_time": 4,
+        "allow_replication_factor_change": True,
         "error_code": 41,
         "error_message": "ask broker 3",
         "responses": [

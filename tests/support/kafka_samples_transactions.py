@@ -1,5 +1,6 @@
 """Samples of the APIs of the transaction coordinator."""
 
+from attrs import evolve
 from support.kafka_sample import LONG_NAME, Sample
 
 from barnabas.ports.broker_api import (
@@ -135,7 +136,7 @@ DESCRIBE_TRANSACTIONS = Sample(
     },
 )
 
-LIST_TRANSACTIONS = Sample(
+_LIST_TRANSACTIONS = Sample(
     ListTransactions(states=["Ongoing", "Odd"], producer_ids=[7, 1 << 44], duration_ms=99),
     {"state_filters": ["Ongoing", "Odd"], "producer_id_filters": [7, 1 << 44], "duration_filter": 99},
     ListTransactionsResult(
@@ -157,4 +158,12 @@ LIST_TRANSACTIONS = Sample(
         {"throttle_time": 0, "error_code": 0, "unknown_state_filters": [], "transaction_states": []},
     ),
     older_until=0,
+)
+LIST_TRANSACTIONS = Sample(
+    evolve(_LIST_TRANSACTIONS.request, pattern="ord.*"),
+    {**_LIST_TRANSACTIONS.request_wire, "transactional_id_pattern": "ord.*"},
+    _LIST_TRANSACTIONS.result,
+    _LIST_TRANSACTIONS.result_wire,
+    older=_LIST_TRANSACTIONS,
+    older_until=1,
 )

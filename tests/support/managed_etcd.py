@@ -11,7 +11,10 @@ def etcd_of(folder: Path, *, guard: bool = False) -> psutil.Process | None:
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
-            if mark in words and (words[0] == "/bin/sh") == guard and process.status() != psutil.STATUS_ZOMBIE:
+            if mark not in words or (words[0] == "/bin/sh") != guard or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            parent = process.parent() if guard else None
+            if parent is None or parent.cmdline() != words:  # the shell's own child, which watches us, looks like it
                 return process
         except psutil.Error:
             continue

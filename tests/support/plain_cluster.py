@@ -42,6 +42,11 @@ from barnabas.ports.words import TopicPartition
 Script = Callable[[int, Any], Any]
 
 
+def id_of(topic: str) -> bytes:
+    """The id that a topic of this name has here."""
+    return topic.encode().ljust(16, b"\0")[:16]
+
+
 class PlainCluster:
     """Brokers 1 to n; partition p of a topic is led by broker 1 + p mod n. A bootstrap address reaches broker 1."""
 
@@ -137,7 +142,7 @@ class PlainCluster:
             )
             for place in places
         ]
-        return TopicMetadata(name=name, topic_id=name.encode().ljust(16, b"\0")[:16], partitions=partitions)
+        return TopicMetadata(name=name, topic_id=id_of(name), partitions=partitions)
 
     def _refusal(self, broker: int, place: TopicPartition) -> ErrorCode:
         if place.partition >= self.topics.get(place.topic, 0):

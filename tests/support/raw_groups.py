@@ -3,7 +3,7 @@
 import struct
 from typing import Any, TypeVar
 
-from support.kafka_frames import request_frame, result_of
+from support.kafka_frames import newest, request_frame, result_of
 from support.raw import RawConnection
 from support.waiting import wait_for
 
@@ -35,14 +35,14 @@ AT_ONCE = 3
 def framed(request: Request[Any], version: int | None = None) -> bytes:
     """The request in its newest version or in this one, with its length before it."""
     api = BY_REQUEST[type(request)]
-    content = request_frame(api.key, api.versions[1] if version is None else version, 7, request)
+    content = request_frame(api.key, newest(request) if version is None else version, 7, request)
     return struct.pack(">i", len(content)) + content
 
 
 def read_result(connection: RawConnection, request: Request[ResultT], version: int | None = None) -> ResultT:
     """The next answer, which is to this request."""
     api = BY_REQUEST[type(request)]
-    result: ResultT = result_of(api.key, api.versions[1] if version is None else version, connection.answer())
+    result: ResultT = result_of(api.key, newest(request) if version is None else version, connection.answer())
     return result
 
 

@@ -213,6 +213,8 @@ class ReplicaCluster:
         self.settings = settings or ReplicationSettings(lag_time_max_ms=2000, fetch_wait_max_ms=100)
         self.epochs = 0
         self.brokers: dict[int, BrokerRegistration] = {}
+        self.hop_ms: dict[int, float] = {}
+        """By follower: what a message to or from it takes, where that is not `HOP_MS`."""
         self.cut: set[frozenset[int]] = set()
         """Pairs that cannot reach each other; 0 is the tree."""
         self.topic = Topic(name="t", topic_id=TOPIC_ID, partitions={0: tuple(range(1, brokers + 1))})
@@ -260,7 +262,7 @@ class ReplicaCluster:
     def send(self, source: Member, life: int, node: int, request: Request[Any], reply: Callable[[Any], None]) -> None:
         """Bring a fetch to a broker, and the answer back."""
         assert isinstance(request, Fetch)
-        target = self.members[node]
+        target, hop_ms = self.members[node], self.hop_ms.get(source.broker_id, HOP_MS)
         source.fetches.append(request)
 
         def answer(result: Any) -> None:
@@ -268,7 +270,7 @@ class ReplicaCluster:
                 if source.alive and source.life == life:
                     reply(result if self.reaches(source.broker_id, node) else TransportError("cut off"))
 
-            self.scheduler.call_later(HOP_MS, arrive)
+            self.scheduler.call_later(hop_ms, arrive)
 
         def done(told: SessionAnswer | ApiError) -> None:
             if isinstance(told, ApiError):
@@ -283,7 +285,7 @@ class ReplicaCluster:
                 return
             target.replicas.read_in_session(request, done, max_bytes=request.max_bytes, reader=None)
 
-        self.scheduler.call_later(HOP_MS, deliver)
+        self.scheduler.call_later(hop_ms, deliver)
 
     # --- the tree
 
@@ -326,16 +328,22 @@ class ReplicaCluster:
             self._announce(member, self.state)
 
     def settle(self) -> None:
-        """What the controller does, until there is nothing more to do."""
+        """What the controller does, until there is nothing more to do. An unclean election does not wait for replicas
+        that do not live."""
+        self._settle()
         for member in self.live:
             own = ReplicaId(member.broker_id, self.epoch_of(member.broker_id))
             if own.broker_epoch >= 0 and wants_claim(self.state, self.topic.partitions[0], own):
                 self.set(claimed(self.state, own, member.log.epochs.latest, member.log.log_end_offset))
-        while (after := settled(self.state, self.topic.partitions[0], self.brokers, self.rules)) is not None:
-            self.set(after)
+        self._settle(is_overdue=True)
         for member in self.live:
             if self.reaches(0, member.broker_id):
                 member.replicas.brokers_changed()
+
+    def _settle(self, *, is_overdue: bool = False) -> None:
+        replicas = self.topic.partitions[0]
+        while (after := settled(self.state, replicas, self.brokers, self.rules, is_overdue=is_overdue)) is not None:
+            self.set(after)
 
     def lead(self, broker_id: int, *, isr: Sequence[int] | None = None) -> None:
         """Elect by hand, with this ISR or the one that there is."""

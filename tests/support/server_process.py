@@ -60,6 +60,11 @@ class ServerProcess:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         os.killpg(self._process.pid, number)

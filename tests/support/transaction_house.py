@@ -1,6 +1,6 @@
 """A transaction coordinator with a log and partitions in memory, under a clock that the test moves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from support.group_driver import Asked
@@ -10,7 +10,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.coordinator.log import Record
 from barnabas.core.coordinator.transaction.config import TransactionConfig
 from barnabas.core.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.core.coordinator.transaction.markers import MarkerSender
+from barnabas.core.coordinator.transaction.markers import MarkerSender, PartitionLookup
 from barnabas.core.traffic.steps import StepRunner
 from barnabas.ports.broker_api import (
     AddOffsetsToTxn,
@@ -58,6 +58,10 @@ class TransactionHouse:
         self.coordinator_epoch = 5
         self.leaders: dict[TopicPartition, int | None] = {T0: HERE, T1: HERE, U0: ELSEWHERE}
         self.asked_to_mark: list[tuple[int, Sequence[TxnMarker], Callable[[Any], None]]] = []
+        self.not_known_yet: set[TopicPartition] = set()
+        """Partitions that the tree has, though this broker has not heard of them, or knows an earlier topic only."""
+        self.tree_answers = True
+        self.asked_the_tree = 0
         self.marker_error: dict[TopicPartition, ErrorCode] = {}
         self.markers: list[Written] = []
         self.lines: list[str] = []
@@ -65,6 +69,7 @@ class TransactionHouse:
         sender = MarkerSender(
             own_id=HERE,
             leader_of=self.leaders.get,
+            look_up=self._look_up,
             write_here=lambda markers, done, _: self._mark(HERE, markers, lambda result: done(result.markers)),
             submit=self._submit,
             clock=self.clock,
@@ -101,6 +106,14 @@ class TransactionHouse:
             for key, value in self.log.get(partition, ()):
                 loading.add(key, value)
             self.coordinator.loaded(loading)
+
+    def _look_up(self, partitions: Collection[TopicPartition], looked: Callable[[PartitionLookup], None]) -> None:
+        self.asked_the_tree += 1
+        if not self.tree_answers:
+            looked(PartitionLookup(is_answered=False))
+            return
+        deleted = {each for each in partitions if each not in self.leaders and each not in self.not_known_yet}
+        looked(PartitionLookup(deleted, self.not_known_yet.intersection(partitions)))
 
     def restarted(self) -> "TransactionHouse":
         """Another coordinator that reads what this one has written; this one is as if killed."""

@@ -128,6 +128,8 @@ class TransactionalCluster(PlainCluster):
         txn = self.ids[request.transactional_id]
         if broker != 1:
             return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.NOT_COORDINATOR))
+        if (request.producer_id, request.producer_epoch) != (txn.producer_id, txn.epoch):
+            return TxnOffsetCommitResult(partitions=outcomes(places, ErrorCode.INVALID_PRODUCER_EPOCH))
         assert request.group_id in txn.groups
         for each in request.partitions:
             txn.pending[request.group_id, TopicPartition(each.topic, each.partition)] = each.offset

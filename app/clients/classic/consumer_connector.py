@@ -21,6 +21,7 @@ from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
 from ..encoding import as_decoder
 from ..opening import plugin_host
+from ..process import check_process_in_methods
 from ..waiting import logger
 from .consumer_settings import find_registries, read_connector_settings, rebalancer_of
 from .shell import ClassicShell
@@ -41,6 +42,7 @@ T = TypeVar("T")
 _NAMED = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST}
 
 
+@check_process_in_methods("_shell")
 class ConsumerConnector:
     """A member of a consumer group, over ZooKeeper, etcd or a `Broker` of this process.
 
@@ -234,7 +236,8 @@ class ConsumerConnector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shutdown()
+        if not self._shell.is_foreign:
+            self.shutdown()
 
     # --- inside
 

@@ -11,18 +11,20 @@ from ....core.classic.producer.run import Run, first_value
 from ....core.classic.producer.sender import ProducerSender, SendingSettings
 from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import ClientTimeout, QueueFull
-from ....core.client.producer.batch import DeliveryCallback, Home
+from ....core.client.producer.batch import DeliveryCallback, Home, UnseenFailures
 from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ....ports.scheduler import Outcome
-from ..encoding import by_name, checked_headers, choose_index, encoding_of
+from ..at_exit import flush_at_exit
+from ..encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
 from ..faces import ProducerFace
 from ..handle import DeliveryHandle, ManyHandle
 from ..hooks import HookPath, still_wait
 from ..opening import plugin_host
+from ..process import check_process_in_methods
 from ..settings import read_settings
 from .choice import Whereabouts, find_out
 from .dispatch import RunDispatch
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ...connector import Connector
 
 
+@check_process_in_methods("shell", but=("end_with_program",))
 class ClassicProducer(ProducerFace):
     """Sends messages to topics of classic brokers. All methods may be called from any thread.
 
@@ -109,6 +112,7 @@ class ClassicProducer(ProducerFace):
         """Messages that have been handed to a broker's connection."""
         self.failed = 0
         """Messages that have not: their handles tell why."""
+        self._unseen = UnseenFailures()
         self._closing = False
         self._sync = chosen.producer_type == "sync"
         self._unsettled: dict[Run, None] = {}
@@ -122,6 +126,8 @@ class ClassicProducer(ProducerFace):
         self._partitioner.start(self.shell.connector.entropy)
         self._compose(where, codec)
         self._make_queue(handlers)
+        if connector is None:
+            flush_at_exit(self)
 
     def _compose(self, where: Whereabouts, codec: Codec | None) -> None:
         chosen, connector, scheduler = self.settings, self.shell.connector, self.shell.scheduler
@@ -180,6 +186,7 @@ class ClassicProducer(ProducerFace):
         `ApiError` (MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION).
         """
         del timestamp_ms
+        check_callback(on_delivery)
         if type(value) is Message:
             value, key, headers = value[0], value[1] if key is None else key, value[2]
         if self._classic_hooks is not None:
@@ -275,6 +282,8 @@ class ClassicProducer(ProducerFace):
         """
         failed = self.failed
         self.flush(timeout)
+        with self._lock:
+            self._unseen = UnseenFailures()
         self.shell.on_reactor(
             lambda done: self._pool.prove(lambda error: done(Outcome(error=error))),
             timeout,
@@ -287,7 +296,8 @@ class ClassicProducer(ProducerFace):
         """Send everything, then close the handlers, then the connections. Twice is harmless.
 
         With a `timeout` in seconds what is not sent by then fails. (The 2011 producer closed its callback handler
-        first, before the last batch.)
+        first, before the last batch.) Leaving the `with` block raises `DeliveryFailed` for messages that have failed
+        without their outcome having been asked for; `close` leaves that to the log, which is told of each failure.
         """
         with self._lock:
             if self._closing:
@@ -335,7 +345,32 @@ class ClassicProducer(ProducerFace):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close it. Raises `DeliveryFailed` for failed messages whose outcome nothing has asked for."""
+        if self.shell.is_foreign:
+            return  # what it holds is for the process that made it to send
         self.close()
+        failure = self._unseen.error()
+        if failure is not None and error is None:
+            raise failure
+
+    def end_with_program(self, timeout: float) -> None:
+        """The program ends, and has not closed the producer: send what it holds, within so many seconds."""
+        if self._closing or self.shell.is_foreign:
+            return
+        queue = self._queue if self._classic_hooks is None else self._classic_hooks.queue
+        held = sum(run.count for run in list(self._unsettled)) + (
+            queue.waiting if self._classic_hooks is not None and queue is not None else 0
+        )
+        if not held:
+            return
+        self.shell.warn(
+            f"the program ends with a producer that was not closed, and {counted(held, 'message')} on the way, for "
+            f"which it waits up to {timeout:.3g} s: use `with Producer(...)`, or call close()"
+        )
+        try:
+            self.flush(timeout)
+        except ClientTimeout as error:
+            self.shell.report(f"the program ends with messages that were not sent: {error}")
 
     # --- for the hooks
 
@@ -447,6 +482,7 @@ class ClassicProducer(ProducerFace):
             self.delivered += run.count
         else:
             self.failed += run.count
+            self._unseen.add(run, run.count)
 
     def _callback_failed(self, error: BaseException) -> None:
         self.shell.report("a delivery callback raised", error)
@@ -459,6 +495,7 @@ class ClassicProducer(ProducerFace):
                 return
             home.finish(error)
             self.failed += error is not None
+            self._unseen.add(home, 1)
             self.shell.changed.notify_all()
         home.tell(self._callback_failed)
 

@@ -21,6 +21,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
 from ..faces import SimpleConsumerFace
 from ..opening import plugin_host
+from ..process import check_process_in_methods
 from ..settings import read_settings
 from .choice import classic_addresses
 from .opening import classic_connector
@@ -37,6 +38,7 @@ ResultT = TypeVar("ResultT")
 _LENGTH = Struct(">i")
 
 
+@check_process_in_methods("shell")
 class ClassicSimpleConsumer(SimpleConsumerFace):
     """Fetches from one classic broker; offsets are byte positions. Callable from any thread.
 
@@ -165,7 +167,8 @@ class ClassicSimpleConsumer(SimpleConsumerFace):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self.shell.is_foreign:
+            self.close()
 
     def _grown(self, asked: ClassicFetchPartition, answer: ClassicFetchResultPartition) -> ClassicMessageSet:
         """The set; fetched again with more room where its first message is larger than what was asked for."""

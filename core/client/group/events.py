@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from attrs import field
+
 from ....ports.broker_api import NO_GENERATION
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
@@ -42,6 +45,9 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: bytes = field(default=NO_TOPIC_ID, eq=False)
+    """Of which topic, as far as the reader knows: one that was made again under the name is another one. A position is
+    not committed when the topic is another one by then, for the reader or, where it takes ids, for the coordinator."""
 
 
 @frozen(kw_only=True)

@@ -27,6 +27,7 @@ from .generation import LOST
 
 NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
 """The group's answers to commits of those whom it does not take for members."""
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _UNKNOWN_TOPIC_RETRIES = 4
 """A new topic is soon known to all brokers. One that was deleted must not hold up the member until the deadline."""
 
@@ -53,6 +54,10 @@ class Committing(Protocol):
         """
         ...
 
+    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+        """Why a position in the topic of this id has no meaning now: that topic was deleted."""
+        ...
+
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
         """A commit got one of `NOT_OURS`. The error to tell; None if trying again may help."""
         ...
@@ -75,6 +80,8 @@ class _Call:
     failures: int = 0
     not_before_ms: float = -NEVER
     last: BarnabasError | None = field(default=None)
+    stale: ApiError | None = None
+    """Why some of the positions were left out."""
 
     @property
     def what(self) -> str:
@@ -140,9 +147,11 @@ class GroupPositions:
             if now_ms < call.not_before_ms:
                 wake = min(wake, call.not_before_ms)
                 continue
-            send = self._send(call)
+            send = self._send(call, now_ms)
             if send is not None:
                 sends.append(send)
+            elif now_ms < call.not_before_ms:
+                wake = min(wake, call.not_before_ms)
         return Poll(sends, wake)
 
     def _add(self, call: _Call) -> None:
@@ -156,7 +165,7 @@ class GroupPositions:
             self._calls.pop(call.number, None)
             call.done(answer)
 
-    def _send(self, call: _Call) -> Send | None:
+    def _send(self, call: _Call, now_ms: float) -> Send | None:
         if call.positions is not None:
             identity = self._membership.identity(call.places, call.identity)
             if isinstance(identity, BarnabasError):
@@ -165,6 +174,9 @@ class GroupPositions:
             call.identity = identity
             if call.last is not None and any(self._sent.get(place, 0) > call.number for place in call.places):
                 self._finish(call, call.last)
+                return None
+            self._drop_stale(call, now_ms)
+            if call.over or now_ms < call.not_before_ms:
                 return None
         node = self._membership.node()
         if node is None:
@@ -175,6 +187,23 @@ class GroupPositions:
         self._sent.update(dict.fromkeys(call.places, call.number))
         return Send(node, self._commit(call.positions, call.identity), lambda r, now: self._committed(call, r, now))
 
+    def _drop_stale(self, call: _Call, now_ms: float) -> None:
+        """Leave out positions in topics that were deleted: the coordinator would take them for the topic that has the
+        name now. The rest is committed, and then the call fails."""
+        assert call.positions is not None
+        stale = {place: self._membership.stale(place, at.topic_id) for place, at in call.positions.items()}
+        error = next((each for each in stale.values() if each is not None), None)
+        if error is None:
+            return
+        may_be_behind = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the broker that told the metadata
+        if may_be_behind and call.retry and call.failures < _UNKNOWN_TOPIC_RETRIES:
+            self._again(call, error, now_ms)
+            return
+        call.stale = error
+        call.positions = {place: at for place, at in call.positions.items() if stale[place] is None}
+        if not call.positions:
+            self._finish(call, error)
+
     def _commit(
         self, positions: Mapping[TopicPartition, CommittedOffset], identity: CommitIdentity | None
     ) -> OffsetCommit:
@@ -182,7 +211,7 @@ class GroupPositions:
         return OffsetCommit(
             group_id=self._settings.group_id,
             partitions=[
-                OffsetCommitPartition(*place, each.offset, each.leader_epoch, each.metadata)
+                OffsetCommitPartition(*place, each.offset, each.leader_epoch, each.metadata, each.topic_id)
                 for place, each in positions.items()
             ],
             generation_id=who.generation_id,
@@ -202,7 +231,7 @@ class GroupPositions:
         wrong = [part for part in result.partitions if part.error is not ErrorCode.NONE]
         if not wrong:
             self._finder.worked()
-            self._finish(call, None)
+            self._finish(call, call.stale)
             return
         code = wrong[0].error
         if code in NOT_OURS:
@@ -245,7 +274,7 @@ class GroupPositions:
         if not isinstance(error, BarnabasError):
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator answered with nothing")
         final = isinstance(error, ApiError) and not error.retriable
-        if isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if isinstance(error, ApiError) and error.code in _UNKNOWN_TOPIC:
             final = call.failures >= _UNKNOWN_TOPIC_RETRIES
         if not final and is_gone(error):
             self._finder.lost(error, now_ms)

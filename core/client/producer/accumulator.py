@@ -86,9 +86,15 @@ class Accumulator:
         place: TopicPartition,
         message: EncodedMessage,
         size: int,
+        since_ms: float | None = None,
     ) -> Batch:
-        """Put a message (value, key, headers, timestamp) last in its partition; returns the batch that it ends."""
+        """Put a message (value, key, headers, timestamp) last in its partition; returns the batch that it ends.
+
+        `since_ms`: when it was sent, if that was before: its delivery timeout counts from then.
+        """
         batch = self._batch_for(place, size)
+        if since_ms is not None and since_ms < batch.created_ms:
+            batch.created_ms = since_ms
         batch.add(*message)
         batch.bytes += size
         self.bytes += size

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ....ports.errors import BarnabasError
+from ....ports.report import counted
 from ....ports.words import TopicPartition
 from ...message.codec import Codec
 from ...message.message import Headers
 from ...message.numbered_header import NumberedHeader
+from ..errors import DeliveryFailed
 
 
 class Delivery(NamedTuple):
@@ -30,12 +32,15 @@ EncodedMessage = tuple[bytes | None, bytes | None, Headers, int | None]
 class Home:
     """What a handle looks at to learn about its message: a batch, or a place to wait until there is one."""
 
-    __slots__ = ("callbacks", "done", "error")
+    __slots__ = ("callbacks", "done", "error", "seen", "unseen")
 
     def __init__(self) -> None:
         self.done = False
         self.error: BarnabasError | None = None
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
+        self.unseen: UnseenFailures | None = None
+        """Where its messages count as failed, while the program has not asked for them."""
+        self.seen: set[int] | None = None
 
     def find(self, index: int) -> "tuple[Home, int]":
         """Who knows about message `index`, and its number there."""
@@ -238,3 +243,42 @@ class Batch(Home):
         self.values = []
         self.keys = None
         self.headers = None
+
+
+class UnseenFailures:
+    """Counts failed messages until their outcome is asked for, by the handle or a callback. Used under one lock."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: BarnabasError | None = None
+
+    def add(self, home: Home, count: int) -> None:
+        """A home with so many messages has failed; those that have a callback are seen."""
+        if home.error is None or home.unseen is not None:
+            return
+        home.seen = {index for index, _ in home.callbacks}
+        home.unseen = self
+        fresh = count - len(home.seen)
+        self.count += fresh
+        if fresh and self._first is None:
+            self._first = home.error
+
+    @staticmethod
+    def saw(home: Home, index: int) -> None:
+        """The program has asked for the outcome of a message."""
+        if home.unseen is not None and home.seen is not None and index not in home.seen:
+            home.seen.add(index)
+            home.unseen.count -= 1
+
+    def error(self) -> DeliveryFailed | None:
+        """What tells of them; None if there are none."""
+        if self.count <= 0:
+            return None
+        what = counted(self.count, "message was", "messages were")
+        text = (
+            f"{what} not delivered, and nothing has asked for the outcome: "
+            f"call result() of what send() returns, or give it on_delivery=; the first error: {self._first}"
+        )
+        failure = DeliveryFailed(text, self.count)
+        failure.__cause__ = self._first
+        return failure

@@ -19,7 +19,7 @@ from ....ports.broker_api import (
     Request,
     TxnOffsetCommit,
 )
-from ....ports.broker_api.producers import InitProducerIdResult
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -125,6 +125,10 @@ class Transaction:
         self._in_flight = False
         self._doubtful: _Step | None = None
         """Adds to the transaction, and was not answered: it may have begun it."""
+        self._unanswered_commit: _Step | None = None
+        """TxnOffsetCommit, and was not answered: it may still be on its way to the group's coordinator."""
+        self._late_commit = False
+        """An abort had an unanswered TxnOffsetCommit: in the next epoch it belongs to no transaction, however late."""
         self._failures = 0
         self._not_before_ms = -NEVER
 
@@ -320,7 +324,8 @@ class Transaction:
         if self.state is TxnState.INITIALIZING:
             return self._identify()
         if self.state is TxnState.ABORTING:
-            return self._doubtful or (None if self._unsettled() else self._end(committed=False))
+            doubtful = self._doubtful or self._unanswered_commit
+            return doubtful or (None if self._unsettled() else self._end(committed=False))
         if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             return None
         if self._wanted:
@@ -343,7 +348,7 @@ class Transaction:
     def _identify(self) -> _Step:
         def done(result: InitProducerIdResult) -> None:
             self.producer_id, self.epoch = result.producer_id, result.producer_epoch
-            self._next_epoch = False
+            self._next_epoch = self._late_commit = False
             self._over()
 
         return _Step(self._asker.identify(self._settings.timeout_ms), self._finder, done)
@@ -375,14 +380,14 @@ class Transaction:
 
     def _end(self, *, committed: bool) -> _Step | None:
         if not self._begun:
-            if not committed and self._next_epoch:
+            if not committed and (self._next_epoch or self._late_commit):
                 return self._identify()
             self._over()
             return None
 
         def done(_: Any) -> None:
             self._begun = False
-            if committed or not self._next_epoch:
+            if committed or not (self._next_epoch or self._late_commit):
                 self._over()
 
         return _Step(self._asker.end(committed=committed), self._finder, done)
@@ -392,6 +397,7 @@ class Transaction:
         self._added.clear()
         self._added_groups.clear()
         self._wanted.clear()
+        self._unanswered_commit = None
         self.error = None
         self._go(TxnState.READY)
 
@@ -411,12 +417,21 @@ class Transaction:
         if isinstance(result, BarnabasError) and not isinstance(result, ApiError):
             if isinstance(step.request, AddPartitionsToTxn | AddOffsetsToTxn):
                 self._doubtful = step
+            elif isinstance(step.request, TxnOffsetCommit):
+                self._unanswered_commit = step
             step.finder.lost(result, now_ms)
             self._pause(result, now_ms)
             return
         self._doubtful = None
+        if isinstance(step.request, TxnOffsetCommit) and self._unanswered_commit is not None:
+            self._unanswered_commit = None
+            self._late_commit = self._late_commit or self.state is TxnState.ABORTING
         code = result.code if isinstance(result, ApiError) else the_worst(step.request, codes_of(result))
         error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
+        is_too_old = isinstance(step.request, InitProducerId) and code is ErrorCode.UNSUPPORTED_VERSION
+        if is_too_old and self._late_commit and not self._next_epoch:
+            self._late_commit = False  # brokers before Kafka 2.5 give no next epoch: it was to be a precaution
+            return
         reaction = reaction_to(step.request, code)
         if reaction is Reaction.DONE:
             self._failures, self._not_before_ms = 0, -NEVER

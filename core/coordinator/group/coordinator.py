@@ -46,7 +46,7 @@ from .describing import describe_groups, list_groups
 from .entry import GroupEntry
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
-from .positions import Knows, Positions, end_of, tombstones
+from .positions import Positions, TopicIdOf, end_of, tombstones
 from .runtime import Append, GroupRuntime, group_error
 from .states import GroupState
 from .transactional import TransactionalPositions, Verify
@@ -75,16 +75,16 @@ class GroupCoordinator:
         scheduler: Scheduler,
         entropy: Entropy,
         append: Append,
-        knows: Knows,
+        topic_id_of: TopicIdOf,
         report: Callable[[str], None],
         leads: Callable[[int], bool] = lambda _: True,
         counters: GroupCounters | None = None,
         steps: StepRunner | None = None,
         verify: Verify | None = None,
     ) -> None:
-        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads` tells if
-        this broker may still speak for one of them; long answers are made on `steps`, beside other work (None: of its
-        own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
+        """`topic_id_of` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads`
+        tells if this broker may still speak for one of them; long answers are made on `steps`, beside other work (None:
+        of its own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
         self._runtime = GroupRuntime(
             config=config,
             partition_count=partition_count,
@@ -98,7 +98,7 @@ class GroupCoordinator:
         self._steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
         self._table = self._runtime.table
         self._entropy = entropy
-        self._positions = Positions(self._runtime, knows)
+        self._positions = Positions(self._runtime, topic_id_of)
         self._transactional = TransactionalPositions(self._runtime, self._positions, verify)
         self._promised: deque[tuple[str, str]] = deque()
         self._promised_bytes = 0
@@ -154,7 +154,12 @@ class GroupCoordinator:
 
     def loaded(self, loading: Loading) -> None:
         """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
-        self._runtime.restore(loading)
+        if self._runtime.restore(loading):
+            self._positions.drop_from_log(loading.partition, loading.stale)
+
+    def is_wanted(self, loading: Loading) -> bool:
+        """True while `loaded` is waited for."""
+        return self._table.is_wanted(loading)
 
     def unload(self, partition: int) -> None:
         """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
@@ -162,10 +167,12 @@ class GroupCoordinator:
         for entry in self._table.drop(partition):
             self._runtime.end(entry, ErrorCode.NOT_COORDINATOR)
 
-    def partitions_deleted(self, partitions: Collection[TopicPartition], *, kept_in: int | None = None) -> None:
-        """These partitions of topics are no more: neither are the positions in them, of all groups or of those whose
-        partition of `__consumer_offsets` is given (it has been loaded, and tells of what is no more)."""
-        self._positions.forget_partitions(partitions, kept_in)
+    def partitions_deleted(
+        self, topic_id: bytes, partitions: Collection[TopicPartition], *, kept_in: int | None = None
+    ) -> None:
+        """These partitions of the topic with this id are no more: neither are the positions in them, of all groups or
+        of those whose partition of `__consumer_offsets` is given (it has been loaded, and tells of what is no more)."""
+        self._positions.forget_partitions(topic_id, partitions, kept_in)
 
     # --- how much there is
 
@@ -284,7 +291,7 @@ class GroupCoordinator:
         def done(group_id: str, error: ErrorCode) -> None:
             outcomes[group_id] = error
             if len(outcomes) == len(wanted):
-                result = [GroupOutcome(group_id=each, error=outcomes[each]) for each in request.group_ids]
+                result = [_deletion(each, outcomes[each]) for each in request.group_ids]
                 self._runtime.answer(reply, DeleteGroupsResult(groups=result))
 
         for group_id in wanted:
@@ -367,3 +374,13 @@ class GroupCoordinator:
                 self.start()
 
         expire(0)
+
+
+def _deletion(group_id: str, error: ErrorCode) -> GroupOutcome:
+    """What became of a group that was to be deleted, with Kafka's words where the client can do something about it."""
+    text = None
+    if error is ErrorCode.NON_EMPTY_GROUP:
+        text = f"Group {group_id} is not empty."
+    elif error is ErrorCode.GROUP_ID_NOT_FOUND:
+        text = f"Group {group_id} not found."
+    return GroupOutcome(group_id=group_id, error=error, error_message=text)

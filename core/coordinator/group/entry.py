@@ -25,6 +25,8 @@ class GroupEntry:
     """Of its members, as counted so far."""
     timer: Timer | None = None
     timer_due_ms: float = 0.0
+    is_silenced: bool = False
+    """Something of it came to its time while this broker had no lease."""
 
     @property
     def key(self) -> str:

@@ -215,6 +215,11 @@ class Group:
             self._go_on(now_ms, out)
         return out
 
+    def restart_sessions(self, now_ms: float) -> None:
+        """No member could be heard of for a while: each has a whole session from now on."""
+        for member in self.roster:
+            self._members.refresh(member, now_ms)
+
     def forget_promised(self, member_id: str, now_ms: float) -> Effects:
         """A promised id is taken back before its time."""
         out: Effects = []

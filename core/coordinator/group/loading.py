@@ -1,7 +1,9 @@
 """What one partition of `__consumer_offsets` says: the last value of each key."""
 
+from collections.abc import Callable, Mapping
 from struct import Struct
 
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
 from ..log import Record
@@ -9,8 +11,10 @@ from ..skipped import SkippedRecords
 from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
 
 _OFFSET_KEY = b"\x00\x01"
-_OFFSET_VERSION = 3
-_PLAIN_VALUE = Struct(">hqihq")
+_PLAIN_VALUE = Struct(">hqiBq3s16s")
+_PLAIN_VERSION, _NO_TEXT, _ONE_TAG = 4, 1, bytes((1, 0, len(NO_TOPIC_ID)))
+_OLD_VERSION = 3
+_OLD_VALUE = Struct(">hqihq")
 
 
 class LoadedGroup:
@@ -34,6 +38,10 @@ class Loading:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, LoadedGroup] = {}
+        self.topic_ids: dict[str, set[bytes]] = {}
+        """The ids that the records name for each topic; NO_TOPIC_ID for records without an id."""
+        self.stale: dict[str, list[TopicPartition]] = {}
+        """By group, the partitions whose committed offsets were dropped by `drop_other_topics`, and have no others."""
         self.skipped = SkippedRecords()
         self._names: dict[bytes, str] = {}
         """Texts that came: they come again and again."""
@@ -52,7 +60,7 @@ class Loading:
             elif value is None:
                 self._group(what.group_id).offsets.pop(what.partition, None)
             else:
-                self._group(what.group_id).offsets[what.partition] = decode_offset(value)
+                self._group(what.group_id).offsets[what.partition] = self._decoded(what.partition.topic, value)
         except ApiError as error:
             self.skipped.add(error.message)
 
@@ -62,32 +70,86 @@ class Loading:
         try:
             what = decode_key(key)
             if isinstance(what, OffsetKey) and value is not None:
-                self._group(what.group_id).open.append((producer_id, what.partition, decode_offset(value)))
+                position = self._decoded(what.partition.topic, value)
+                self._group(what.group_id).open.append((producer_id, what.partition, position))
             else:
                 self.skipped.add("it is in a transaction, and no position")
         except ApiError as error:
             self.skipped.add(error.message)
+
+    def topics_unlike(self, topic_id_of: Callable[[str], bytes | None]) -> list[str]:
+        """The topics of which offsets may be stale: the records name another id than `topic_id_of` does, or it knows
+        no such topic."""
+        return [
+            topic
+            for topic, named in self.topic_ids.items()
+            if (known := topic_id_of(topic)) is None or not named <= {known, NO_TOPIC_ID}
+        ]
+
+    def drop_other_topics(self, topic_ids: Mapping[str, bytes | None]) -> None:
+        """Drop the offsets of topics that are gone. `topic_ids`: the ids that the topics have now, None for one that
+        does not exist; topics that it does not name are left as they are. Any thread, before the coordinator has it.
+        """
+
+        def is_stale(partition: TopicPartition, position: StoredOffset) -> bool:
+            if partition.topic not in topic_ids:
+                return False
+            topic_id = topic_ids[partition.topic]
+            return topic_id is None or not position.is_of(topic_id)
+
+        for group_id, group in self.groups.items():
+            group.open = [each for each in group.open if not is_stale(*each[1:])]
+            dropped = [each for each, position in group.offsets.items() if is_stale(each, position)]
+            for partition in dropped:
+                del group.offsets[partition]
+            # A tombstone would count more than the offset of a transaction that stands before it in the log.
+            pending = {partition for _, partition, _ in group.open}
+            if stale := [each for each in dropped if each not in pending]:
+                self.stale.setdefault(group_id, []).extend(stale)
 
     def report(self) -> str | None:
         """One line about what was left out; None when nothing was."""
         return self.skipped.report(f"__consumer_offsets-{self.partition}")
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:
-        """The quick way for a position without text as it is written today. False: not such a one, or damaged."""
-        if key[:2] != _OFFSET_KEY or len(value) != _PLAIN_VALUE.size:
+        """The quick way for a position without text as it is written today, or was by older versions. False: not such
+        a one, or damaged."""
+        if key[:2] != _OFFSET_KEY:
             return False
-        version, offset, leader_epoch, text_size, commit_ms = _PLAIN_VALUE.unpack(value)
+        if len(value) == _PLAIN_VALUE.size:
+            version, offset, leader_epoch, text, commit_ms, tag, topic_id = _PLAIN_VALUE.unpack(value)
+            if version != _PLAIN_VERSION or text != _NO_TEXT or tag != _ONE_TAG:
+                return False
+        elif len(value) == _OLD_VALUE.size:
+            version, offset, leader_epoch, text, commit_ms = _OLD_VALUE.unpack(value)
+            if version != _OLD_VERSION or text:
+                return False
+            topic_id = NO_TOPIC_ID
+        else:
+            return False
         try:
             topic_at = 6 + (key[2] << 8 | key[3])
             topic_end = topic_at + (key[topic_at - 2] << 8 | key[topic_at - 1])
-            if topic_end + 4 != len(key) or version != _OFFSET_VERSION or text_size:
+            if topic_end + 4 != len(key):
                 return False
             group_id, topic = self._name(key[4 : topic_at - 2]), self._name(key[topic_at:topic_end])
         except (IndexError, UnicodeDecodeError):
             return False
         partition = TopicPartition(topic, int.from_bytes(key[topic_end:], "big", signed=True))
-        self._group(group_id).offsets[partition] = StoredOffset(offset, leader_epoch, "", commit_ms, -1)
+        self._group(group_id).offsets[partition] = StoredOffset(offset, leader_epoch, "", commit_ms, -1, topic_id)
+        self._note_id(topic, topic_id)
         return True
+
+    def _note_id(self, topic: str, topic_id: bytes) -> None:
+        try:
+            self.topic_ids[topic].add(topic_id)
+        except KeyError:
+            self.topic_ids[topic] = {topic_id}
+
+    def _decoded(self, topic: str, value: bytes) -> StoredOffset:
+        position = decode_offset(value)
+        self._note_id(topic, position.topic_id)
+        return position
 
     def _name(self, data: bytes) -> str:
         name = self._names.get(data)

@@ -116,17 +116,22 @@ class GroupOffsets:
             self.finish(commit, stored=committed)
         return sum(len(commit.positions) for commit in ended) if committed else 0
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Drop these positions, and what is pending for them; returns those that there were."""
+    def forget(self, partitions: Iterable[TopicPartition], topic_id: bytes | None = None) -> list[TopicPartition]:
+        """Drop these positions, and what is pending for them; with a topic id only those that are not of another topic
+        of this name. Returns the partitions that had some, and have none left."""
         found = []
         for partition in partitions:
-            pending = self._pending.get(partition)
-            if partition in self._committed or pending:
+            commits = tuple(self._pending.get(partition, {}).values())
+            committed = self._committed.get(partition)
+            if committed is not None and (topic_id is None or committed.is_of(topic_id)):
+                del self._committed[partition]
+            for commit in commits:
+                if topic_id is None or commit.positions[partition].is_of(topic_id):
+                    del commit.positions[partition]
+                    self._no_longer_pending(partition, commit)
+            had_some = committed is not None or commits
+            if had_some and partition not in self._committed and partition not in self._pending:
                 found.append(partition)
-            self._committed.pop(partition, None)
-            for commit in tuple((pending or {}).values()):
-                del commit.positions[partition]
-                self._no_longer_pending(partition, commit)
         return found
 
     def forget_all(self) -> list[TopicPartition]:

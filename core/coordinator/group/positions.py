@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, and what happens to positions in the course of time (facts C6)."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ....ports.broker_api import (
@@ -17,6 +18,7 @@ from ....ports.broker_api import (
     PartitionOutcome,
     Reply,
 )
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.error_codes import ErrorCode
 from ....ports.words import TopicPartition
 from ...traffic.steps import Steps
@@ -30,16 +32,16 @@ from .subscription import CONSUMER_PROTOCOL
 
 _POSITIONS_PER_STEP = 64
 
-Knows = Callable[[TopicPartition], bool]
-"""True if the cluster has this partition."""
+TopicIdOf = Callable[[TopicPartition], bytes | None]
+"""The id of the topic that has this partition; None if the cluster does not have the partition."""
 
 
 class Positions:
     """The positions of all groups. Owner thread only."""
 
-    def __init__(self, runtime: GroupRuntime, knows: Knows) -> None:
+    def __init__(self, runtime: GroupRuntime, topic_id_of: TopicIdOf) -> None:
         self._runtime = runtime
-        self._knows = knows
+        self._topic_id_of = topic_id_of
 
     def commit(self, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
         runtime = self._runtime
@@ -49,7 +51,7 @@ class Positions:
             if request.generation_id < 0:
                 entry = runtime.create(request.group_id)
             else:
-                error = ErrorCode.ILLEGAL_GENERATION
+                error = ErrorCode.GROUP_ID_NOT_FOUND if request.knows_no_group else ErrorCode.ILLEGAL_GENERATION
         if error is ErrorCode.NONE and entry is not None:
             error = entry.group.check_commit(request, runtime.now_ms)
         if error is not ErrorCode.NONE or entry is None:
@@ -88,21 +90,36 @@ class Positions:
         self.forget(entry, wanted, done)
 
     def forget(
-        self, entry: GroupEntry, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None]
+        self,
+        entry: GroupEntry,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[ErrorCode], None],
+        topic_id: bytes | None = None,
     ) -> None:
-        """Drop positions here and now, and then from the log."""
-        gone = entry.offsets.forget(partitions)
+        """Drop positions here and now, and then from the log; see `GroupOffsets.forget`."""
+        gone = entry.offsets.forget(partitions, topic_id)
         self._runtime.counters.deletions.add(len(gone))
         self._runtime.write(entry.partition, tombstones(entry, gone), done)
         self._runtime.settle(entry)
 
-    def forget_partitions(self, partitions: Collection[TopicPartition], kept_in: int | None = None) -> None:
-        """Partitions that are no more (their topic is deleted): no group has a position in them, or none of those that
-        a partition of `__consumer_offsets` keeps."""
+    def forget_partitions(
+        self, topic_id: bytes, partitions: Collection[TopicPartition], kept_in: int | None = None
+    ) -> None:
+        """Partitions of a topic that are no more: no group has a position in them, or none of those that a partition
+        of `__consumer_offsets` keeps. Positions of another topic of the same name stay."""
         deleted = frozenset(partitions)
         for entry in list(self._runtime.table):
             if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
-                self.forget(entry, deleted, self._noted(entry))
+                self.forget(entry, deleted, self._noted(entry), topic_id)
+
+    def drop_from_log(self, partition: int, stale: Mapping[str, Collection[TopicPartition]]) -> None:
+        """Write tombstones for offsets that were read from the log and belong to deleted topics, by group."""
+        runtime = self._runtime
+        for group_id, partitions in stale.items():
+            records: list[Record] = [(encode_offset_key(group_id, *each), None) for each in partitions]
+            runtime.counters.deletions.add(len(records))
+            what = f"removed positions of group {group_id}"
+            runtime.write(partition, records, partial(runtime.note_failure, what, partition))
 
     def expire(self, entries: Sequence[GroupEntry]) -> None:
         """Forget what is old enough, and groups that have neither members nor positions."""
@@ -142,7 +159,10 @@ class Positions:
             partition = TopicPartition(each.topic, each.partition)
             error = self._unacceptable(partition, each)
             if error is ErrorCode.NONE:
-                position = StoredOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
+                topic_id = self._topic_id_of(partition) or NO_TOPIC_ID
+                position = StoredOffset(
+                    each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms, topic_id
+                )
                 positions[partition] = position
                 records[partition] = (encode_offset_key(group_id, *partition), encode_offset(position))
             outcomes.append(PartitionOutcome(each.topic, each.partition, error))
@@ -168,7 +188,11 @@ class Positions:
     def _unacceptable(self, partition: TopicPartition, position: OffsetCommitPartition) -> ErrorCode:
         if position.metadata and _too_long(position.metadata, self._runtime.config.offset_metadata_max_bytes):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return ErrorCode.NONE if self._knows(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic_id = self._topic_id_of(partition)
+        if topic_id is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_meant = position.topic_id in (NO_TOPIC_ID, topic_id)
+        return ErrorCode.NONE if is_meant else ErrorCode.UNKNOWN_TOPIC_ID
 
     def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> Steps[FetchedGroup]:
         error = self._runtime.table.refusal(wanted.group_id, may_be_empty=True)
@@ -177,19 +201,34 @@ class Positions:
             return FetchedGroup(group_id=wanted.group_id, partitions=failed, error=error)
         entry = self._runtime.table.get(wanted.group_id)
         if entry is None:
-            return FetchedGroup(
-                group_id=wanted.group_id, partitions=[FetchedOffset(*each) for each in wanted.partitions or ()]
-            )
+            nothing = [self._position(None, each, wanted, require_stable=False) for each in wanted.partitions or ()]
+            return FetchedGroup(group_id=wanted.group_id, partitions=nothing)
         partitions = tuple(entry.offsets) if wanted.partitions is None else wanted.partitions
         found = []
         for number, each in enumerate(partitions, 1):
-            found.append(_position(entry, each, require_stable=require_stable))
+            found.append(self._position(entry, each, wanted, require_stable=require_stable))
             if not number % _POSITIONS_PER_STEP:
                 yield None
         return FetchedGroup(group_id=wanted.group_id, partitions=found)
 
+    def _position(
+        self, entry: GroupEntry | None, partition: TopicPartition, wanted: OffsetFetchGroup, *, require_stable: bool
+    ) -> FetchedOffset:
+        meant = wanted.topic_ids.get(partition.topic)
+        position = None if entry is None else entry.offsets.get(partition)
+        topic_id = meant
+        if topic_id is None:
+            topic_id = NO_TOPIC_ID if position is None else position.topic_id
+            if topic_id == NO_TOPIC_ID:
+                topic_id = self._topic_id_of(partition) or NO_TOPIC_ID
+        if require_stable and entry is not None and entry.offsets.is_pending(partition):
+            return FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT, topic_id=topic_id)
+        if position is None or (meant is not None and not position.is_of(meant)):
+            return FetchedOffset(*partition, topic_id=topic_id)
+        return FetchedOffset(*partition, position.offset, position.leader_epoch, position.metadata, topic_id=topic_id)
+
     def _undeletable(self, partition: TopicPartition, topics: Collection[str] | None) -> ErrorCode:
-        if not self._knows(partition):
+        if self._topic_id_of(partition) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         subscribed = topics is None or partition.topic in topics
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
@@ -225,15 +264,6 @@ def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[
 def end_of(entry: GroupEntry) -> list[Record]:
     """The record that takes the group out of the log, if it is there."""
     return [(encode_group_key(entry.group.group_id), None)] if entry.group.generation else []
-
-
-def _position(entry: GroupEntry, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
-    if require_stable and entry.offsets.is_pending(partition):
-        return FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    position = entry.offsets.get(partition)
-    if position is None:
-        return FetchedOffset(*partition)
-    return FetchedOffset(*partition, position.offset, position.leader_epoch, position.metadata)
 
 
 def _all_failed(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResult:

@@ -2,7 +2,8 @@
 
 A key begins with a version that also tells what it is of: 0 and 1 a committed offset, 2 a group. A value begins with a
 version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and lists 32-bit ones; in values of version
-4, which are read but not written, varints one above the length, and fields with tags end each structure.
+4 varints one above the length, and fields with tags end each structure. Committed offsets are written in version 4,
+which names the topic's id; groups in version 3.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,12 @@ from typing import NamedTuple
 
 from attrs import field
 
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
-from ..record_fields import FlexibleReader, RecordReader, UnknownVersion, encode_text
+from ..record_fields import FlexibleReader, RecordReader, UnknownVersion, encode_text, encode_varint
 
 LONG_MAX = 2**63 - 1
 _OFFSET_KEY = 1
@@ -23,6 +27,12 @@ _OFFSET_VALUE_WITH_EXPIRY = 1
 _GROUP_VALUE = 3
 _KNOWN_VALUES = range(5)
 _FLEXIBLE = 4
+_TOPIC_ID_TAG = 0
+_EXPIRY_TAG = 10_000
+"""Not Kafka's: its version 4 has no place for an expiry of a commit's own. Kafka's readers skip the tag, and keep the
+offset as long as any other."""
+_TOPIC_ID_HEAD = bytes((_TOPIC_ID_TAG, len(NO_TOPIC_ID)))
+_EXPIRY_HEAD = encode_varint(_EXPIRY_TAG) + b"\x08"
 
 _SHORT = Struct(">h")
 _INT = Struct(">i")
@@ -33,7 +43,8 @@ _OFFSET_HEAD = Struct(">hqi")
 class StoredOffset(NamedTuple):
     """A position of a group: the offset of the next record to read. A named tuple: commits are many and quick.
 
-    `expire_timestamp_ms` -1: as the broker is configured.
+    `expire_timestamp_ms` -1: as the broker is configured. `topic_id`: the topic that the offset is of; NO_TOPIC_ID for
+    records that older versions wrote.
     """
 
     offset: int
@@ -41,6 +52,11 @@ class StoredOffset(NamedTuple):
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
+    topic_id: bytes = NO_TOPIC_ID
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """True if the offset is of the topic with this id, as far as the record says."""
+        return self.topic_id in (topic_id, NO_TOPIC_ID)
 
 
 @frozen(kw_only=True)
@@ -96,8 +112,16 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset(value: StoredOffset) -> bytes:
-    """Version 3, or 1 with an expiry of its own: no other has both a place for it and readers (facts E3)."""
+    """Version 4. Without a topic id version 3, or 1 with an expiry of its own; brokers before Kafka 4 read these."""
     metadata = encode_text(value.metadata)
+    if value.topic_id != NO_TOPIC_ID:
+        text = encode_varint(len(metadata) - _SHORT.size + 1) + metadata[_SHORT.size :]
+        head = _OFFSET_HEAD.pack(_FLEXIBLE, value.offset, value.leader_epoch)
+        data = head + text + _LONG.pack(value.commit_timestamp_ms)
+        if value.expire_timestamp_ms < 0:
+            return data + b"\x01" + _TOPIC_ID_HEAD + value.topic_id
+        expiry = _EXPIRY_HEAD + _LONG.pack(value.expire_timestamp_ms)
+        return data + b"\x02" + _TOPIC_ID_HEAD + value.topic_id + expiry
     if value.expire_timestamp_ms < 0:
         head = _OFFSET_HEAD.pack(_OFFSET_VALUE, value.offset, value.leader_epoch)
         return head + metadata + _LONG.pack(value.commit_timestamp_ms)
@@ -153,13 +177,20 @@ def decode_offset(value: bytes) -> StoredOffset:
         raise UnknownVersion("a committed offset", version)
     if version >= _FLEXIBLE:
         reader = FlexibleReader(value[_SHORT.size :])
-    return StoredOffset(
+    stored = StoredOffset(
         offset=reader.i64(),
         leader_epoch=reader.i32() if version >= 3 else -1,
         metadata=reader.text(),
         commit_timestamp_ms=reader.i64(),
         expire_timestamp_ms=reader.i64() if version == 1 else -1,
     )
+    tags = reader.tags()
+    topic_id, expiry = tags.get(_TOPIC_ID_TAG, NO_TOPIC_ID), tags.get(_EXPIRY_TAG)
+    if len(topic_id) != len(NO_TOPIC_ID) or (expiry is not None and len(expiry) != _LONG.size):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a tagged field of another size than its type has")
+    if expiry is not None:
+        stored = stored._replace(expire_timestamp_ms=_LONG.unpack(expiry)[0])
+    return stored._replace(topic_id=topic_id) if tags else stored
 
 
 def decode_group(value: bytes) -> StoredGroup:

@@ -32,6 +32,8 @@ one partition come into the log in the order of the calls."""
 _BATCH_BYTES = 900_000
 """Longer writes go in several batches, each below the default of message.max.bytes."""
 _RECORD_OVERHEAD = 20
+_SILENCED_MS = 500.0
+"""How often a coordinator without the lease looks if it may answer again."""
 
 _UNAVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -196,16 +198,17 @@ class GroupRuntime:
         if error not in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             self.report(f"__consumer_offsets-{partition}: {what} could not be written: {error.name}")
 
-    def restore(self, loading: Loading) -> None:
-        """A partition is read: its groups are here from now on."""
+    def restore(self, loading: Loading) -> bool:
+        """A partition is read: its groups are here from now on. False if it is not wanted any more."""
         if not self.table.finish(loading):
-            return
+            return False
         text = loading.report()
         if text is not None:
             self.report(text)
         for group_id, loaded in loading.groups.items():
             if loaded.stored is not None or loaded.offsets or loaded.open:
                 self._restore(group_id, loading.partition, loaded)
+        return True
 
     def _restore(self, group_id: str, partition: int, loaded: LoadedGroup) -> None:
         group = Group(group_id, self._config)
@@ -266,8 +269,19 @@ class GroupRuntime:
             entry.timer = self.scheduler.call_later(max(0.0, due_ms - self.now_ms), lambda: self._wake(entry))
 
     def _wake(self, entry: GroupEntry) -> None:
+        """Without the lease all requests of members are refused, so no member can be heard of in its session: nothing
+        comes to its time before this broker may answer again, and then each member has a whole session."""
         entry.timer = None
-        self.drive(entry, entry.group.tick(self.now_ms))
+        if not self.table.leads(entry.partition):
+            entry.is_silenced = True
+            entry.timer_due_ms = self.now_ms + _SILENCED_MS
+            entry.timer = self.scheduler.call_later(_SILENCED_MS, lambda: self._wake(entry))
+        elif entry.is_silenced:
+            entry.is_silenced = False
+            entry.group.restart_sessions(self.now_ms)
+            self._wake_in_time(entry)
+        else:
+            self.drive(entry, entry.group.tick(self.now_ms))
 
 
 def _batches(records: Iterable[Record]) -> Iterable[list[Record]]:

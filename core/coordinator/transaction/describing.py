@@ -9,7 +9,9 @@ from ....ports.broker_api import (
     ListTransactionsResult,
 )
 from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
 from ...traffic.steps import Steps
+from ..regular_expression import RegularExpression
 from .entry import TransactionTable
 from .records import StoredTransaction
 from .states import TransactionState
@@ -22,6 +24,10 @@ def list_transactions(table: TransactionTable, request: ListTransactions, now_ms
     """Those that all filters let pass; while a partition is being read, only that it is."""
     if table.is_loading:
         return ListTransactionsResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    try:
+        pattern = RegularExpression(request.pattern) if request.pattern else None
+    except ApiError as error:
+        return ListTransactionsResult(error=error.code)
     unknown = [state for state in request.states if state not in _WORDS]
     states, producer_ids = frozenset(request.states), frozenset(request.producer_ids)
     listed = []
@@ -32,6 +38,7 @@ def list_transactions(table: TransactionTable, request: ListTransactions, now_ms
             and (not states or stored.state.word in states)
             and (not producer_ids or stored.producer_id in producer_ids)
             and _lasts(stored, request.duration_ms, now_ms)
+            and (pattern is None or (yield from pattern.matches(entry.transaction.transactional_id)))
         ):
             listed.append(
                 ListedTransaction(
@@ -46,7 +53,8 @@ def list_transactions(table: TransactionTable, request: ListTransactions, now_ms
 
 
 def _lasts(stored: StoredTransaction, duration_ms: int, now_ms: int) -> bool:
-    return duration_ms < 0 or (stored.started_ms >= 0 and now_ms - stored.started_ms > duration_ms)
+    """A transaction that has ended lasts no longer, though it is known when it began."""
+    return duration_ms < 0 or (not stored.state.is_idle and now_ms - stored.started_ms > duration_ms)
 
 
 def describe_transactions(table: TransactionTable, request: DescribeTransactions) -> Steps[DescribeTransactionsResult]:

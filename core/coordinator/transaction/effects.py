@@ -35,9 +35,11 @@ class StoreTransaction:
 
 @frozen(eq=False)
 class SendMarkers:
-    """Tell all partitions how the transaction ends; then tell the id by `marked`."""
+    """Tell all partitions how the transaction ends; then tell the id by `marked`. `is_resumed`: it was decided by a
+    coordinator before this one, who may have known newer topics."""
 
     value: StoredTransaction
+    is_resumed: bool = False
 
 
 @frozen(eq=False)

@@ -1,6 +1,6 @@
-"""Partitions are told how a transaction ended: each by its leader, until it has been told or is no more."""
+"""Partitions are told how a transaction ended: each by its leader, until it has been told or is deleted."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -9,6 +9,7 @@ from ....ports.broker_api import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResu
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.scheduler import Scheduler
+from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ...client.driver import Submit
 from ...cluster.topics import NO_LEADER
@@ -19,9 +20,25 @@ told once, at once or later, the outcomes in the order of the markers."""
 
 _TIMEOUT_MS = 10_000.0
 _RETRY_MS, _RETRY_MS_MAX = 20.0, 1000.0
+
+
+@frozen
+class PartitionLookup:
+    """What the coordination tree says of partitions: those that it does not have, and those of topics that this
+    broker's image does not have yet, or of which it has an earlier one of the name. `is_answered` False: the tree said
+    nothing."""
+
+    deleted: Collection[TopicPartition] = ()
+    not_known_here: Collection[TopicPartition] = ()
+    is_answered: bool = True
+
+
+LookUp = Callable[[Collection[TopicPartition], Callable[[PartitionLookup], None]], None]
+"""Ask the coordination tree about these partitions. The callback gets the answer, once, on the owner thread."""
+
 _ABSENT_MS = 2000.0
-"""A partition that is not known for so long is no more. A broker that has just begun to coordinate may hear of new
-topics a little later than of what it leads."""
+"""A partition that is not known for so long may be deleted: the tree is asked, again and again at this interval. A
+broker that has just begun to coordinate may hear of new topics much later than of what it leads."""
 _TRIES_UNTOLD = 10
 """About five seconds: so long partitions may be without a leader on ordinary days."""
 _NAMED_MAX = 5
@@ -70,8 +87,9 @@ class _Sending:
 class MarkerSender:
     """Owner thread only.
 
-    `leader_of` tells which broker leads a partition: -1 nobody now, None there is no such partition. `write_here` is
-    for those that this broker leads, `submit` sends a request to another one (None: there are no others).
+    `leader_of` tells which broker leads a partition: -1 nobody now, None this broker knows no such partition.
+    `look_up` asks the tree. `write_here` is for those that this broker leads, `submit` sends a request to another one
+    (None: there are no others).
     """
 
     def __init__(
@@ -79,6 +97,7 @@ class MarkerSender:
         *,
         own_id: int,
         leader_of: Callable[[TopicPartition], int | None],
+        look_up: LookUp,
         write_here: WriteHere,
         submit: Submit | None,
         clock: Clock,
@@ -87,6 +106,7 @@ class MarkerSender:
     ) -> None:
         self._own_id = own_id
         self._leader_of = leader_of
+        self._look_up = look_up
         self._write_here = write_here
         self._submit = submit
         self._clock = clock
@@ -95,14 +115,27 @@ class MarkerSender:
         self._queues: dict[int, dict[_Sending, list[TopicPartition]]] = {}
         self._under_way: dict[int, int] = {}
         self._asking: set[int] = set()
+        self._absent: dict[_Sending, Sequence[TopicPartition]] = {}
+        self._unconfirmed: dict[_Sending, Sequence[TopicPartition]] = {}
+        """The tree is to be asked about these partitions, for these transactions: they are not known here, or may be of
+        an earlier topic of the name."""
+        self._is_looking_up = False
         self._is_due = self._is_closed = False
         self.without_leader = 0
         """How many transactions have partitions that nobody leads."""
 
-    def send(self, marker: TxnMarker, done: Callable[[], None]) -> Callable[[], None]:
-        """Tell all partitions of the marker; `done` is called once, later. Returns what ends it without that."""
+    def send(self, marker: TxnMarker, done: Callable[[], None], *, is_resumed: bool = False) -> Callable[[], None]:
+        """Tell all partitions of the marker; `done` is called once, later. Returns what ends it without that.
+
+        `is_resumed`: another coordinator took the partitions into the transaction. Its image may have been newer than
+        this one, in which an earlier topic may have the name, whose leader would take the marker. So the tree is asked
+        first, and the markers wait until this broker knows the topics that the tree has.
+        """
         sending = _Sending(marker, done)
-        self._route(sending, marker.partitions)
+        if is_resumed and sending.left:
+            self._confirm(sending, marker.partitions)
+        else:
+            self._route(sending, marker.partitions)
         if not sending.left:
             self._scheduler.call_soon(lambda: self._look(sending))
         return sending.stop
@@ -111,6 +144,8 @@ class MarkerSender:
         """Tell nobody any more."""
         self._is_closed = True
         self._queues.clear()
+        self._absent.clear()
+        self._unconfirmed.clear()
 
     # --- within
 
@@ -118,15 +153,18 @@ class MarkerSender:
         """To whom each partition goes; those that nobody leads now are looked at again later."""
         if sending.is_over or self._is_closed:
             return
-        later, is_absent = [], False
+        later, absent = [], []
         for partition in partitions:
+            if partition not in sending.left:
+                continue  # deleted meanwhile
             leader = self._leader_of(partition)
             if leader is None or leader == NO_LEADER or (leader != self._own_id and self._submit is None):
-                is_absent = is_absent or leader is None
                 later.append(partition)
+                if leader is None:
+                    absent.append(partition)
             else:
                 self._queues.setdefault(leader, {}).setdefault(sending, []).append(partition)
-        later = self._without_deleted(sending, later, is_absent=is_absent)
+        self._note_absent(sending, absent)
         if later:
             self.without_leader += 1
             if sending.tries >= _TRIES_UNTOLD:
@@ -142,21 +180,61 @@ class MarkerSender:
             self._is_due = True
             self._scheduler.call_soon(self._go)
 
-    def _without_deleted(
-        self, sending: _Sending, partitions: list[TopicPartition], *, is_absent: bool
-    ) -> list[TopicPartition]:
+    def _note_absent(self, sending: _Sending, partitions: list[TopicPartition]) -> None:
+        """These partitions are not known here: if that lasts, ask the tree whether they are deleted. Not known does not
+        mean deleted: this broker's image may be behind, and a partition that is passed over never gets its marker."""
         now_ms = self._clock.monotonic_ms()
-        if not is_absent:
+        if not partitions:
             sending.absent_since_ms = -1.0
-            return partitions
-        if sending.absent_since_ms < 0:
+        elif sending.absent_since_ms < 0:
             sending.absent_since_ms = now_ms
-        if now_ms - sending.absent_since_ms < _ABSENT_MS:
-            return partitions
-        gone = [each for each in partitions if self._leader_of(each) is None]
-        sending.left.difference_update(gone)
+        elif now_ms - sending.absent_since_ms >= _ABSENT_MS:
+            sending.absent_since_ms = now_ms
+            self._absent[sending] = partitions
+            self._ask_tree()
+
+    def _confirm(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
+        if not (sending.is_over or self._is_closed):
+            self._unconfirmed[sending] = partitions
+            self._ask_tree()
+
+    def _ask_tree(self) -> None:
+        """One question to the tree is under way at a time, about the partitions of all transactions."""
+        if self._is_looking_up or not (self._absent or self._unconfirmed):
+            return
+        absent, self._absent = self._absent, {}
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        self._is_looking_up = True
+
+        def looked(found: PartitionLookup) -> None:
+            self._is_looking_up = False
+            deleted, not_known = frozenset(found.deleted), frozenset(found.not_known_here)
+            for sending, partitions in absent.items():
+                sending.left.difference_update(
+                    each for each in partitions if each in deleted and self._leader_of(each) is None
+                )
+                self._look(sending)
+            for sending, partitions in unconfirmed.items():
+                self._confirmed(sending, partitions, deleted, not_known if found.is_answered else frozenset(partitions))
+            self._ask_tree()
+
+        asked = {each: None for some in (*absent.values(), *unconfirmed.values()) for each in some}
+        self._scheduler.call_soon(lambda: self._look_up(asked.keys(), looked))
+
+    def _confirmed(
+        self,
+        sending: _Sending,
+        partitions: Sequence[TopicPartition],
+        deleted: Collection[TopicPartition],
+        not_known: Collection[TopicPartition],
+    ) -> None:
+        sending.left.difference_update(each for each in partitions if each in deleted)
         self._look(sending)
-        return [each for each in partitions if each in sending.left]
+        left = [each for each in partitions if each in sending.left]
+        self._route(sending, [each for each in left if each not in not_known])
+        later = [each for each in left if each in not_known]
+        if later:
+            self._retry(sending, lambda: self._confirm(sending, later))
 
     def _retry(self, sending: _Sending, again: Callable[[], None]) -> None:
         delay_ms = min(_RETRY_MS_MAX, _RETRY_MS * 2**sending.tries)

@@ -25,7 +25,8 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 @frozen(kw_only=True)
 class StoredTransaction:
-    """What the log says of a transactional id. Times are wall-clock; `started_ms` is -1 while there is no transaction.
+    """What the log says of a transactional id. Times are wall-clock; `started_ms` is when the transaction began, also
+    after its end, and -1 before the first one of a producer.
 
     `producer_epoch` -1: no producer has got it yet.
     """

@@ -148,7 +148,7 @@ class TransactionRuntime:
         elif isinstance(effect, StoreTransaction):
             self._store(entry, effect.value)
         elif isinstance(effect, SendMarkers):
-            self._send_markers(entry, effect.value)
+            self._send_markers(entry, effect)
         else:
             self._mark_later(entry)
 
@@ -183,7 +183,8 @@ class TransactionRuntime:
             return False
         return self.size_bytes - entry.size_bytes + transaction.size_with(value) > self.config.size_max_bytes
 
-    def _send_markers(self, entry: TransactionEntry, value: StoredTransaction) -> None:
+    def _send_markers(self, entry: TransactionEntry, effect: SendMarkers) -> None:
+        value = effect.value
         marker = TxnMarker(
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
@@ -191,7 +192,7 @@ class TransactionRuntime:
             partitions=sorted(value.partitions),
             coordinator_epoch=self.epochs[entry.partition],
         )
-        entry.stop_marking = self._markers.send(marker, lambda: self._marked(entry))
+        entry.stop_marking = self._markers.send(marker, lambda: self._marked(entry), is_resumed=effect.is_resumed)
 
     def _marked(self, entry: TransactionEntry) -> None:
         entry.stop_marking = None

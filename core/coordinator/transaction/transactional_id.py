@@ -210,7 +210,7 @@ class TransactionalId:
         follows = TRANSITIONS.get((self.state, Event.MARKED))
         if self.pending is not None or not isinstance(follows, TransactionState):
             return []
-        after = evolve(self.stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms, started_ms=-1)
+        after = evolve(self.stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms)
         return self._store(Pending(value=after, last_id=self.last_id, last_epoch=self.last_epoch))
 
     def expire(self, now_ms: int) -> Effects:
@@ -222,7 +222,7 @@ class TransactionalId:
 
     def resumed(self) -> Effects:
         """It has just been read from the log: what was decided is carried out."""
-        return [SendMarkers(self.stored)] if self.state.is_decided else []
+        return [SendMarkers(self.stored, is_resumed=True)] if self.state.is_decided else []
 
     # --- the log
 

@@ -18,6 +18,7 @@ from ..log import Log
 from ..retention import RecordPolicy
 from . import telling
 from .choice import Dirt, look_at
+from .cleaning import Cleaning
 from .figures import CleanerFigures
 from .order import CleanerSettings
 from .pace import CleaningPace
@@ -60,6 +61,7 @@ class LogCleaner:
         self._report = report
         self._served = served
         self._running: dict[TopicPartition, CleaningRun] = {}
+        self._held: set[TopicPartition] = set()
         self._uncleanable: set[Log] = set()
         self._passes = PolicyPasses()
         self.figures = CleanerFigures(clock.monotonic_ms())
@@ -105,7 +107,7 @@ class LogCleaner:
         """The logs that could be cleaned, with what is decided in them."""
         for partition, home in list(self._homes.items()):
             log = home.logs.get(partition)
-            if log is None or log.format_name != BATCHES or partition in self._running:
+            if log is None or log.format_name != BATCHES or partition in self._running or partition in self._held:
                 continue
             if log in self._uncleanable or log.failure is not None or len(log.segments) == 1:
                 continue
@@ -142,6 +144,19 @@ class LogCleaner:
         self.figures.looked(found, self._clock.monotonic_ms())
         return found
 
+    def hold(self, partition: TopicPartition) -> bool:
+        """Leave this log alone until `release`; False while it is being cleaned."""
+        if partition in self._running:
+            return False
+        self._held.add(partition)
+        return True
+
+    def release(self, log: Log, *, repaired: bool) -> None:
+        """Clean this log again; `repaired`: also if its damage has kept it from being cleaned."""
+        self._held.discard(log.topic_partition)
+        if repaired:
+            self._uncleanable.discard(log)
+
     def uncleanable_in(self, home: DataFolder) -> list[Log]:
         """The logs of a data folder that are left as they are."""
         return [log for log in home.logs.values() if log in self._uncleanable]
@@ -161,15 +176,16 @@ class LogCleaner:
         except StorageError as error:
             self._failed(dirt.log, error)
             return
+        cleaning = Cleaning(order)
         run = CleaningRun(
             dirt.log,
-            order,
+            cleaning,
             home=home,
             scheduler=self._scheduler,
             clock=self._clock,
             pace=CleaningPace(self._clock, self._rate, self._served),
             replaced=lambda segments: self._delete_later(dirt.log, segments),
-            ended=self._ended,
+            ended=lambda run, ended: self._ended(run, cleaning, ended),
         )
         self._running[partition] = run
         run.begin()
@@ -179,10 +195,10 @@ class LogCleaner:
         settings = self._settings()
         return settings.io_max_bytes_per_second / max(1, settings.threads)
 
-    def _ended(self, run: CleaningRun, ended: Ended) -> None:
+    def _ended(self, run: CleaningRun, cleaning: Cleaning, ended: Ended) -> None:
         log = run.log
         del self._running[log.topic_partition]
-        policy = None if run.order.policy is None else run.order.config.deletion_policy
+        policy = None if cleaning.order.policy is None else cleaning.order.config.deletion_policy
         if ended.error is not None and policy is None:
             self._failed(log, ended.error)
         elif ended.error is not None:

@@ -7,7 +7,7 @@ what a later group deletes cannot come back before the earlier ones are gone.
 from collections.abc import Iterator, Sequence
 
 from ....ports.values import frozen
-from ....ports.words import Buffer
+from ....ports.words import Buffer, Offset
 from ...message.batch_header import BatchHeader, parse_header
 from ...message.batch_thinning import empty_batch
 from ..config import LogConfig
@@ -43,6 +43,7 @@ class Cleaning:
 
     def __init__(self, order: Order) -> None:
         self.order = order
+        self.folder = order.folder
         self.bytes_moved = 0
         """Read and written by now."""
         self._survivors = Survivors(order)
@@ -132,6 +133,10 @@ class Cleaning:
         made, self._making = self._making, None
         if made is not None:
             made.delete()
+
+    @property
+    def cleaned_to(self) -> Offset | None:
+        return self._survivors.end if self.order.policy is None else None
 
     @property
     def stats(self) -> CleaningStats:

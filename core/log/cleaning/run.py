@@ -1,7 +1,7 @@
 """One cleaning under way: pieces of work on a worker, and what the log does between them (owner thread)."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....ports.clock import Clock
 from ....ports.scheduler import Outcome, Scheduler, Timer
@@ -11,8 +11,7 @@ from ..data_folder import DataFolder
 from ..format import LogSegment
 from ..log import Log
 from ..log_swaps import Replacement, SegmentsChanged
-from .cleaning import Cleaning, CleaningStats
-from .order import Order
+from ..segment_work import SegmentWork
 from .pace import CleaningPace
 
 _SLICE_MS = 2.0
@@ -22,7 +21,7 @@ _SLICE_MS = 2.0
 class Ended(NamedTuple):
     """`stats` of what was done to the end, `error` that ended it; neither: it was given up, or the log is gone."""
 
-    stats: CleaningStats | None
+    stats: Any
     error: BaseException | None
     took_ms: float
 
@@ -33,7 +32,7 @@ class CleaningRun:
     def __init__(
         self,
         log: Log,
-        order: Order,
+        work: SegmentWork,
         *,
         home: DataFolder,
         scheduler: Scheduler,
@@ -50,9 +49,8 @@ class CleaningRun:
         self._pace = pace
         self._replaced = replaced
         self._ended = ended
-        self.order = order
-        self._cleaning = Cleaning(order)
-        self._steps = self._cleaning.steps()
+        self.work = work
+        self._steps = work.steps()
         self._began_ms = clock.monotonic_ms()
         self._stopping = False
         self._resting: Timer | None = None
@@ -77,17 +75,17 @@ class CleaningRun:
         if self._stopping or self.log.closed:
             self._give_up(None)
             return
-        upto_bytes = self._cleaning.bytes_moved + self._pace.begin()
+        upto_bytes = self.work.bytes_moved + self._pace.begin()
         self._scheduler.offload(lambda: self._slice(upto_bytes), self._sliced)
 
     def _slice(self, upto_bytes: float) -> Replacement | bool:
         """On a worker: True when all is done."""
-        now_ms, cleaning = self._clock.monotonic_ms, self._cleaning
+        now_ms, work = self._clock.monotonic_ms, self.work
         until_ms = now_ms() + _SLICE_MS
         for step in self._steps:
             if step is not None:
                 return step
-            if now_ms() >= until_ms or cleaning.bytes_moved >= upto_bytes:
+            if now_ms() >= until_ms or work.bytes_moved >= upto_bytes:
                 return False
         return True
 
@@ -95,14 +93,14 @@ class CleaningRun:
         if outcome.error is not None:
             self._give_up(outcome.error)
         elif outcome.value is True:
-            self._end(Ended(self._cleaning.stats, None, self._took_ms()))
+            self._end(Ended(self.work.stats, None, self._took_ms()))
         elif isinstance(outcome.value, Replacement):
             self._exchange(outcome.value)
         else:
             self._rest()
 
     def _rest(self) -> None:
-        self._resting = self._scheduler.call_later(self._pace.rest_ms(self._cleaning.bytes_moved), self._go_on)
+        self._resting = self._scheduler.call_later(self._pace.rest_ms(self.work.bytes_moved), self._go_on)
 
     def _took_ms(self) -> float:
         return self._clock.monotonic_ms() - self._began_ms
@@ -137,7 +135,7 @@ class CleaningRun:
             else:
                 then()
 
-        self._scheduler.offload(self._cleaning.order.folder.flush, done)
+        self._scheduler.offload(self.work.folder.flush, done)
 
     # --- the end
 
@@ -148,7 +146,7 @@ class CleaningRun:
             return
         try:
             self.log.swaps.drop()
-            self._cleaning.abandon()
+            self.work.abandon()
         except StorageError as failed:
             error = error or failed  # what is left over goes at the next start
         changed = isinstance(error, SegmentsChanged)
@@ -157,8 +155,8 @@ class CleaningRun:
     def _end(self, ended: Ended) -> None:
         partition = self.log.topic_partition
         self._home.unvouched.discard(partition)
-        is_compacted = ended.stats is not None and self.order.policy is None
-        if ended.stats is not None and is_compacted and not self.log.closed:
-            self._home.cleaned_to[partition] = ended.stats.next_dirty
+        cleaned_to = self.work.cleaned_to if ended.stats is not None else None
+        if cleaned_to is not None and not self.log.closed:
+            self._home.cleaned_to[partition] = cleaned_to
             self._home.write_later(self._scheduler, "offsets", self._home.checkpoint_contents)
         self._ended(self, ended)

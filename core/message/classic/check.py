@@ -1,14 +1,17 @@
 """What a broker looks at before it appends a classic message set, and after a crash (facts A3, A4)."""
 
+from functools import partial
 from typing import NamedTuple
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import Buffer
+from ...traffic.steps import Steps
 from ..codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..crc32 import crc32
 from .entry import (
     LENGTH,
+    LENGTH_MAX,
     MAGIC_1_HEADER_BYTES,
     MESSAGE_BYTES_MIN,
     Opener,
@@ -18,6 +21,13 @@ from .entry import (
     pass_plain,
     read_header,
 )
+
+PIECE = 1_000
+"""Messages between two yields: about half a millisecond."""
+_SPAN_BYTES = 16_384
+"""So many bytes are passed over in one go."""
+_WRAPPER_COST = 20
+"""As much as opening a short wrapper takes, in messages."""
 
 
 class CheckedSet(NamedTuple):
@@ -31,25 +41,27 @@ class CheckedSet(NamedTuple):
 
 def check_set(
     records: Buffer, codecs: Codecs, *, max_message_bytes: int, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> CheckedSet:
+) -> Steps[CheckedSet]:
     """Check sizes and CRCs of all messages, through wrappers, which must decompress to at most `max_bytes` in all.
 
-    `max_message_bytes` bounds the payload of an outer message. Raises `ApiError`: MESSAGE_TOO_LARGE; CORRUPT_MESSAGE
-    also when the first message is not whole, or a wrapper ends inside one; UNSUPPORTED_COMPRESSION_TYPE.
+    It is done in bounded pieces; what is long is decompressed on a worker. `max_message_bytes` bounds the payload of an
+    outer message. Raises `ApiError`: MESSAGE_TOO_LARGE; CORRUPT_MESSAGE also when the first message is not whole, or a
+    wrapper ends inside one; UNSUPPORTED_COMPRESSION_TYPE.
     """
     try:
-        return _check(records, Opener(codecs, max_bytes), max_message_bytes)
+        return (yield from _check(records, Opener(codecs, max_bytes), max_message_bytes))
     except ApiError as error:
-        _check_sizes(records, max_message_bytes)  # facts A3: before any content
+        yield from _check_sizes(records, max_message_bytes)  # facts A3: before any content
         if error.code is ErrorCode.INVALID_FETCH_SIZE:
             raise corrupt(0, "a size is negative, or more than the set has") from error
         raise
 
 
-def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> CheckedSet:
+def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> Steps[CheckedSet]:
     position = messages = 0
+    left = PIECE
     while True:
-        count, position = pass_plain(data, position, max_message_bytes + MAGIC_1_HEADER_BYTES)
+        count, position = pass_plain(data, position, max_message_bytes + MAGIC_1_HEADER_BYTES, _SPAN_BYTES)
         messages += count
         entry = next_entry(data, position)
         if entry is None:
@@ -58,34 +70,47 @@ def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> CheckedSet:
         if size > max_message_bytes:
             raise _too_large(position, size, max_message_bytes)
         if entry.codec_id:
-            messages += _count_inner(data[entry.payload_start : entry.end], entry.codec_id, opener, 1)
+            inner = yield from _count_inner(data[entry.payload_start : entry.end], entry.codec_id, opener, 1)
         else:
-            messages += 1
+            inner = 1
+        messages += inner
         position = entry.end
+        left -= count + inner + (_WRAPPER_COST if entry.codec_id else 0)
+        if left <= 0:
+            yield None
+            left = PIECE
 
 
-def _count_inner(payload: Buffer, codec_id: int, opener: Opener, depth: int) -> int:
-    inner = opener.open(payload, codec_id, depth)
+def _count_inner(payload: Buffer, codec_id: int, opener: Opener, depth: int) -> Steps[int]:
+    inner = opener.open_short(payload, codec_id, depth)
+    if inner is None:
+        inner = yield partial(opener.open, payload, codec_id, depth)
     position = messages = 0
+    left = PIECE
     while True:
-        count, position = pass_plain(inner, position)
+        count, position = pass_plain(inner, position, LENGTH_MAX, _SPAN_BYTES)
         messages += count
         entry = next_inner_entry(inner, position)
         if entry is None:
             break
         if entry.codec_id:
-            messages += _count_inner(inner[entry.payload_start : entry.end], entry.codec_id, opener, depth + 1)
+            more = yield from _count_inner(inner[entry.payload_start : entry.end], entry.codec_id, opener, depth + 1)
         else:
-            messages += 1
+            more = 1
+        messages += more
         position = entry.end
+        left -= count + more + (_WRAPPER_COST if entry.codec_id else 0)
+        if left <= 0:
+            yield None
+            left = PIECE
     if position < len(inner):
         raise corrupt(position, "a wrapper ends inside a message")
     return messages
 
 
-def _check_sizes(data: Buffer, max_message_bytes: int) -> None:
+def _check_sizes(data: Buffer, max_message_bytes: int) -> Steps[None]:
     """Raises `ApiError` MESSAGE_TOO_LARGE for the first outer message that is; what else is wrong ends the walk."""
-    position, size = 0, len(data)
+    position, size, left = 0, len(data), PIECE
     while size - position >= LENGTH.size:
         length = LENGTH.unpack_from(data, position)[0]
         if not MESSAGE_BYTES_MIN <= length <= size - position - LENGTH.size:
@@ -98,6 +123,10 @@ def _check_sizes(data: Buffer, max_message_bytes: int) -> None:
         if end - payload_start > max_message_bytes:
             raise _too_large(position, end - payload_start, max_message_bytes)
         position = end
+        left -= 1
+        if not left:
+            yield None
+            left = PIECE
 
 
 def _too_large(position: int, size: int, limit: int) -> ApiError:

@@ -73,12 +73,14 @@ def plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes],
     return payloads, ends
 
 
-def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX) -> tuple[int, int]:
-    """As `plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end)."""
+def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX, span: int = LENGTH_MAX) -> tuple[int, int]:
+    """As `plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end). No message
+    that begins `span` bytes further is looked at."""
     unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
     count = 0
     start = position + OVERHEAD_BYTES
-    while start <= size:
+    last = min(size, start + span)
+    while start <= last:
         length, kind, crc = unpack(data, start - OVERHEAD_BYTES)
         end = start + length - MAGIC_1_HEADER_BYTES
         if kind != _PLAIN or not MAGIC_1_HEADER_BYTES <= length <= length_max or end > size:
@@ -143,6 +145,10 @@ def next_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> 
         raise corrupt(position, "the size of a message in a wrapper is wrong") from error
 
 
+_SHORT_MAX, _SHORT_UNPACKED_MAX = 65_536, 262_144
+"""Bytes of wrappers that are opened in place."""
+
+
 class Opener:
     """Opens wrappers, and wrappers in them, within one bound of bytes for all it opens."""
 
@@ -151,6 +157,21 @@ class Opener:
     def __init__(self, codecs: Codecs, max_bytes: int) -> None:
         self._codecs = codecs
         self._left = self._max_bytes = max_bytes
+
+    def open_short(self, payload: Buffer, codec_id: int, depth: int) -> bytes | None:
+        """What `open` gives, where that takes little time; else None: it is to be opened on a worker."""
+        if self._left <= _SHORT_UNPACKED_MAX or depth > DEPTH_MAX:
+            return self.open(payload, codec_id, depth)
+        if len(payload) > _SHORT_MAX:
+            return None
+        try:
+            inner = self._codecs.by_id(codec_id).decompress(payload, _SHORT_UNPACKED_MAX)
+        except ApiError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            return None
+        self._left -= len(inner)
+        return inner
 
     def open(self, payload: Buffer, codec_id: int, depth: int) -> bytes:
         """The message set in a wrapper; `depth` 1 is an outer one.

@@ -154,7 +154,12 @@ class _ConsoleMember(MemberProcess):
 
     def assignment(self) -> frozenset[tuple[str, int]]:
         self.received()
-        found: dict[str, Any] = self._java.process.call("group", group=self._group)
+        try:
+            found: dict[str, Any] = self._java.process.call("group", group=self._group)
+        except RuntimeError as error:
+            if "GroupIdNotFoundException" not in str(error):
+                raise
+            return frozenset()  # no member has joined yet
         if found["state"] != "Stable":
             return frozenset()
         return frozenset((topic, partition) for topic, partition in found["clients"].get(self._name, ()))

@@ -392,3 +392,45 @@ def test_log_folders_are_described(broker: ClassicBroker) -> None:
     assert [(found.topic, found.partition, found.size_bytes) for found in described.replicas] == [
         ("t", 0, len(message_set(b"x")))
     ]
+
+
+# --- sets that take long to check
+
+
+def produce(broker: ClassicBroker, records: bytes, partition: int = 0) -> list[Any]:
+    view = memoryview(bytearray(records))
+    answers = broker.submit(ClassicProduce(partitions=[ClassicProducePartition("t", partition, view)]))
+    view[:] = bytes(len(view))  # the memory is the connection's again
+    return answers
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_others_are_served_while_a_long_set_is_checked(packed: bool) -> None:
+    broker, ms = ClassicBroker(num_partitions=2), [0.0]
+
+    def tick() -> float:
+        ms[0] += 1.0
+        return ms[0]
+
+    service = broker.node.api._handlers[ClassicProduce].__self__  # type: ignore[attr-defined]
+    service._steps._now_ms = tick  # every piece of the check takes a turn
+    payloads = [b"x" * 20] * 100_000
+    records = gzip_wrapper(*payloads) if packed else message_set(*payloads)
+    long = produce(broker, records)
+    assert not long
+    one = message_set(b"one")
+    assert produce(broker, one)[0].partitions[0].next_offset == len(one)
+    broker.scheduler.run_pending()
+    assert long[0].partitions[0].next_offset == len(one) + len(records)
+    assert ms[0] > 50, "the clock is looked at behind every piece"
+    assert service._long_bytes == 0
+
+
+def test_a_long_set_that_is_damaged_far_behind_is_refused_as_a_whole() -> None:
+    broker = ClassicBroker()
+    plain = bytearray(message_set(*[b"x" * 20] * 5_000))
+    plain[-1] ^= 1
+    (answer,) = produce(broker, bytes(plain))
+    broker.scheduler.run_pending()
+    assert answer.partitions[0].error is ErrorCode.CORRUPT_MESSAGE
+    assert broker.put("t", message_set(b"one")).next_offset == len(message_set(b"one"))

@@ -34,6 +34,10 @@ def ask(world: World, broker_id: int, request: Request[Any]) -> Any:
     return told[0]
 
 
+def states_path(world: World) -> str:
+    return layout.states_path(world.look.topics()["t"].topic_id)
+
+
 def leader_of(world: World) -> int:
     node = next(broker.node for broker in world.brokers.values() if broker.node is not None)
     return node.state.image.state(KEY).leader
@@ -74,7 +78,7 @@ def test_a_follower_is_believed_in_its_registered_life_only(world: World) -> Non
 )
 def test_states_that_somebody_else_wrote_change_nothing(world: World, garbage: bytes) -> None:
     before = leader_of(world)
-    world.tree.session().set(layout.states_path("t"), garbage)
+    world.tree.session().set(states_path(world), garbage)
     world.run(1)
     assert leader_of(world) == before
     with Producer(world.client()) as producer:
@@ -82,20 +86,20 @@ def test_states_that_somebody_else_wrote_change_nothing(world: World, garbage: b
 
 
 def test_states_that_somebody_removed_come_back_with_the_next_change(world: World) -> None:
-    world.tree.session().delete(layout.states_path("t"))
+    world.tree.session().delete(states_path(world))
     world.run(1)
     before = leader_of(world)
     world.brokers[before].kill()
     world.run(10)
     assert leader_of(world) not in (before, -1)
-    assert world.node(layout.states_path("t")) is not None
+    assert world.node(states_path(world)) is not None
 
 
 def test_a_tree_that_is_half_deleted_is_served_on(world: World) -> None:
     with Producer(world.client()) as producer:
         producer.send("t", value=b"x").result(20)
         session = world.tree.session()
-        session.delete(layout.states_path("t"))
+        session.delete(states_path(world))
         session.delete(layout.topic_path("t"))
         session.delete(layout.CONTROLLER_EPOCH)
         world.run(2)

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from barnabas.core.cluster.deltas import ConfigsChanged
 from barnabas.ports.broker_api import (
     EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
     LATEST,
+    LATEST_TIERED,
     MAX_TIMESTAMP,
     ConfigAlteration,
     ConfigDescription,
@@ -113,6 +117,25 @@ def test_what_cannot_be_altered(
     assert alter(broker, resource, changes).error is expected
 
 
+def test_min_insync_replicas_is_set_for_all_brokers_and_not_for_one(broker: ManualBroker) -> None:
+    key = "min.insync.replicas"
+    refused = alter(broker, BROKER, {key: "2"})
+    assert refused.error is ErrorCode.INVALID_CONFIG
+    assert "one value for all brokers" in str(refused.error_message)
+    assert alter(broker, ALL_BROKERS, {key: "2"}).error is ErrorCode.NONE
+    assert values(describe(broker, ALL_BROKERS)) == {key: ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    assert values(describe(broker, BROKER, key)) == {key: ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    assert values(describe(broker, TOPIC, key)) == {key: ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    assert alter(broker, BROKER, {key: None}, op=ConfigOp.DELETE).error is ErrorCode.NONE
+
+
+def test_min_insync_replicas_that_an_earlier_version_has_set_for_one_broker_has_no_effect(broker: ManualBroker) -> None:
+    key = "min.insync.replicas"
+    broker.node.state.registry.apply(ConfigsChanged(broker_id=1, configs={key: "7"}))
+    assert values(describe(broker, TOPIC, key))[key][0] == "1"
+    assert any("set for broker 1 alone, which has no effect" in line for line in broker.reports)
+
+
 def test_what_cannot_be_described(broker: ManualBroker) -> None:
     assert describe(broker, ConfigResource(kind=2, name="nowhere")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(broker, ConfigResource(kind=4, name="2")).error is ErrorCode.INVALID_REQUEST
@@ -162,7 +185,8 @@ def test_list_offsets(broker: ManualBroker) -> None:
     for step in (0, 10, 30, 20):
         records = batch(b"x", b"y", timestamp_ms=start + step)
         broker.ask(Produce(partitions=[ProducePartition("t", 0, records)]))
-    assert offsets(broker, EARLIEST) == (ErrorCode.NONE, 0, -1)
+    assert offsets(broker, EARLIEST) == offsets(broker, EARLIEST_LOCAL) == (ErrorCode.NONE, 0, -1)
+    assert offsets(broker, LATEST_TIERED) == offsets(broker, EARLIEST_PENDING_UPLOAD) == (ErrorCode.NONE, -1, -1)
     assert offsets(broker, LATEST) == (ErrorCode.NONE, 8, -1)
     assert offsets(broker, 0) == (ErrorCode.NONE, 0, start)
     assert offsets(broker, start + 1) == (ErrorCode.NONE, 2, start + 10)

@@ -22,26 +22,20 @@ def living(*numbers: int) -> Mapping[int, BrokerRegistration]:
 
 
 def elected(state: PartitionState, *alive: int, unclean: bool = False) -> tuple[int, str]:
-    after = settled(state, REPLICAS, living(*alive), ElectionRules(min_isr=2, unclean=unclean))
+    after = settled(state, REPLICAS, living(*alive), ElectionRules(min_isr=2, unclean=unclean), is_overdue=True)
     assert after is not None
     return after.leader, told_of_election(KEY, state, after)
 
 
-def test_a_leader_that_has_the_longest_log_of_all_that_have_told_is_said_to_lose_nothing() -> None:
-    state = WITHOUT_LEADER
-    for broker_id, end in ((1, 40), (2, 50), (3, 60)):
-        state = claimed(state, ReplicaId(broker_id, 20 + broker_id), 4, end)
-    leader, line = elected(state, *REPLICAS)
-    assert (leader, leader in state.members) == (3, False)
-    assert line == "broker 3 leads t-0 without being in sync: nobody who has told what is in its log has more"
-
-
-def test_a_leader_that_lacks_something_is_said_to() -> None:
+def test_an_unclean_election_is_told_with_what_it_loses() -> None:
     leader, line = elected(WITHOUT_LEADER, 3, unclean=True)
-    assert (leader, line) == (3, "broker 3 leads t-0 without being in sync: what it lacks is lost")
+    text = "broker 3 leads t-0, in epoch 5, by an unclean election: it is not one of [1, 2]"
+    text += ", and committed messages that it lacks are lost"
+    assert (leader, line) == (3, text)
     known = claimed(claimed(WITHOUT_LEADER, ReplicaId(1, 21), 4, 50), ReplicaId(3, 23), 4, 40)
     leader, line = elected(known, 3, unclean=True)
-    assert (leader, line) == (3, "broker 3 leads t-0 without being in sync: what it lacks is lost")
+    claims = "as claimed, the log reaches on broker 1 to offset 50, broker 3 to offset 40"
+    assert (leader, line) == (3, f"{text}; {claims}")
 
 
 def test_a_leader_that_was_in_sync_is_told_without_alarm() -> None:

@@ -28,7 +28,7 @@ class Failing:
         self.reports: list[str] = []
         api: Any = self.broker.node.api
         api._handlers = dict.fromkeys(api._handlers, self._fail)
-        server = KafkaServer(api, listener="PLAIN", report=self.reports.append)
+        server = KafkaServer(api, listener="PLAIN", report=self.reports.append, topic_name=bytes.hex)
         self.connection = PairConnection(("broker", 9092), ("198.51.100.7", 4321))
         self.connection.handler = server.accept(self.connection)
 

@@ -7,7 +7,7 @@ from support.coordination_faults import BlockingCoordination
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
-from barnabas.core.cluster.producer_ids import BLOCK_SIZE, LAST_ID, take_block
+from barnabas.core.cluster.producer_ids import BLOCK_SIZE, LAST_ID, LEFT_OUT, raise_above, take_block
 from barnabas.ports.broker_api import (
     DescribedPartition,
     DescribeProducers,
@@ -59,6 +59,23 @@ def test_brokers_that_share_a_tree_share_no_id() -> None:
     sessions = [tree.session(), tree.session()]
     blocks = [take_block(sessions[number % 2], number % 2) for number in range(6)]
     assert blocks == [range(number, number + BLOCK_SIZE) for number in range(0, 6 * BLOCK_SIZE, BLOCK_SIZE)]
+
+
+@pytest.mark.parametrize("given_out", [0, 1, 3])
+def test_producer_ids_that_a_log_has_are_not_given_out_again(given_out: int) -> None:
+    session = MemoryTree().session()
+    for _ in range(given_out):
+        take_block(session, 1)
+    largest = 2 * BLOCK_SIZE + 7
+    first = raise_above(session, 1, largest)
+    if given_out == 3:
+        assert first is None and take_block(session, 1).start == 3 * BLOCK_SIZE
+    else:
+        assert first is not None and first >= largest + LEFT_OUT
+        assert take_block(session, 2).start == first
+        assert raise_above(session, 2, largest) is None
+    assert raise_above(session, 2, LAST_ID) is None, "no producer has got that from a broker"
+    assert take_block(session, 2).stop < LAST_ID
 
 
 def test_the_last_id_and_garbage_in_the_tree() -> None:
@@ -178,6 +195,13 @@ def test_producers_are_described(broker: ManualBroker) -> None:
     assert (found.coordinator_epoch, found.current_txn_start_offset) == (-1, -1)
     assert describe(broker, "t", 1).producers == []
     assert describe(broker, "t", 9).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_producers_are_described_by_followers_too(broker: ManualBroker) -> None:
+    send(broker, b"a", 0, producer=7, epoch=3)
+    broker.node.state.replicas.partitions["t", 0].leader = 2
+    told = describe(broker, "t", 0)
+    assert (told.error, [each.producer_id for each in told.producers]) == (ErrorCode.NONE, [7])
 
 
 def test_silent_producers_expire() -> None:

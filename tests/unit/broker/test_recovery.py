@@ -5,9 +5,10 @@ from support.elections import elect_again
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.adapters.system import SeededEntropy
-from barnabas.app.broker.recovery import PRODUCER_IDS_LEFT_OUT, Recovery, carry_out, plan_recovery
+from barnabas.app.broker.recovery import Recovery, carry_out, plan_recovery
 from barnabas.app.config import BrokerConfig
 from barnabas.core.cluster.change_queue import complete
+from barnabas.core.cluster.producer_ids import LEFT_OUT
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.ports.broker_api import InitProducerId, Metadata
 from barnabas.ports.error_codes import ErrorCode
@@ -60,9 +61,9 @@ def test_no_producer_id_is_given_out_twice() -> None:
     given = broker.ask(InitProducerId(transactional_id=None)).producer_id
     lose_tree(broker)
     plan = recover(broker)
-    assert (plan.producer_ids_from or 0) >= PRODUCER_IDS_LEFT_OUT
+    assert (plan.producer_ids_from or 0) >= LEFT_OUT
     broker.node = broker._started()
-    assert broker.ask(InitProducerId(transactional_id=None)).producer_id > given + PRODUCER_IDS_LEFT_OUT // 2
+    assert broker.ask(InitProducerId(transactional_id=None)).producer_id > given + LEFT_OUT // 2
 
 
 def test_what_the_folders_lack_is_told() -> None:

@@ -83,6 +83,26 @@ def test_partitions_stay_where_they_are(
     assert list(broker.ask(ListPartitionReassignments()).partitions) == []
 
 
+@pytest.mark.parametrize(
+    ("may_change", "replicas", "expected"),
+    [
+        (False, [1, 2], ErrorCode.INVALID_REPLICATION_FACTOR),
+        (True, [1, 2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (False, [2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (False, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_a_move_may_be_bound_to_the_replication_factor(
+    broker: ManualBroker, may_change: bool, replicas: Sequence[int] | None, expected: ErrorCode
+) -> None:
+    wanted = Reassignment(topic="t", partition=0, replicas=replicas)
+    result = broker.ask(AlterPartitionReassignments(partitions=[wanted], allow_replication_factor_change=may_change))
+    assert result.allow_replication_factor_change is may_change
+    assert result.partitions[0].error is expected
+    if expected is ErrorCode.INVALID_REPLICATION_FACTOR:
+        assert result.partitions[0].error_message == "The replication factor is changed from 1 to 2"
+
+
 def epoch_end(broker: ManualBroker, epoch: int, *, current: int = -1, partition: int = 0) -> tuple[object, ...]:
     asked = EpochQuestion(topic="t", partition=partition, leader_epoch=epoch, current_leader_epoch=current)
     (found,) = broker.ask(OffsetForLeaderEpoch(partitions=[asked])).partitions

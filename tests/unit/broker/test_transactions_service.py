@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
+from support.replica_house import led_in_sync
 
 from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.broker_api import (
@@ -13,6 +15,7 @@ from barnabas.ports.broker_api import (
     ConfigAlteration,
     ConfigResource,
     Coordinator,
+    DeleteTopics,
     DescribeTransactions,
     EndTxn,
     FindCoordinator,
@@ -189,3 +192,59 @@ def test_what_dashboards_see(broker: ManualBroker) -> None:
         value = broker.metrics.value(name)
         assert value is not None
         assert value >= 0
+
+
+def test_a_topic_that_the_image_does_not_have_yet_gets_its_marker_when_it_has(broker: ManualBroker) -> None:
+    who = begun(broker)
+    assert add(broker, who, 0) == [E.NONE]
+    assert produce(broker, who) is E.NONE
+    registry = broker.node.state.registry
+    image = registry.image
+    registry.image = image._without("t", image.version)
+    assert broker.ask(EndTxn(**who, committed=True)).error is E.NONE
+    broker.wait(20_000)
+    assert state(broker) == "PrepareCommit"
+    registry.image = image
+    broker.wait(2000)
+    assert state(broker) == "CompleteCommit"
+    partition = broker.node.state.replicas.partitions["t", 0]
+    assert (partition.last_stable_offset, partition.log.log_end_offset) == (2, 2)
+    (line,) = broker.reports
+    assert "nobody leads t-0" in line
+    broker.lines.clear()
+
+
+def test_the_next_coordinator_sends_no_marker_to_an_earlier_topic_that_its_image_has(broker: ManualBroker) -> None:
+    who = begun(broker)
+    assert add(broker, who, 0) == [E.NONE]
+    assert produce(broker, who) is E.NONE
+    state_, log = broker.node.state, TopicPartition(LOG, partition_of("x", 4))
+    registry, replicas = state_.registry, state_.replicas
+    image = registry.image
+    registry.image = image._without("t", image.version)
+    assert broker.ask(EndTxn(**who, committed=True)).error is E.NONE
+    broker.scheduler.run_pending()
+    earlier = evolve(image.topics["t"], topic_id=b"an earlier topic")
+    registry.image = evolve(image, topics=image.topics.put("t", earlier))
+    for leader in (2, 1):
+        led_in_sync(replicas, replicas.partitions[log], (1,), leader=leader, epochs=1)
+        broker.scheduler.run_pending()
+    partition = replicas.partitions["t", 0]
+    broker.wait(5000)
+    assert (state(broker), partition.log.log_end_offset) == ("PrepareCommit", 1)
+    registry.image = image
+    broker.wait(2000)
+    assert (state(broker), partition.last_stable_offset) == ("CompleteCommit", 2)
+    broker.lines.clear()
+
+
+@pytest.mark.parametrize("makes_it_classic", [False, True])
+def test_a_topic_that_was_deleted_needs_no_marker(broker: ManualBroker, makes_it_classic: bool) -> None:
+    who = begun(broker)
+    assert add(broker, who, 0, 1) == [E.NONE, E.NONE]
+    assert broker.ask(DeleteTopics(names=["t"])).topics[0].error is E.NONE
+    if makes_it_classic:
+        broker.create("t", 2, message_format="classic")
+    assert broker.ask(EndTxn(**who, committed=True)).error is E.NONE
+    broker.wait(5000)
+    assert state(broker) == "CompleteCommit"

@@ -144,3 +144,26 @@ def test_groups_that_cannot_be_are_named(config: dict[str, object], text: str) -
 def test_a_keyword_argument_that_does_not_exist() -> None:
     with pytest.raises(ConfigError, match="did you mean 'client_id'"):
         read_settings(CommonSettings, None, {"clientid": "x"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("ssl.ca.location", "/ca.pem", "neither encrypted nor authenticated yet"),
+        ("security.protocol", "SASL_SSL", "neither encrypted nor authenticated yet"),
+        ("sasl.mechanism", "PLAIN", "neither encrypted nor authenticated yet"),
+        ("sasl.kerberos.service.name", "kafka", "there is no authentication by Kerberos"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ProducerSettings, ConsumerSettings])
+def test_settings_of_security_say_that_there_is_none(
+    kind: type[CommonSettings], key: str, value: str, why: str
+) -> None:
+    for config, given in (({key: value}, {}), ({}, {key.replace(".", "_"): value})):
+        with pytest.raises(ConfigError, match=why):
+            read_settings(kind, config, given)
+
+
+def test_the_protocol_that_there_is_may_be_named() -> None:
+    assert read_settings(ProducerSettings, {"security.protocol": "PLAINTEXT"}, {}) == ProducerSettings()
+    assert read_settings(ConsumerSettings, None, {"security_protocol": "plaintext"}) == ConsumerSettings()

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.client.driver import Driver
+from barnabas.core.client.driver import FAILED_MS, Driver
 from barnabas.core.client.effects import NEVER, Poll, Send
 from barnabas.ports.broker_api import Metadata
 
@@ -91,3 +93,42 @@ def test_a_retired_driver_still_answers_but_polls_nothing() -> None:
     assert answers == ["late"]
     assert len(desk.log) == 1
     assert desk.scheduler.waiting == 0
+
+
+class Faulty:
+    """Raises at each poll, or from what takes its answer."""
+
+    def __init__(self, sends: list[Send] | None = None) -> None:
+        self.sends = sends
+
+    def poll(self, now_ms: float) -> Poll:
+        if self.sends is None:
+            raise TypeError("a user's value")
+        sends, self.sends = self.sends, []
+        return Poll(sends, NEVER)
+
+
+def test_machine_that_raises_holds_up_no_other_and_is_polled_again() -> None:
+    desk = Desk()
+    desk.driver.add(Faulty())
+    desk.driver.wake()
+    with pytest.raises(TypeError, match="a user's value"):
+        desk.scheduler.advance(0)
+    assert desk.log == [("", 0.0)]
+    with pytest.raises(TypeError, match="a user's value"):
+        desk.scheduler.advance(FAILED_MS)
+    assert desk.log == [("", 0.0), ("", FAILED_MS)]
+
+
+def test_answer_that_cannot_be_taken_does_not_reach_the_connection() -> None:
+    def take(result: Any, now_ms: float) -> None:
+        raise TypeError("a user's value")
+
+    desk = Desk()
+    desk.driver.add(Faulty([Send(1, ASK, take)]))
+    desk.driver.wake()
+    desk.scheduler.advance(0)
+    ((_, reply),) = desk.sent
+    reply("an answer")
+    with pytest.raises(TypeError, match="a user's value"):
+        desk.scheduler.advance(0)

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from attrs import evolve
 from support.group_world import World
+from support.plain_cluster import id_of
 
 from barnabas.core.client.errors import ClientTimeout
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Lost
@@ -53,6 +55,22 @@ def test_what_one_member_commits_the_next_begins_with() -> None:
     b = world.join("b", "t")
     world.settle()
     assert b.reads == {T[0]: None, T[1]: CommittedOffset(42, 7, "by a")}
+
+
+def test_a_commit_names_the_ids_of_its_topics_and_gives_up_where_the_coordinator_has_others() -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    for _ in range(20):
+        world.once(OffsetCommit, refusal(ErrorCode.UNKNOWN_TOPIC_ID))
+    told: list[Any] = []
+    topic_id = id_of("t")
+    a.membership.commit({T[0]: CommittedOffset(5, topic_id=topic_id)}, told.append, deadline_ms=world.now + 60_000)
+    world.pass_time(20_000)
+    assert code_of(told) is ErrorCode.UNKNOWN_TOPIC_ID
+    requests = world.of(OffsetCommit)
+    assert {each.topic_id for request in requests for each in request.partitions} == {topic_id}
+    assert 2 < len(requests) < 10
 
 
 def test_a_static_member_commits_under_its_instance_id() -> None:
@@ -309,3 +327,44 @@ def test_a_rebalance_while_positions_are_looked_up_gives_nothing_twice(kind: str
     assert len(world.of(JoinGroup)) == 3
     assert [sorted(event.positions) for event in a.of(Assigned)] == [T[:2]]
     assert a.events == a.of(Assigned)
+
+
+def test_positions_in_a_topic_that_was_made_again_are_left_out_of_a_commit() -> None:
+    world = World(t=1, u=1)
+    a = world.join("a", "t", "u")
+    world.settle()
+    view = a.view.topic("t")
+    assert view is not None
+    a.view._topics["t"] = evolve(view, topic_id=b"the topic of now")
+    answers: list[Any] = []
+    place = TopicPartition("u", 0)
+    old = CommittedOffset(5, topic_id=b"the topic before")
+    a.membership.commit({T[0]: old, place: CommittedOffset(3)}, answers.append, deadline_ms=world.now + 5_000)
+    a.wake()
+    world.pass_time(100)
+    assert code_of(answers) is ErrorCode.UNKNOWN_TOPIC_ID
+    (request,) = world.of(OffsetCommit)
+    assert [(part.topic, part.offset) for part in request.partitions] == [("u", 3)]
+
+
+def test_position_in_a_topic_that_seems_deleted_waits_for_another_word_of_it() -> None:
+    """The broker that told the metadata may be behind."""
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    view = a.view.topic("t")
+    assert view is not None
+    known = view
+    del a.view._topics["t"]
+    a.view.topic_errors["t"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answers: list[Any] = []
+    position = CommittedOffset(5, topic_id=known.topic_id)
+    a.membership.commit({T[0]: position}, answers.append, deadline_ms=world.now + 5_000)
+    a.wake()
+    world.pass_time(50)
+    assert not answers
+    assert not world.of(OffsetCommit)
+    a.view._topics["t"] = known
+    del a.view.topic_errors["t"]
+    world.pass_time(500)
+    assert answers == [None]

@@ -318,6 +318,64 @@ def test_one_that_may_have_begun_is_made_certain_before_it_is_aborted() -> None:
     assert not world.ids["txn"].ongoing
 
 
+def _with_a_lost_commit(world: TransactionalCluster) -> tuple[Bench, list[TxnOffsetCommit]]:
+    """A producer in a transaction, whose TxnOffsetCommit the network has taken, and lost or not."""
+    lost: list[TxnOffsetCommit] = []
+
+    def lose(_: int, request: Any) -> Any:
+        if isinstance(request, TxnOffsetCommit) and not lost:
+            lost.append(request)
+            return LOST
+        return None
+
+    world.script(lose)
+    bench = Bench(world).start()
+    bench.txn.begin()
+    bench.positions(5)
+    while not lost:
+        bench.poll()
+        bench.answer()
+    return bench, lost
+
+
+def test_an_abort_waits_for_the_answer_to_positions_and_a_late_one_is_of_an_old_epoch() -> None:
+    world = TransactionalCluster(t=1)
+    bench, (late,) = _with_a_lost_commit(world)
+    epoch = bench.txn.epoch
+    bench.abort()
+    assert bench.asked()[-4:] == ["TxnOffsetCommit", "TxnOffsetCommit", "EndTxn", "InitProducerId"]
+    assert bench.txn.epoch == epoch + 1
+    bench.txn.begin()
+    bench.positions(9)
+    bench.run(lambda: bool(world.ids["txn"].pending))
+    told = world.answer(1, late)
+    assert [each.error for each in told.partitions] == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    bench.commit()
+    assert world.positions == {("g", TopicPartition("in", 0)): 9}
+
+
+def test_positions_that_were_answered_at_the_second_try_cost_no_epoch() -> None:
+    world = TransactionalCluster(t=1)
+    bench, _ = _with_a_lost_commit(world)
+    bench.commit()
+    bench.txn.begin()
+    bench.put(b"a")
+    bench.abort()
+    assert (bench.txn.epoch, world.positions) == (0, {("g", TopicPartition("in", 0)): 5})
+
+
+def test_an_abort_with_unanswered_positions_ends_where_brokers_give_no_next_epoch() -> None:
+    world = TransactionalCluster(t=1)
+    bench, _ = _with_a_lost_commit(world)
+    bench.cluster.once(InitProducerId, ApiError(ErrorCode.UNSUPPORTED_VERSION, "needs version 3"))
+    bench.abort()
+    assert world.ended == [False]
+    bench.txn.begin()
+    bench.put(b"a")
+    bench.commit()
+    assert world.committed == [b"a"]
+
+
 def test_a_second_producer_fences_the_first() -> None:
     world = TransactionalCluster(t=1)
     first = Bench(world).start()

@@ -7,7 +7,15 @@ from support.coordination_faults import BlockingCoordination
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.cluster.change_queue import ChangeQueue, Changing, complete, elsewhere, is_unreachable, on_disk
+from barnabas.core.cluster.change_queue import (
+    ChangeQueue,
+    Changing,
+    complete,
+    elsewhere,
+    is_unreachable,
+    on_disk,
+    on_disk_together,
+)
 from barnabas.ports.coordination import CoordinationError, NoNode, SessionExpired
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError
@@ -224,3 +232,71 @@ def test_a_closed_queue_makes_no_more_calls(house: House) -> None:
     house.scheduler.run_pending()
     assert [type(house.outcomes[name].error) for name in ("a", "b")] == [ClosedError, ClosedError]
     assert house.seen == ["b begins"]
+
+
+class ByHand(ManualScheduler):
+    """Offloaded work waits until it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self.works: list[tuple[Callable[[], Any], Callable[[Outcome[Any]], None]]] = []
+        self.room = 10
+
+    def offload(self, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        if len(self.works) == self.room:
+            raise ClosedError("the scheduler stops")
+        self.works.append((work, done))
+
+    def work(self, number: int) -> None:
+        work, done = self.works[number]
+        done(Outcome.of(work))
+
+
+def _fails() -> None:
+    raise CoordinationError("no disk")
+
+
+def test_works_of_a_disk_run_side_by_side_and_all_are_waited_for() -> None:
+    scheduler = ByHand()
+    queue = ChangeQueue(scheduler, MemoryTree().session())
+    did: list[str] = []
+    outcomes: list[Outcome[None]] = []
+
+    async def change() -> None:
+        await on_disk_together([lambda: did.append("a"), _fails, lambda: did.append("c")])
+
+    queue.run(change, outcomes.append)
+    assert len(scheduler.works) == 3, "none waits for another one"
+    for number in (2, 1):
+        scheduler.work(number)
+    assert not outcomes
+    scheduler.work(0)
+    assert (did, str(outcomes[0].error)) == (["c", "a"], "no disk")
+
+
+def test_works_of_a_disk_when_the_scheduler_stops_in_between() -> None:
+    scheduler = ByHand()
+    scheduler.room = 1
+    queue = ChangeQueue(scheduler, MemoryTree().session())
+    did: list[str] = []
+    outcomes: list[Outcome[None]] = []
+
+    async def change() -> None:
+        await on_disk_together([lambda: did.append("a"), lambda: did.append("b")])
+
+    queue.run(change, outcomes.append)
+    assert not outcomes, "what runs is waited for"
+    scheduler.work(0)
+    assert did == ["a"]
+    assert isinstance(outcomes[0].error, ClosedError)
+
+
+def test_works_of_a_disk_here_and_now() -> None:
+    did: list[str] = []
+
+    async def change() -> str:
+        await on_disk_together([lambda: did.append("a"), lambda: did.append("b")])
+        return "done"
+
+    assert complete(change()) == "done"
+    assert did == ["a", "b"]

@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.cluster.election import (
+    EPOCHS_LEFT_OUT,
     ElectionRules,
+    asked_to_elect,
+    awaited_claims,
+    best_known,
     claimed,
+    describe_loss,
+    distrusted,
+    is_distrusted,
     moved_to,
     new_state,
     preferred,
@@ -15,7 +22,8 @@ from barnabas.core.cluster.election import (
     wants_claim,
     with_isr,
 )
-from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId
+from barnabas.core.cluster.layout import decode_states, encode_states
+from barnabas.core.cluster.topics import BrokerRegistration, LogClaim, PartitionState, ReplicaId
 
 REPLICAS = (1, 2, 3)
 TWO = ElectionRules(min_isr=2)
@@ -37,7 +45,7 @@ def brokers(*lives: tuple[int, int] | tuple[int, int, int], leaving: int = 0) ->
 
 
 ALL = brokers((1, 11), (2, 12), (3, 13))
-FIRST = new_state(REPLICAS, ALL)
+FIRST = new_state(REPLICAS, ALL, min_isr=2)
 
 
 def settle(state: PartitionState, live: Mapping[int, BrokerRegistration], rules: ElectionRules = TWO) -> PartitionState:
@@ -127,30 +135,105 @@ def test_when_all_may_have_lost_something_the_longest_log_counts() -> None:
     assert newer.claims == {}
     assert settle(claimed(gone, ReplicaId(2, 21), 0, 70), live).leader == -1, "of an earlier life"
     assert settle(one, live, ONE).leader == -1, "3 is there, and has not told yet"
-    assert settle(one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
+    of_one = evolve(one, min_isr=1)
+    assert settle(of_one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
 
 
-def test_who_was_not_in_sync_is_heard_too() -> None:
-    """A message was acknowledged by 1 and 2; then 3 took the place of 2, and 1 and 3 lost what they had not synced."""
+def test_a_replica_that_is_not_a_member_never_wins_by_its_claim() -> None:
+    """Raft's figure 8: its log may end with a later epoch and lack what was committed since."""
     state = settle(settle(FIRST, brokers((1, 11), (3, 13))), {})
     assert state.members == (1, 3)
+    state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 11)
     live = brokers((1, 21), (2, 22), (3, 23))
-    state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 10)
-    assert settle(state, live).leader == -1, "2 has not told yet"
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 11), live).leader == 2
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 9), live).leader == 1
-    assert settle(claimed(settle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1, "not by itself"
-    away = brokers((1, 21), (3, 23))
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 11), away).leader == -1, "2 has more, and is waited for"
-    assert settle(claimed(state, ReplicaId(2, 22), 0, 9), away).leader == 1
+    assert settle(state, live).leader == 3, "2 is not waited for"
+    assert settle(claimed(state, ReplicaId(2, 22), 7, 99), live).leader == 3
+    assert settle(claimed(settle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1
+    one = claimed(state, ReplicaId(2, 22), 0, 99)
+    assert settle(one, brokers((1, 21), (2, 22))).leader == -1, "2 does not count as the second of the members"
 
 
-def test_only_who_is_asked_to_elects_uncleanly() -> None:
+def test_a_member_that_has_claimed_more_and_is_away_is_waited_for() -> None:
+    gone = settle(FIRST, {})
+    state = claimed(claimed(gone, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 11)
+    state = claimed(state, ReplicaId(2, 22), 0, 10)
+    assert settle(state, brokers((1, 21), (2, 22))).leader == -1
+    assert settle(state, brokers((1, 21), (3, 23))).leader == 3
+
+
+def test_an_unclean_election_has_to_be_allowed_and_waits_for_claims() -> None:
+    unclean = ElectionRules(min_isr=1, unclean=True)
     gone = settle(settle(FIRST, brokers((3, 13)), ONE), {}, ONE)
-    assert settle(gone, brokers((1, 21)), ONE).leader == -1
-    state = settle(gone, brokers((1, 21)), ElectionRules(min_isr=1, unclean=True))
-    assert short(state) == (1, 3, (1,), (), ())
+    live = brokers((1, 21))
+    assert settle(gone, live, ONE).leader == -1
+    assert settle(gone, live, unclean).leader == -1, "1 has claimed nothing"
+    told = claimed(gone, ReplicaId(1, 21), 0, 5)
+    assert settle(told, live, unclean).leader == -1, "2 and 3 may come back"
+    state = settled(told, REPLICAS, live, unclean, is_overdue=True)
+    assert state is not None and short(state) == (1, 3, (1,), (), ())
     assert settle(state, brokers((1, 21), (3, 23)), ONE) == state
+    assert settled(gone, REPLICAS, live, ONE, is_overdue=True) is None
+    assert settled(gone, REPLICAS, {}, unclean, is_overdue=True) is None
+
+
+def test_an_unclean_election_takes_the_longest_log_that_is_known() -> None:
+    unclean = ElectionRules(min_isr=2, unclean=True)
+    gone = evolve(settle(FIRST, {}), isr=(2,), broker_epochs={2: 12})
+    live = brokers((1, 21), (3, 23))
+    told = claimed(claimed(gone, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 4, 1000)
+    state = settled(told, REPLICAS, live, unclean, is_overdue=True)
+    assert state is not None and short(state) == (3, 5, (3,), (), ()), "a later epoch than any that a log has"
+    assert best_known(claimed(gone, ReplicaId(3, 23), 0, 1), REPLICAS, live) == 3, "1 has claimed nothing"
+    assert best_known(claimed(gone, ReplicaId(1, 19), 9, 99), REPLICAS, live) == 1, "of an earlier life"
+    assert awaited_claims(gone, REPLICAS, live) == [1, 3]
+    assert awaited_claims(told, REPLICAS, live) == []
+    all_told = claimed(told, ReplicaId(2, 22), 0, 5, lost=True)
+    led = settle(all_told, brokers((1, 21), (2, 22), (3, 23)), unclean)
+    assert led.leader == 3, "nothing is left to wait for"
+
+
+def test_an_operator_who_allows_an_unclean_election_gets_a_clean_one_where_that_is_possible() -> None:
+    state = settle(settle(FIRST, brokers((1, 11), (3, 13))), {})
+    state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(2, 22), 7, 99)
+    live = brokers((1, 21), (2, 22))
+    unclean = asked_to_elect(state, REPLICAS, live, TWO)
+    assert unclean is not None and unclean.leader == 2, "3 is away"
+    state, live = claimed(state, ReplicaId(3, 23), 0, 11), brokers((1, 21), (2, 22), (3, 23))
+    clean = asked_to_elect(state, REPLICAS, live, TWO)
+    assert clean is not None and short(clean) == (3, 8, (3,), (), (1,)), "the epoch is beyond all that are claimed"
+    assert asked_to_elect(clean, REPLICAS, live, TWO) is None, "it has a leader"
+    assert asked_to_elect(state, REPLICAS, {}, TWO) is None
+
+
+def test_a_member_whose_log_is_lost_leads_only_where_no_other_replica_can_have_more() -> None:
+    alone = settle(settle(FIRST, brokers((1, 11)), ONE), {}, ONE)
+    assert alone.members == (1,)
+    live = brokers((1, 21), (2, 22))
+    lost = claimed(alone, ReplicaId(1, 21), -1, 0, lost=True)
+    assert settle(lost, brokers((1, 21)), ONE).leader == -1, "2 and 3 may have more"
+    assert describe_loss(lost, REPLICAS, brokers((1, 21))) == (
+        "the disk of broker 1 lost messages that were in sync, and broker 2 is not alive, and broker 3 is not alive"
+    )
+    both = claimed(lost, ReplicaId(2, 22), 0, 50)
+    assert settle(both, live, ONE).leader == -1, "2 has more"
+    assert describe_loss(both, (1, 2), live) == (
+        "the disk of broker 1 lost messages that were in sync, and the log of broker 2, which was not in sync, ends at"
+        " offset 50"
+    )
+    unclean = settled(both, REPLICAS, live, ElectionRules(min_isr=1, unclean=True), is_overdue=True)
+    assert unclean is not None and unclean.leader == 2
+    nothing = claimed(lost, ReplicaId(2, 22), -1, 0)
+    after = settled(nothing, (1, 2), live, ONE)
+    assert after is not None and after.leader == 1, "no replica has anything"
+    only = settled(lost, (1,), brokers((1, 21)), ONE)
+    assert only is not None and only.leader == 1, "there is no other replica"
+
+
+def test_a_member_that_has_its_log_speaks_for_one_that_lost_it() -> None:
+    state = claimed(settle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True)
+    live = brokers((1, 21), (2, 22))
+    assert settle(state, brokers((1, 21)), ONE).leader == -1
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 7), live, ONE).leader == 2
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 7), live, TWO).leader == 2
 
 
 def test_who_is_about_to_stop_hands_over() -> None:
@@ -227,7 +310,7 @@ def test_whoever_leads_was_in_sync_or_eligible(min_isr: int, data: st.DataObject
             after = settled(state, REPLICAS, live, rules)
             if after is None:
                 break
-            assert after.leader == -1 or after.leader in state.members or after.leader in state.claims
+            assert after.leader == -1 or after.leader in state.members
             assert after.leader == -1 or after.leader in after.isr
             assert (after.leader_epoch > state.leader_epoch) == (after.leader != state.leader) or (
                 after.leader == state.leader and after.leader_epoch == state.leader_epoch + 1
@@ -238,3 +321,98 @@ def test_whoever_leads_was_in_sync_or_eligible(min_isr: int, data: st.DataObject
             state = after
         else:
             raise AssertionError("it never settles")
+
+
+def test_a_state_with_claims_is_read_as_it_was_written() -> None:
+    state = claimed(claimed(settle(FIRST, {}), ReplicaId(1, 21), -1, 0, lost=True), ReplicaId(3, 23), 4, 1000)
+    assert decode_states(encode_states(bytes(range(16)), {0: state}))[1] == {0: state}
+    of_an_older_version = b"[-1,1,2,[[1,11]],[],[],[[1,21,0,5]]]"
+    node = b'{"version":1,"topic_id":"AAECAwQFBgcICQoLDA0ODw","states":{"0":%s}}' % of_an_older_version
+    assert decode_states(node)[1][0].claims == {1: LogClaim(21, 0, 5)}
+
+
+def test_a_lower_min_isr_makes_those_ineligible_that_miss_what_one_may_commit_then() -> None:
+    alone = settle(settle(FIRST, brokers((1, 11), (2, 12))), brokers((1, 11)))
+    assert (short(alone), alone.min_isr) == ((1, 0, (1,), (2,), ()), 2)
+    lowered = settle(alone, brokers((1, 11)), ONE)
+    assert (short(lowered), lowered.min_isr) == ((1, 0, (1,), (), ()), 1)
+    assert lowered.partition_epoch == alone.partition_epoch + 1, "in one change"
+    raised = settle(lowered, brokers((1, 11)))
+    assert (short(raised), raised.min_isr) == ((1, 0, (1,), (), ()), 2), "2 may lack what 1 has committed alone"
+
+
+def test_a_change_of_the_isr_goes_by_the_min_isr_of_the_state() -> None:
+    """The leader's own configuration may be ahead of the controller's, or behind."""
+    alone = with_isr(FIRST, [ReplicaId(1, 11)], REPLICAS, ALL, ONE)
+    assert (short(alone), alone.min_isr) == ((1, 0, (1,), (2, 3), ()), 2)
+    of_one = evolve(FIRST, min_isr=1)
+    alone = with_isr(of_one, [ReplicaId(1, 11)], REPLICAS, ALL, TWO)
+    assert (short(alone), alone.min_isr) == ((1, 0, (1,), (), ()), 1)
+
+
+def test_the_min_isr_of_a_partition_without_leader_stays_until_one_is_elected() -> None:
+    """It says how many of the members have to claim what they have."""
+    gone = settle(FIRST, {}, ONE)
+    assert (gone.leader, gone.min_isr) == (-1, 2)
+    one = claimed(gone, ReplicaId(2, 22), 0, 70)
+    assert settle(one, brokers((2, 22)), ONE).leader == -1
+    led = settle(claimed(one, ReplicaId(3, 23), 0, 70), brokers((2, 22), (3, 23)), ONE)
+    assert (led.leader, led.members, led.min_isr) == (2, (2,), 1)
+
+
+def test_a_min_isr_from_a_file_counts_when_the_brokers_of_all_replicas_have_it() -> None:
+    of_file = ElectionRules(min_isr=1, is_common=False)
+
+    def with_files(*values: int | None) -> Mapping[int, BrokerRegistration]:
+        return {each: evolve(ALL[each], min_isr=value) for each, value in zip(ALL, values, strict=False)}
+
+    for values in ((2, 2, 2), (1, 1, 2), (1, None, 1)):
+        assert settled(FIRST, REPLICAS, with_files(*values), of_file) is None
+    one_is_away = settled(FIRST, REPLICAS, with_files(1, 1), of_file)
+    assert one_is_away is not None and one_is_away.min_isr == 2, "3 may have another one"
+    after = settled(FIRST, REPLICAS, with_files(1, 1, 1), of_file)
+    assert after is not None and after.min_isr == 1
+    of_an_older_version = evolve(FIRST, min_isr=None)
+    assert of_an_older_version.enough_in_sync(REPLICAS, 3) == 3
+    assert settle(of_an_older_version, ALL, of_file).min_isr == 1
+
+
+@pytest.mark.parametrize("values", [(None, None), (2, 2), (2, 3), (2, None), (3, 2, 2)])
+def test_the_min_isr_of_states_is_read_as_it_was_written(values: tuple[int | None, ...]) -> None:
+    states = {number: evolve(FIRST, min_isr=value) for number, value in enumerate(values)}
+    claim = claimed(settle(FIRST, {}), ReplicaId(1, 21), 0, 5)
+    states[len(values)] = evolve(claim, min_isr=values[0])
+    encoded = encode_states(bytes(range(16)), states)
+    assert decode_states(encoded)[1] == states
+    if values == (2, 2):
+        assert encoded.count(b"min_isr") == 1 and b"]],2]" not in encoded, "it stands there once"
+
+
+@pytest.mark.parametrize("value", [b"0", b'"2"', b"-2", b"2.5"])
+def test_a_min_isr_that_makes_no_sense_is_refused(value: bytes) -> None:
+    node = b'{"version":1,"topic_id":"AAECAwQFBgcICQoLDA0ODw","min_isr":%s,"states":{"0":[1,1,2,[[1,11]]]}}' % value
+    with pytest.raises(ValueError):
+        decode_states(node)
+
+
+def test_states_that_were_forgotten_wait_for_the_claims_of_all_replicas() -> None:
+    back, beyond = evolve(FIRST, leader_epoch=1), 7 + EPOCHS_LEFT_OUT + 1
+    live = brokers((1, 11), (2, 12), (3, 13))
+    state = distrusted(back, REPLICAS, ReplicaId(2, 12), 7, 100)
+    assert (state.leader, state.leader_epoch, state.partition_epoch) == (-1, beyond - 1, back.partition_epoch + 1)
+    assert set(state.members) == {1, 2, 3} and is_distrusted(state, REPLICAS) and not is_distrusted(back, REPLICAS)
+    assert decode_states(encode_states(b"t" * 16, {0: state}))[1][0].members == state.members
+    assert settle(state, live, ONE).leader == -1
+    state = claimed(state, ReplicaId(1, 11), 7, 90)
+    moving = settled(state, (4, *REPLICAS), brokers((1, 11), (2, 12), (4, 14)), ONE)
+    assert moving is None, "a move does not make up for 3"
+    assert settle(state, brokers((1, 11), (2, 12)), ONE).leader == -1, "3 may have what both lack"
+    led = settle(claimed(state, ReplicaId(3, 13), 5, 1000), live, ONE)
+    assert (led.leader, led.leader_epoch, led.isr) == (2, beyond, (2,)), "clients have seen epochs that no log has"
+    assert not is_distrusted(led, REPLICAS)
+
+
+def test_single_replica_with_a_later_epoch_leads_again() -> None:
+    state = distrusted(evolve(FIRST, isr=(1,), broker_epochs={1: 11}), (1,), ReplicaId(1, 21), 7, 100)
+    led = settled(state, (1,), brokers((1, 21)), ONE)
+    assert led is not None and (led.leader, led.leader_epoch) == (1, 7 + EPOCHS_LEFT_OUT + 1)

@@ -66,11 +66,11 @@ def test_states_stay_with_the_id_of_a_topic() -> None:
     configured = after(TopicSet(topic=made.with_configs({"a": "b"})), image=image)
     assert configured.states_of("t") is image.states_of("t")
     assert after(TopicSet(topic=topic("t", 2)), image=image).state(key) == first_state((1, 2))
-    late = after(TopicSet(topic=made, states={}, states_version=0), image=image)
+    late = after(TopicSet(topic=made, states={}, states_versions={0: 0}), image=image)
     assert late.state(key) == MOVED, "what was read before the last change"
-    grown = after(TopicSet(topic=made, states={0: first_state((1,)), 1: MOVED}, states_version=0), image=image)
+    grown = after(TopicSet(topic=made, states={0: first_state((1,)), 1: MOVED}, states_versions={0: 0}), image=image)
     assert grown.state(TopicPartition("t", 1)) == MOVED, "it was left out when the topic did not have it yet"
-    reread = after(TopicSet(topic=made, states={1: MOVED}, states_version=1), image=image)
+    reread = after(TopicSet(topic=made, states={1: MOVED}, states_versions={0: 1}), image=image)
     assert (reread.states_version("t"), image.states_version("t"), reread.states_version("u")) == (1, 0, None)
     assert [reread.state(TopicPartition("t", number)) for number in (0, 1)] == [first_state((1, 2)), MOVED]
     with pytest.raises(ApiError):
@@ -127,7 +127,7 @@ def test_filled_at_once_or_by_deltas() -> None:
             topics={"t": t, "u": u},
             deleting={"g.g": going},
             unreadable=frozenset({"x"}),
-            states={"t": ({}, None), "u": ({0: MOVED}, None)},
+            states={"t": ({}, {}), "u": ({0: MOVED}, {})},
             configs={1: {"a": "2"}},
         )
     )

@@ -16,12 +16,13 @@ from barnabas.core.cluster.following import ClusterFollower, Refresh
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.membership import LastLife, Membership
-from barnabas.core.cluster.registry import ClusterRegistry
+from barnabas.core.cluster.registry import ClusterRegistry, CoordinationWentBack
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.ports.broker_api import Reply
-from barnabas.ports.coordination import CoordinationError, NodeChange
+from barnabas.ports.coordination import CoordinationError, NodeChange, SessionState
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
+from barnabas.ports.report import Level, Line
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.words import TopicPartition
 
@@ -57,6 +58,7 @@ class Member:
         self.cannot_settle = 0
         """So many times the tree goes away when a topic has been read, and what follows is not done."""
         self.never_settles: set[str] = set()
+        self.settled_together: list[int] = []
         self.losses = 0
         self.elections: list[tuple[TopicPartition, int]] = []
         self.session: MemorySession = world.tree.session()
@@ -100,14 +102,15 @@ class Member:
         self.follower.begin()
         self.membership.begin()
 
-    async def _settle(self, name: str) -> None:
-        await self.registry.reread(name)
-        if name in self.never_settles:
+    async def _settle(self, names: Sequence[str]) -> None:
+        self.settled_together.append(len(names))
+        await self.registry.reread(*names)
+        if not self.never_settles.isdisjoint(names):
             raise CoordinationError("never")
         if self.cannot_settle:
             self.cannot_settle -= 1
             raise CoordinationError("gone")
-        self.settled.append(name)
+        self.settled.extend(names)
 
     def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         self.elections.append((key, after.leader))
@@ -130,7 +133,7 @@ class Member:
             topic_id=name.encode().rjust(16, b"\1"),
             partitions=dict.fromkeys(range(partitions), replicas),
         )
-        states = {number: new_state(replicas, self.registry.image.brokers) for number in range(partitions)}
+        states = {number: new_state(replicas, self.registry.image.brokers, min_isr=2) for number in range(partitions)}
         complete(self.registry.create(topic, states))
 
     def kill(self) -> None:
@@ -204,6 +207,76 @@ def test_a_quick_restart_is_a_new_life() -> None:
     assert again.failures == []
 
 
+@pytest.mark.parametrize("last", [LastLife(broker_epoch=30, in_order=True), LastLife(largest_epoch=30)])
+def test_counter_of_broker_epochs_that_went_back_is_raised(last: LastLife) -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    one.kill()
+    world.advance(SESSION_MS + 1000)
+    again = Member(world, 1, last=last)
+    world.advance(1000)
+    assert again.epoch == 31 and again.membership.went_back and again.failures == []
+    assert again.membership.registration is not None
+    assert again.membership.registration.previous_epoch == -1, "what the tree says of its lives is out of date"
+    (line,) = [line for line in again.lines if "counts broker epochs from" in line]
+    assert isinstance(line, Line) and line.level is Level.ERROR and "start all brokers" in line
+    assert not two.membership.went_back
+
+
+def test_running_broker_stops_where_the_coordination_service_went_back() -> None:
+    world = World()
+    one, _, _ = cluster(world)
+    session = world.tree.session()
+    session.delete(layout.BROKER_EPOCHS)
+    world.tree.expire(one.session)
+    world.advance(2000)
+    (failure,) = one.failures
+    assert isinstance(failure, CoordinationWentBack) and "Start this broker again" in str(failure)
+    assert one.membership.registration is None and not one.lease.is_valid
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_registration_whose_answer_is_lost_is_the_brokers_own(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    two.create("t", 1, 2, 3)
+    create, answers = MemorySession.create, [False] * lost
+
+    def lossy(self: MemorySession, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        create(self, path, data, ephemeral=ephemeral)
+        if path == layout.broker_path(1) and answers:
+            answers.pop()
+            one.membership.tell(offline=[TopicPartition("t", 0)])
+            raise CoordinationError("the connection was lost, and the answer with it")
+
+    monkeypatch.setattr(MemorySession, "create", lossy)
+    world.tree.expire(one.session)
+    world.advance(2000)
+    stored = two.registry.image.brokers[1]
+    assert (one.failures, one.membership.registration, one.losses) == ([], stored, 1)
+    assert (stored.broker_epoch, one.noted[-1], len(answers)) == (4, 4, lost - 1)
+    assert stored.offline == {("t", 0)}, "what changed while the answer was awaited is registered, too"
+    assert one.lease.is_valid
+
+
+def test_lost_registration_of_an_earlier_session_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    create, answers = MemorySession.create, [False]
+
+    def lossy(self: MemorySession, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        create(self, path, data, ephemeral=ephemeral)
+        if path == layout.broker_path(1) and answers:
+            answers.pop()
+            world.scheduler.call_later(50, lambda: one.membership._in_session(SessionState.EXPIRED))
+            raise CoordinationError("the connection was lost, and the answer with it")
+
+    monkeypatch.setattr(MemorySession, "create", lossy)
+    world.tree.expire(one.session)
+    world.advance(2000)
+    assert one.failures == [] and one.epoch == 5 == two.registry.image.brokers[1].broker_epoch
+
+
 def test_the_number_of_a_broker_that_lives_is_taken() -> None:
     world = World()
     one, _ = cluster(world, 2)
@@ -232,6 +305,8 @@ def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:
     world.tree.reconnect(one.session)
     world.advance(3000)
     assert one.losses == 1 and one.epoch == 4 and one.lease.is_valid
+    told = [line for line in one.lines if "this broker's session" in line]
+    assert ["did not renew" in line for line in told] == [True, False], "once, and once that all is well again"
     assert one.membership.registration is not None and one.membership.registration.previous_epoch == 1
     assert one.state() == two.state() and not one.controller.is_active
 
@@ -359,7 +434,7 @@ def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without
     commit, tried = one.session.commit, list[object]()
 
     def faulty(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
-        if any(change.path == layout.states_path("b") for change in changes):
+        if any(change.path == layout.states_path(b"b".rjust(16, b"\1")) for change in changes):
             tried.append(changes)
             raise error
         commit(changes, guards=guards)
@@ -392,6 +467,17 @@ def test_a_topic_that_cannot_be_settled_does_not_hold_up_the_others() -> None:
     assert one.settled == ["b", "a"]
 
 
+def test_topics_that_are_new_are_settled_together() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    for number in range(30):
+        two.create(f"t{number}", 2)
+    world.advance(1000)
+    assert sorted(one.settled) == sorted(f"t{number}" for number in range(30))
+    assert max(one.settled_together) > 1
+    assert len(one.settled_together) < 15
+
+
 def test_many_topics_of_a_dead_broker() -> None:
     world = World()
     one, two, three = cluster(world)
@@ -405,14 +491,17 @@ def test_many_topics_of_a_dead_broker() -> None:
 
 def test_a_tree_that_was_changed_by_something_else() -> None:
     world = World()
-    one, two, _ = cluster(world)
+    one, two, three = cluster(world)
     one.create("t", 1, 2, 3)
     world.advance()
     before = one.state()
     for garbage in (b"junk", b"{}", b'{"version":1,"topic_id":"x","states":{}}', b'{"version":9}'):
-        one.session.set(layout.states_path("t"), garbage)
+        one.session.set(layout.states_path(b"t".rjust(16, b"\1")), garbage)
         world.advance()
-    assert two.state() == before and any("does not hold the states" in line for line in two.lines)
+    assert two.state() == before
+    lines = [line for each in (one, two, three) for line in each.lines]
+    assert any("does not hold the states" in line for line in lines)
+    assert sum("this broker wrote those that it knows" in line for line in lines) == 4
     one.session.set(layout.CONTROLLER_EPOCH, b"")
     two.kill()
     world.advance(SESSION_MS + 3000)

@@ -3,13 +3,17 @@ from collections.abc import Mapping
 import pytest
 from attrs import evolve
 
+from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster.balance import unbalanced
+from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
 from barnabas.core.cluster.election import ElectionRules, new_state
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.layout import encode_topic
 from barnabas.core.cluster.moves import begin_move, cancel_move, finished_moves, is_moving, origin_of, target_of
+from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
+from barnabas.ports.coordination import BadVersion
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
@@ -56,15 +60,80 @@ def test_another_order_is_a_move_that_is_done_at_once() -> None:
     assert not is_moving(moving, 0) and moving.partitions[0] == (3, 2, 1)
 
 
+RULES = ElectionRules(min_isr=2)
+
+
+def in_sync(*members: int) -> PartitionState:
+    epochs = {each: each + 10 for each in members}
+    return PartitionState(leader=members[0], leader_epoch=3, isr=members, broker_epochs=epochs)
+
+
 def test_a_move_is_replaced_or_taken_back() -> None:
     moving = begin_move(TOPIC, 0, (4, 2, 5), LIVE)
     other = begin_move(moving, 0, (1, 2, 5), LIVE)
-    assert (other.partitions[0], other.adding, other.removing) == ((1, 2, 5, 3), {0: (5,)}, {0: (3,)})
-    back = cancel_move(other, 0)
+    assert (other.partitions[0], other.adding, other.removing) == ((1, 2, 5, 3, 4), {0: (5, 4)}, {0: (3, 4)})
+    back, _ = cancel_move(other, 0, image_of(other, {0: in_sync(1, 2)}), RULES)
     assert set(back.partitions[0]) == {1, 2, 3} and not is_moving(back, 0)
     with pytest.raises(ApiError) as error:
-        cancel_move(back, 0)
+        cancel_move(back, 0, image_of(back, {0: in_sync(1, 2)}), RULES)
     assert error.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_replaced_move_keeps_adding_replicas_until_new_target_is_in_sync() -> None:
+    topic = Topic(name="t", topic_id=b"t" * 16, partitions={0: (1, 2)})
+    other = begin_move(begin_move(topic, 0, (3, 4), LIVE), 0, (5, 1), LIVE)
+    assert other.partitions[0] == (5, 1, 2, 3, 4)
+    assert (target_of(other, 0), origin_of(other, 0)) == ((5, 1), (1, 2))
+    assert finished(other, in_sync(3, 4)) is None
+    done = finished(other, in_sync(3, 4, 5, 1))
+    assert done is not None and done[0].partitions[0] == (5, 1) and not is_moving(done[0], 0)
+
+
+def test_cancelled_move_is_refused_where_only_new_replicas_are_in_sync() -> None:
+    moving = begin_move(TOPIC, 0, (4, 5), LIVE)
+    one_stays = in_sync(4, 5, 1)
+    for state in (in_sync(4, 5), one_stays, evolve(in_sync(4), leader=-1, elr=(5, 1, 2, 3))):
+        with pytest.raises(ApiError) as error:
+            cancel_move(moving, 0, image_of(moving, {0: state}), RULES)
+        assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    unclean = ElectionRules(min_isr=2, unclean=True)
+    assert cancel_move(moving, 0, image_of(moving, {0: in_sync(4, 5)}), unclean)[0].partitions[0] == (1, 2, 3)
+    after, states = cancel_move(moving, 0, image_of(moving, {0: one_stays}), ElectionRules(min_isr=1))
+    assert (after.partitions[0], states[0].leader, states[0].isr) == ((1, 2, 3), 1, (1,))
+
+
+def test_cancelled_move_without_member_among_new_replicas_is_accepted_under_min_isr() -> None:
+    moving = begin_move(TOPIC, 0, (4, 5), LIVE)
+    back, _ = cancel_move(moving, 0, image_of(moving, {0: evolve(in_sync(1), elr=(2,))}), RULES)
+    assert back.partitions[0] == (1, 2, 3)
+
+
+def test_members_of_earlier_lives_do_not_count_when_replicas_go() -> None:
+    moving = begin_move(TOPIC, 0, (4, 5), LIVE)
+    restarted = evolve(in_sync(1, 2, 3, 4, 5), broker_epochs={1: 1, 2: 2, 3: 3, 4: 14, 5: 5})
+    assert finished(moving, restarted) is None, "broker 5 lives in a later life than the one in which it was in sync"
+    with pytest.raises(ApiError):
+        cancel_move(moving, 0, image_of(moving, {0: restarted}), RULES)
+
+
+def test_cancel_is_decided_again_when_the_isr_changes_before_the_write() -> None:
+    tree = MemoryTree()
+    ours, theirs = (ClusterRegistry(tree.session(), lambda line: None) for _ in range(2))
+    moving = begin_move(TOPIC, 0, (4, 5), LIVE)
+    complete(ours.create(moving, {0: in_sync(1, 2, 4, 5), 1: in_sync(2, 3, 1)}))
+    complete(theirs.load())
+    for registry in (ours, theirs):
+        registry.apply(BrokersChanged(brokers=LIVE))
+    decided = cancel_move(moving, 0, ours.image, RULES)
+    shrunk = {0: evolve(in_sync(4, 5), partition_epoch=1)}
+    complete(theirs.change_states(["t"], lambda topic, image: shrunk))
+    with pytest.raises(BadVersion):
+        complete(ours.move(*decided))
+    complete(ours.reread("t"))
+    assert ours.image.topic("t").partitions[0] == (4, 5, 1, 2, 3)
+    with pytest.raises(ApiError) as error:
+        cancel_move(ours.image.topic("t"), 0, ours.image, RULES)
+    assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_the_order_in_which_moves_began_does_not_show() -> None:

@@ -9,16 +9,24 @@ from support.log_lines import infos_of, warnings_of
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.cluster import store
+from barnabas.core.cluster import layout, store
 from barnabas.core.cluster.assignment import Racks
 from barnabas.core.cluster.change_queue import complete
-from barnabas.core.cluster.deltas import ConfigsChanged, Delta, StatesChanged, TopicDeleting, TopicGone, TopicSet
+from barnabas.core.cluster.deltas import (
+    ConfigsChanged,
+    Delta,
+    LeadershipEnded,
+    StatesChanged,
+    TopicDeleting,
+    TopicGone,
+    TopicSet,
+)
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.planning import plan_partitions, plan_topic
-from barnabas.core.cluster.registry import ATTEMPTS, ClusterRegistry, Deposed
+from barnabas.core.cluster.registry import ATTEMPTS, ClusterRegistry, CoordinationWentBack, Deposed
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name, first_state
 from barnabas.ports.broker_api import NewTopic
-from barnabas.ports.coordination import BadVersion, CoordinationError, NodeChange, NoNode
+from barnabas.ports.coordination import BadVersion, CoordinationError, Node, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
@@ -232,7 +240,7 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
     complete(house.registry.finish_delete(topic))
     complete(house.registry.finish_delete(topic))
-    assert {path for path in house.tree() if "partitions" not in path} == set(before)
+    assert {path for path in house.tree() if path != layout.STATES} == set(before)
     again = house.create("t", 1)
     assert again.topic_id != topic.topic_id
     assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
@@ -378,7 +386,10 @@ def test_a_late_controller_changes_nothing() -> None:
 
 def all_again(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
     states = {number: image.state(TopicPartition(topic.name, number)) for number in topic.partitions}
-    return {number: evolve(state, leader_epoch=state.leader_epoch + 1) for number, state in states.items()}
+    return {
+        number: evolve(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+        for number, state in states.items()
+    }
 
 
 def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
@@ -394,6 +405,49 @@ def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
         store.confirm_deleted(house.session, topic.topic_id, broker)
         assert store.deleted_of(house.session, broker) == {}
     assert house.session.children("/barnabas/deleted") == []
+
+
+def test_who_has_replicas_by_the_tree_is_asked_though_the_deleting_broker_does_not_know() -> None:
+    house = House(brokers=3)
+    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(house.registry.create(topic))
+    late = house.reopened()
+    complete(house.registry.move(evolve(topic, partitions={0: (1, 3)}), {}))
+    going = complete(late.begin_delete("t", {1}))
+    assert going.partitions == {0: (1, 3)}
+    assert [broker for broker in (1, 2, 3) if store.deleted_of(house.session, broker)] == [1, 3]
+    complete(late.finish_delete(going))
+    assert house.reopened().image.is_empty
+
+
+def test_leadership_in_a_deleted_topic_ends_before_the_topic_is_read_again() -> None:
+    house = House(brokers=3)
+    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(house.registry.create(topic))
+    house.create("other", 1)
+    late = house.reopened()
+    told: list[Delta] = []
+    late.listen(lambda delta, _: told.append(delta))
+    complete(late.reread_deleted())
+    assert told == []
+    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t", {1}))))
+    complete(late.reread_deleted())
+    assert told == [LeadershipEnded(topic=topic)]
+    assert late.image.topic("t") == topic, "its logs are removed when the queue of topics comes to it"
+    late.end_deleted([*house.session.children(layout.DELETED), "of no topic"])
+    assert told == [LeadershipEnded(topic=topic)] * 2
+
+
+def test_a_late_deletion_leaves_the_next_topic_of_its_name_alone() -> None:
+    house = House(brokers=3)
+    topic = house.plan(NewTopic(name="t", assignments={0: [1]}))
+    complete(house.registry.create(topic))
+    late = house.reopened()
+    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t", {1}))))
+    again = house.create("t", 1)
+    with pytest.raises(BadVersion):
+        complete(late.begin_delete("t", {1}))
+    assert house.reopened().image.topic("t").topic_id == again.topic_id
 
 
 def test_a_topic_that_fits_into_no_node() -> None:
@@ -491,10 +545,143 @@ def test_a_topic_with_many_states_comes_back_and_goes() -> None:
         house.session.create(f"/barnabas/partitions/t/{number}/state", old)
     again = house.reopened()
     assert [again.image.state(TopicPartition("t", number)).leader_epoch for number in range(100)] == list(range(100))
-    house.session.delete("/barnabas/partitions/t/50/state")  # as somebody who was interrupted leaves it
+    assert house.session.children(layout.OLD_STATES) == [], "they are stored by the id of the topic now"
+    assert house.reopened().image.states_of("t") == again.image.states_of("t")
     complete(again.begin_delete("t"))
     complete(again.finish_delete(topic))
-    assert house.session.children("/barnabas/topics") == house.session.children("/barnabas/partitions") == []
+    assert house.session.children("/barnabas/topics") == house.session.children(layout.STATES) == []
+
+
+def test_states_by_topic_name_are_converted_once() -> None:
+    house = House()
+    for name in ("t", "u", "v"):
+        complete(house.registry.create(house.plan(NewTopic(name=name, partitions=1200))))
+    topics = house.registry.image.topics
+    state = evolve(first_state((1,)), leader_epoch=7)
+    states = {number: evolve(state, leader_epoch=number) for number in range(1, 1200)}
+    for name, topic_id in (("t", topics["t"].topic_id), ("u", b"another topic id")):
+        house.session.create(layout.old_states_path(name), layout.encode_states(topic_id, states))
+    junk = layout.old_states_path("v")
+    house.session.create(junk, b"junk")
+    first, second = house.reopened(), house.reopened()
+    for registry in (first, second):
+        assert [registry.image.state(TopicPartition("t", number)).leader_epoch for number in range(1200)] == [
+            *range(1200)
+        ]
+        assert registry.image.states_of("u") == registry.image.states_of("v") == {}
+    assert house.session.children(layout.OLD_STATES) == ["v"] and any(junk in line for line in house.reports)
+    assert len(house.session.children(layout.STATES)) == 3
+    assert elect_again(second, "t", 700).leader_epoch == 701
+    assert elect_again(first, "t", 701).leader_epoch == 702
+    assert elect_again(first, "t", 700).leader_epoch == 702
+
+
+def test_conversion_that_was_interrupted_or_overtaken_loses_no_states() -> None:
+    house = House()
+    topic = house.plan(NewTopic(name="t", partitions=1200))
+    complete(house.registry.create(topic))
+    states = {number: evolve(first_state((1,)), leader_epoch=7) for number in range(1200)}
+    old = layout.old_states_path("t")
+    house.session.create(old, layout.encode_states(topic.topic_id, states))
+    newer = {number: evolve(states[number], leader_epoch=8) for number in range(500)}
+    house.session.create(layout.states_path(topic.topic_id), layout.encode_states(topic.topic_id, newer))
+    commit, interfered = house.session.commit, list[object]()
+
+    def overtaken(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        if not interfered:
+            interfered.append(house.session.set(layout.topic_path("t"), layout.encode_topic(topic)))
+        commit(changes, guards=guards)
+
+    house.session.commit = overtaken  # type: ignore[method-assign]
+    image = house.reopened().image
+    assert [image.state(TopicPartition("t", number)).leader_epoch for number in (499, 500, 1199)] == [8, 7, 7]
+    assert house.session.children(layout.OLD_STATES) == []
+
+
+def test_states_of_a_deleted_topic_never_come_into_those_of_its_successor() -> None:
+    house = House()
+    topic = house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    late = house.reopened()
+    complete(house.registry.begin_delete("t"))
+    complete(house.registry.finish_delete(topic))
+    house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    before = house.tree()
+    assert complete(late.change_states(["t"], all_again)) == []
+    complete(late.reread_states(["t"]))
+    assert complete(late.change_states(["t"], all_again)) == []
+    assert house.tree() == before
+
+
+def test_states_that_change_before_their_topic_is_known_are_read_again() -> None:
+    house = House()
+    other = house.reopened()
+    topic = house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    get_many = house.session.get_many
+
+    def meanwhile(paths: Sequence[str]) -> list[Node | None]:
+        found = get_many(paths)
+        if layout.states_path(topic.topic_id) in paths and "t" not in other.image.topics:
+            complete(house.registry.change_states(["t"], all_again))
+            complete(other.reread_states_nodes([(topic.topic_id, 0)]))
+        return found
+
+    house.session.get_many = meanwhile  # type: ignore[method-assign]
+    complete(other.reread("t"))
+    assert other.image.state(TopicPartition("t", 0)).leader_epoch == 2
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_states_of_partitions_that_are_not_known_yet_are_written_again(is_loaded: bool) -> None:
+    house = House()
+    house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    late, get_many = house.reopened(), house.session.get_many
+    grown = house.plan_partitions("t", 2, house.racks)
+
+    def grow() -> None:
+        complete(house.registry.resize(grown, {1: evolve(first_state((1,)), leader_epoch=5)}))
+
+    def meanwhile(paths: Sequence[str]) -> list[Node | None]:
+        found = []
+        for path in paths:
+            found += get_many([path])
+            if path == layout.topic_path("t") and len(house.registry.image.topic("t").partitions) == 1:
+                grow()
+        return found
+
+    if is_loaded:
+        house.session.get_many = meanwhile  # type: ignore[method-assign]
+        late = house.reopened()
+    else:
+        grow()
+        complete(late.reread_states(["t"]))
+    assert len(late.image.topic("t").partitions) == 1
+    assert elect_again(late, "t", 0).leader_epoch == 2
+    assert house.reopened().image.state(TopicPartition("t", 1)).leader_epoch == 5
+    complete(late.reread("t"))
+    assert late.image.state(TopicPartition("t", 1)).leader_epoch == 5
+
+
+def test_topic_with_more_states_than_one_commit_takes_is_created_and_deleted() -> None:
+    house = House(brokers=9)
+    topic = house.plan(NewTopic(name="t", partitions=10_000, replication_factor=5))
+    epochs = {broker: 1_000_000_000 + broker for broker in range(10)}
+    states = {
+        number: PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas, broker_epochs=epochs)
+        for number, replicas in topic.partitions.items()
+    }
+    complete(house.registry.create(topic, states))
+    again = house.reopened()
+    assert len(again.image.states_of("t")) == 10_000
+    assert again.image.state(TopicPartition("t", 9_999)).broker_epochs.keys() == set(topic.partitions[9_999])
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(house.reopened().create(topic, states)))
+    assert len(house.session.children(layout.STATES)) == 20
+    complete(again.begin_delete("t"))
+    complete(again.finish_delete(topic))
+    assert house.session.children(layout.STATES) == []
 
 
 def test_partitions_and_configs_are_stored_together_or_refused() -> None:
@@ -511,7 +698,7 @@ def test_a_topic_that_goes_after_the_last_try_is_no_error() -> None:
     other, commit, tries = house.reopened(), house.session.commit, list[object]()
 
     def contended(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
-        if any(change.path.startswith("/barnabas/partitions") for change in changes) and len(tries) < ATTEMPTS:
+        if any(change.path.startswith(layout.STATES) for change in changes) and len(tries) < ATTEMPTS:
             tries.append(changes)
             if len(tries) == ATTEMPTS:
                 complete(other.begin_delete("t"))
@@ -536,4 +723,62 @@ def test_states_of_a_topic_that_is_gone_are_not_made_again() -> None:
     complete(house.registry.reread_states(["t"]))
     assert "t" in house.registry.image.topics
     assert complete(house.registry.change_states(["t", "u"], all_again)) == [TopicPartition("u", 0)]
-    assert house.session.children("/barnabas/partitions") == ["u"]
+    assert len(house.session.children(layout.STATES)) == 1
+
+
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_states_that_went_back_are_noticed_by_a_running_broker(is_writing: bool) -> None:
+    house = House()
+    topic = house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    before = house.session.get(layout.states_path(topic.topic_id)).data
+    for _ in range(3):
+        complete(house.registry.change_states(["t"], all_again))
+    path, told = layout.states_path(topic.topic_id), list[CoordinationWentBack]()
+    house.registry.on_went_back = told.append
+    house.session.delete(path)
+    house.session.create(path, before)
+    for _ in range(2):
+        with pytest.raises(CoordinationWentBack, match="Stop all brokers, then start them"):
+            if is_writing:
+                complete(house.registry.change_states(["t"], all_again))
+            else:
+                complete(house.registry.reread_states(["t"]))
+    assert len(told) == 1
+    assert elect_again(house.reopened(), "t", 0).leader_epoch == 2
+
+
+@pytest.mark.parametrize("is_junk", [True, False])
+def test_states_that_were_removed_by_hand_and_written_again_count(is_junk: bool) -> None:
+    house = House()
+    topic = house.create("t", 1)
+    for _ in range(4):
+        complete(house.registry.change_states(["t"], all_again))
+    other, path = house.reopened(), layout.states_path(topic.topic_id)
+    house.registry.on_went_back = other.on_went_back = pytest.fail  # type: ignore[assignment]
+    house.session.delete(path)
+    if is_junk:
+        house.session.create(path, b"junk")
+    complete(house.registry.reread_states(["t"]))
+    assert elect_again(house.registry, "t", 0).leader_epoch == 5
+    complete(other.reread_states(["t"]))
+    assert other.image.state(TopicPartition("t", 0)).leader_epoch == 5
+    assert elect_again(other, "t", 0).leader_epoch == 6
+
+
+def test_states_that_a_late_reading_brings_are_not_taken_for_a_restored_tree() -> None:
+    house = House()
+    house.create("t", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    get_many, late = house.session.get_many, list[list[Node | None]]()
+
+    def slow(paths: Sequence[str]) -> list[Node | None]:
+        found = get_many(paths)
+        if not late:
+            late.append(found)
+            complete(house.registry.change_states(["t"], all_again))
+        return found
+
+    house.session.get_many = slow  # type: ignore[method-assign]
+    complete(house.registry.reread_states(["t"]))
+    assert late and house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 2

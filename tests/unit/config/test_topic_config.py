@@ -266,6 +266,8 @@ def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
         "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
+        "log.scrub.interval.ms",
+        "log.scrub.io.max.bytes.per.second",
         "transaction.partition.verification.enable",
     }
     assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {

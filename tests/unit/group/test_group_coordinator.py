@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from support.group_driver import Asked
-from support.group_house import CALLER, PARTITIONS, House
+from support.group_house import CALLER, ID, OTHER_ID, PARTITIONS, House
 
 from barnabas.core.coordinator.group.config import GroupConfig
-from barnabas.core.coordinator.group.records import encode_group_key, encode_offset_key
+from barnabas.core.coordinator.group.records import StoredOffset, encode_group_key, encode_offset_key
 from barnabas.ports.broker_api import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
@@ -136,8 +136,28 @@ def test_positions_are_deleted_unless_somebody_reads_them() -> None:
 def test_positions_of_deleted_topics_go() -> None:
     house = House()
     house.commit("g", {("t", 0): 1, ("u", 0): 2})
-    house.coordinator.partitions_deleted([TopicPartition("t", number) for number in range(100)])
+    house.coordinator.partitions_deleted(ID, [TopicPartition("t", number) for number in range(100)])
     assert house.committed("g") == house.restarted().committed("g") == {("u", 0): 2}
+
+
+def test_positions_stay_when_another_topic_of_the_name_is_deleted() -> None:
+    house = House()
+    house.commit("g", {("t", 0): 1})
+    house.coordinator.partitions_deleted(OTHER_ID, [TopicPartition("t", number) for number in range(100)])
+    assert house.committed("g") == house.restarted().committed("g") == {("t", 0): 1}
+
+
+def test_a_commit_that_is_being_written_for_the_next_topic_of_the_name_stays() -> None:
+    house = House()
+    house.commit("g", {("t", 0): 1})
+    offsets = house.coordinator._table.get("g").offsets  # type: ignore[union-attr]
+    pending = offsets.begin({TopicPartition("t", 0): StoredOffset(2, topic_id=OTHER_ID)})
+    house.coordinator.partitions_deleted(ID, [TopicPartition("t", 0)])
+    assert offsets.get(TopicPartition("t", 0)) is None
+    (records,) = [entries for entries in house.log.values() if entries]
+    assert [value for _, value in records if value is None] == [], "a tombstone would come behind the new record"
+    offsets.finish(pending, stored=True)
+    assert offsets.get(TopicPartition("t", 0)) == StoredOffset(2, topic_id=OTHER_ID)
 
 
 # --- time

@@ -38,6 +38,23 @@ def test_a_coordinator_that_was_replaced_says_so_before_it_has_heard_of_it(ask: 
     assert house.heartbeat("g", *who) is E.NONE, "a lease that was late changes nothing"
 
 
+def test_no_session_ends_while_the_coordinator_may_not_answer() -> None:
+    """It has no lease, and refuses what its members would show their lives with."""
+    house = House()
+    who = house.stable()
+    appends = house.appends
+    house.leads = False
+    for _ in range(600):
+        house.scheduler.advance(1000)
+    assert house.appends == appends, "no member was removed"
+    house.leads = True
+    house.scheduler.advance(1000)
+    assert house.heartbeat("g", *who) is E.NONE
+    for _ in range(600):
+        house.scheduler.advance(1000)
+    assert house.heartbeat("g", *who) is E.UNKNOWN_MEMBER_ID, "who is silent from then on is removed"
+
+
 def test_while_it_reads_too() -> None:
     house = House(load=False)
     house.leads = False

@@ -17,6 +17,7 @@ from barnabas.core.coordinator.group.records import (
 from barnabas.core.coordinator.group.states import GroupState
 from barnabas.core.coordinator.group.subscription import subscribed_topics
 from barnabas.core.coordinator.placement import partition_of
+from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.words import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -160,6 +161,36 @@ def test_the_last_value_of_each_key_counts() -> None:
     assert loading.groups["g"].offsets == {A0: StoredOffset(2)}
     assert loading.groups["gone"].stored is None
     assert loading.report() is None
+
+
+ID, OTHER_ID = b"a" * 16, b"b" * 16
+
+
+def test_offsets_of_a_topic_that_has_another_id_are_dropped_at_load() -> None:
+    loading = Loading(7)
+    for number, topic_id in enumerate((ID, OTHER_ID, NO_TOPIC_ID)):
+        stored = StoredOffset(number, topic_id=topic_id)
+        loading.add(encode_offset_key("g", "a", number), encode_offset(stored))
+        loading.add_open(5, (encode_offset_key("h", "a", number), encode_offset(stored)))
+    loading.add(encode_offset_key("g", "b", 0), encode_offset(StoredOffset(9)))
+    assert loading.topics_unlike({"a": ID, "b": ID}.get) == ["a"]
+    assert loading.topics_unlike({"a": ID}.get) == ["a", "b"]
+    loading.drop_other_topics({"a": ID})
+    assert {place.partition for place in loading.groups["g"].offsets if place.topic == "a"} == {0, 2}
+    assert [place.partition for _, place, _ in loading.groups["h"].open] == [0, 2]
+    assert loading.stale == {"g": [TopicPartition("a", 1)]}
+    loading.drop_other_topics({"b": None})
+    assert B0 not in loading.groups["g"].offsets, "the record names no topic, and there is none of this name"
+
+
+def test_an_offset_in_an_open_transaction_is_not_deleted_with_the_stale_one_before_it() -> None:
+    loading = Loading(7)
+    loading.add(encode_offset_key("g", "a", 0), encode_offset(StoredOffset(1, topic_id=OTHER_ID)))
+    loading.add_open(5, (encode_offset_key("g", "a", 0), encode_offset(StoredOffset(2, topic_id=ID))))
+    loading.drop_other_topics({"a": ID})
+    assert not loading.groups["g"].offsets
+    assert loading.groups["g"].open == [(5, A0, StoredOffset(2, topic_id=ID))]
+    assert not loading.stale
 
 
 def test_what_cannot_be_read_is_left_out_and_told() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.core.coordinator.group.loading import Loading
 from barnabas.core.coordinator.group.records import (
     GroupKey,
     OffsetKey,
@@ -25,6 +26,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
 
+ID = bytes(range(16))
 GROUP = StoredGroup(
     protocol_type="consumer",
     generation=7,
@@ -85,9 +87,31 @@ def test_older_values_of_an_offset(version: int) -> None:
     assert decode_offset(value) == StoredOffset(258, -1, "m", 1000)
 
 
-def test_the_newest_value_of_an_offset() -> None:
-    value = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 00 10") + bytes(16)
+def test_the_value_of_an_offset_with_a_topic_id() -> None:
+    value = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 00 10") + ID
+    stored = StoredOffset(258, 9, "m", 1000, topic_id=ID)
+    assert encode_offset(stored) == value
+    assert decode_offset(value) == stored
+
+
+def test_the_value_of_an_offset_with_a_topic_id_and_an_expiry() -> None:
+    stored = StoredOffset(258, 9, "", 1000, 2000, ID)
+    tags = bytes.fromhex("02 00 10") + ID + bytes.fromhex("904e 08 00000000000007d0")
+    assert encode_offset(stored) == bytes.fromhex("0004 0000000000000102 00000009 01 00000000000003e8") + tags
+    assert decode_offset(encode_offset(stored)) == stored
+
+
+def test_an_offset_of_version_4_without_tags_names_no_topic() -> None:
+    value = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 00")
     assert decode_offset(value) == StoredOffset(258, 9, "m", 1000)
+    unknown = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 07 02 ffff")
+    assert decode_offset(unknown) == StoredOffset(258, 9, "m", 1000)
+
+
+def test_a_topic_id_of_another_size_is_corrupt() -> None:
+    with pytest.raises(ApiError) as caught:
+        decode_offset(bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 00 02 ffff"))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_the_value_of_a_group() -> None:
@@ -146,6 +170,25 @@ _members = st.builds(
     subscription=st.binary(max_size=10),
     assignment=st.binary(max_size=10),
 )
+
+
+@given(
+    st.builds(
+        StoredOffset,
+        offset=st.integers(0, 2**63 - 1),
+        leader_epoch=_ints,
+        metadata=st.text(st.characters(exclude_categories=["Cs"]), max_size=300),
+        commit_timestamp_ms=st.integers(-1, 2**60),
+        expire_timestamp_ms=st.integers(-1, 2**60),
+        topic_id=st.binary(min_size=16, max_size=16).filter(any),
+    )
+)
+def test_an_offset_comes_back_as_it_went(stored: StoredOffset) -> None:
+    assert decode_offset(encode_offset(stored)) == stored
+    loading = Loading(0)
+    loading.add(encode_offset_key("g", "t", 3), encode_offset(stored))
+    assert loading.groups["g"].offsets == {TopicPartition("t", 3): stored}
+    assert loading.topic_ids == {"t": {stored.topic_id}}
 
 
 @given(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.group_driver import Asked
-from support.group_house import House
+from support.group_house import ID, House
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import StoredOffset
@@ -247,7 +247,7 @@ def test_a_deleted_group_does_not_come_back_with_the_marker() -> None:
 def test_positions_go_with_their_topic() -> None:
     house = House()
     house.commit_in(P, "g", {T0: 5, ("u", 0): 6})
-    house.coordinator.partitions_deleted([TopicPartition("t", 0)])
+    house.coordinator.partitions_deleted(ID, [TopicPartition("t", 0)])
     later = house.restarted()
     for each in (house, later):
         each.end_transaction("g", P)

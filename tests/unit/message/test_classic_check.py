@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from barnabas.core.message.classic.check import CheckedSet, GoodPrefix, check_set, good_prefix
 from barnabas.core.message.classic.writer import encode_set, encode_shallow
 from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import GzipCodec, SnappyCodec, builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -22,7 +23,7 @@ WRAPPER = encode_set([b"one", b"two", b"three"], codec=GZIP)
 
 
 def check(records: bytes, max_message_bytes: int = 1000) -> CheckedSet:
-    return check_set(memoryview(bytearray(records)), CODECS, max_message_bytes=max_message_bytes)
+    return complete(check_set(memoryview(bytearray(records)), CODECS, max_message_bytes=max_message_bytes))
 
 
 def refused(records: bytes, max_message_bytes: int = 1000) -> ApiError:
@@ -135,4 +136,4 @@ def test_walking_in_pieces_ends_where_walking_at_once_ends(
 def test_what_is_written_passes(payloads: list[bytes]) -> None:
     for magic in (0, 1):
         records = encode_set(payloads, magic=magic)
-        assert check_set(records, NO_CODECS, max_message_bytes=80) == CheckedSet(len(records), len(payloads))
+        assert complete(check_set(records, NO_CODECS, max_message_bytes=80)) == CheckedSet(len(records), len(payloads))

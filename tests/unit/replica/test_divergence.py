@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
@@ -276,3 +277,26 @@ def test_who_was_told_to_cut_hears_what_is_committed_all_the_same() -> None:
     cluster.start(1)
     cluster.until(lambda: cluster[1].values == [b"a"])
     cluster.until(lambda: cluster[1].partition.high_watermark == 1, ms=2_000)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_replica_with_a_later_epoch_than_the_state_neither_leads_nor_follows(
+    cluster: ReplicaCluster, epoch: int
+) -> None:
+    """The coordination service was restored from a backup: the states in it are older than the logs."""
+    cluster[1].produce(b"a")
+    cluster.run()
+    for leader in (2, 1):
+        cluster.lead(leader)
+        cluster[leader].produce(b"b")
+        cluster.run()
+    assert cluster[1].log.epochs.latest == cluster[2].log.epochs.latest == 2
+    for member in cluster.live:
+        partition, own = member.partition, ReplicaId(member.broker_id, member.epoch + 10)
+        epochs = {1: cluster[1].epoch + 10, 2: cluster[2].epoch + 10}
+        state = evolve(cluster.state, leader=1, leader_epoch=epoch, broker_epochs=epochs)
+        partition.take(state, (1, 2), own, 0)
+        is_ahead = epoch < 2 or member.broker_id == 1
+        assert (partition.is_ahead, partition.leader) == (is_ahead, -1 if is_ahead else 1)
+        partition.take(evolve(state, leader_epoch=3), (1, 2), own, 0)
+        assert (partition.is_ahead, partition.leader) == (False, 1)

@@ -18,8 +18,8 @@ class _Sent:
     def __init__(self, value: bytes, told: list[ProduceResultPartition]) -> None:
         self.value = value
         self.told = told
-        self.acknowledged_by: frozenset[int] | None = None
-        """The ISR of then."""
+        self.in_sync: set[int] | None = None
+        """Who has been in sync since it was acknowledged; None: it was not."""
         self.offset = -1
         self.lost_by: set[int] = set()
         """The brokers whose power was cut since."""
@@ -127,9 +127,11 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     def _note_acknowledged(self) -> None:
         for each in self.sent:
-            if each.acknowledged_by is None and each.told and each.told[0].error is ErrorCode.NONE:
-                each.acknowledged_by = frozenset(self.cluster.state.isr)
+            if each.in_sync is None and each.told and each.told[0].error is ErrorCode.NONE:
+                each.in_sync = set()
                 each.offset = each.told[0].base_offset
+            if each.in_sync is not None:
+                each.in_sync.update(self.cluster.state.isr)
 
     @invariant()
     def no_epoch_has_two_leaders(self) -> None:
@@ -171,7 +173,7 @@ class ReplicasMachine(RuleBasedStateMachine):
         logs = [member.values for member in cluster.live]
         assert logs[0] == logs[1] == logs[2]
         for each in self.sent:
-            if each.acknowledged_by is not None and len(each.lost_by & each.acknowledged_by) < MIN_ISR:
+            if each.in_sync is not None and len(each.lost_by & each.in_sync) < MIN_ISR:
                 assert logs[0][each.offset] == each.value, f"{each.value!r} at {each.offset} is lost"
         assert len(logs[0]) == len(set(logs[0])), "nothing twice"
 

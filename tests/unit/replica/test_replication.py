@@ -1,6 +1,6 @@
 """Leaders and followers: what is copied, what counts as committed, and who is in sync."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -12,8 +12,9 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.partition import Partition
-from barnabas.ports.broker_api import ProduceResultPartition
+from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
 from barnabas.testing.logs import numbered
 
 
@@ -295,16 +296,142 @@ def test_a_broker_of_unknown_life_leads_nothing(cluster: ReplicaCluster) -> None
     assert told[0].error is ErrorCode.NONE
 
 
-def test_a_lease_that_is_over_ends_reads_and_writes(cluster: ReplicaCluster) -> None:
+# --- without the lease
+
+REFUSED = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+ACCEPTED = [ErrorCode.NONE]
+
+
+def errors(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
+    return [each.error for each in told]
+
+
+def test_without_the_lease_the_isr_commits_acks_all_and_acks_1_is_refused(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"a")
     cluster.run()
-    waiting = cluster[1].produce(b"b")
     cluster[1].lease_valid = False
-    assert [each.error for each in cluster[1].produce(b"c")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert [each.error for each in cluster[1].consume()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert errors(cluster[1].produce(b"refused", acks=1)) == REFUSED
+    assert errors(cluster[1].produce(b"refused", acks=0)) == REFUSED
+    for value in (b"b", b"c"):
+        told = cluster[1].produce(value)
+        cluster.until(lambda told=told: bool(told))  # type: ignore[misc]
+        assert errors(told) == ACCEPTED
+    assert [member.visible for member in cluster.live] == [[b"a", b"b", b"c"]] * 3
+    (read,) = cluster[1].consume()
+    assert (read.error, read.high_watermark) == (ErrorCode.NONE, 3)
+
+
+def test_without_the_lease_and_the_isr_nothing_is_committed_or_read(cluster: ReplicaCluster) -> None:
+    """Both followers know of another leader, or cannot be reached; which of them, the old leader cannot know."""
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.isolate(1)
+    cluster.expire(1)
+    cluster.lead(2, isr=(2, 3))
+    waiting = cluster[1].produce(b"lost", timeout_ms=5000)
+    cluster.run(cluster.settings.isr_silence_max_ms + 500)
+    assert cluster[1].partition.is_leader, "it does not know better"
+    assert errors(cluster[1].produce(b"lost")) == REFUSED
+    assert errors(cluster[1].consume()) == REFUSED
+    cluster.run(5000)
+    assert errors(waiting) == [ErrorCode.REQUEST_TIMED_OUT]
+    told = cluster[2].produce(b"b")
+    cluster.run()
+    assert errors(told) == ACCEPTED
+    assert cluster[1].partition.high_watermark == 1
+
+
+def test_one_follower_that_knows_of_another_leader_stops_all_commits_of_the_old_one(cluster: ReplicaCluster) -> None:
+    """The other follower, which is late, goes on fetching from the old leader: that is not enough."""
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.cut = {frozenset((0, 1)), frozenset((0, 3))}
+    cluster.expire(1)
+    cluster.lead(2, isr=(2, 3))
+    lost = cluster[1].produce(b"lost", timeout_ms=1000)
+    cluster.run(1200)
+    assert cluster[3].values == [b"a", b"lost"], "it has copied from the leader that it knows"
+    assert (errors(lost), cluster[1].partition.high_watermark) == ([ErrorCode.REQUEST_TIMED_OUT], 1)
+    assert cluster[2].values == [b"a"]
+    cluster.heal()
+    told = cluster[2].produce(b"b")
+    cluster.until(lambda: bool(told))
     cluster.run(500)
-    assert waiting == [], "followers are not answered any more, so nothing more is committed"
-    assert cluster[2].visible == [b"a"]
+    assert errors(told) == ACCEPTED
+    assert [member.visible for member in cluster.live] == [[b"a", b"b"]] * 3
+
+
+def test_without_the_lease_a_restarted_follower_does_not_count_as_the_one_in_the_isr(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.cut = {frozenset((0, 1))}
+    cluster.expire(1)
+    cluster.kill(2)
+    cluster.start(2)
+    told = cluster[1].produce(b"b", timeout_ms=1000)
+    cluster.run(1200)
+    assert (errors(told), cluster[1].partition.high_watermark) == ([ErrorCode.REQUEST_TIMED_OUT], 1)
+
+
+def test_a_leader_alone_in_the_isr_writes_nothing_without_the_lease(cluster: ReplicaCluster) -> None:
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.until(lambda: cluster.state.isr == (1,))
+    cluster.run()
+    assert errors(cluster[1].produce(b"a")) == ACCEPTED
+    cluster[1].lease_valid = False
+    assert errors(cluster[1].produce(b"b")) == REFUSED
+    assert errors(cluster[1].consume()) == ACCEPTED, "what is committed may be read: only this broker can lead"
+
+
+def test_where_elections_may_be_unclean_the_lease_is_required() -> None:
+    cluster = ReplicaCluster(config=LogConfig(unclean_leader_election_enable=True), unclean=True)
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster[1].lease_valid = False
+    assert errors(cluster[1].produce(b"b")) == REFUSED
+    assert errors(cluster[1].consume()) == REFUSED
+
+
+def test_without_the_lease_the_isr_is_not_asked_to_change(cluster: ReplicaCluster) -> None:
+    cluster.isolate(3)
+    cluster[1].produce(b"a")
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    asked = len(cluster.isr_requests)
+    cluster[1].lease_valid = False
+    cluster.cut = {frozenset((0, 1))}
+    cluster.until(lambda: cluster[3].values == [b"a"])
+    cluster.run(5000)
+    assert len(cluster.isr_requests) == asked
+    cluster[1].lease_valid = True
+    cluster.heal()
+    cluster.until(lambda: cluster.state.isr == (1, 2, 3))
+
+
+def test_without_the_lease_what_only_a_producers_state_speaks_against_is_not_final(cluster: ReplicaCluster) -> None:
+    """Another leader may have what came between."""
+    cluster[1].produce_batch(numbered(b"a", sequence=0))
+    cluster.run()
+    cluster[1].lease_valid = False
+    ahead = numbered(b"c", sequence=2)
+    assert errors(cluster[1].produce_batch(ahead)) == REFUSED
+    cluster[1].lease_valid = True
+    assert errors(cluster[1].produce_batch(ahead)) != ACCEPTED
+
+
+def test_a_reader_that_has_seen_more_is_not_sent_back_by_a_leader_without_the_lease(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a")
+    cluster.run()
+    (result,) = cluster[1].consume(5)
+    assert result.error is ErrorCode.OFFSET_OUT_OF_RANGE
+    cluster[1].lease_valid = False
+    (result,) = cluster[1].consume(5)
+    assert result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster[1].replicas.readable("t", 0) is cluster[1].partition
+    with pytest.raises(ApiError):
+        cluster[1].replicas.led("t", 0)
+    (result,) = cluster[1].consume(0, nearest=lambda _partition, _offset: 2)
+    assert result.preferred_read_replica == -1, "a follower without the lease would send it back here"
 
 
 # --- leadership

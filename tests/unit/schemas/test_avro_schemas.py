@@ -1,12 +1,16 @@
 """Avro: which texts are schemas, and what they are kept as."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from barnabas.schemas.formats.avro import parse_avro
 from barnabas.schemas.formats.parsed import InvalidSchema, Referenced
+from barnabas.schemas.registry.library import Library
+from barnabas.schemas.registry.state import Subjects
+from barnabas.schemas.registry.words import Content
 
 KEPT = (
     ('"string"', '"string"'),
@@ -54,9 +58,6 @@ def record(*fields: Any, **more: Any) -> str:
         (record({"name": "x", "type": "int"}, {"name": "x", "type": "int"}), "/fields/1: a second field x"),
         (record({"name": "x"}), "a field has a name and a type"),
         (record({"name": "2x", "type": "int"}), "is not a name"),
-        (record({"name": "x", "type": "int", "default": "1"}), "the default '1' of field x"),
-        (record({"name": "x", "type": "int", "default": 2**31}), "is not of type INT"),
-        (record({"name": "x", "type": ["null", "int"], "default": "n"}), "is not of type UNION"),
         (record({"name": "x", "type": "int", "order": "up"}), "order 'up'"),
         (record({"name": "x", "type": record()}), "there is no type"),
         (record({"name": "x", "type": json.loads(record())}), "R is defined a second time"),
@@ -87,3 +88,22 @@ def test_types_of_other_schemas() -> None:
     assert json.loads(schema.resolved)["items"]["name"] == "Page"
     with pytest.raises(InvalidSchema, match="reference page"):
         parse_avro('"int"', [Referenced("page", "{")])
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (record({"name": "x", "type": "int", "default": "1"}), "the default '1' of field x"),
+        (record({"name": "x", "type": "int", "default": 2**31}), "is not of type INT"),
+        (record({"name": "x", "type": ["null", "int"], "default": "n"}), "is not of type UNION"),
+    ],
+)
+def test_wrong_default_is_refused_only_where_defaults_are_validated(schema: str, said: str) -> None:
+    content = Content("AVRO", schema)
+    assert parse_avro(schema).wrong_default
+    Library().parse(content, Subjects(), fresh=True)
+    strict = Library(validate_defaults=True)
+    for _ in range(2):  # the second time it is known
+        with pytest.raises(InvalidSchema, match=re.escape(said)):
+            strict.parse(content, Subjects(), fresh=True)
+    assert strict.parse(content, Subjects()), "a schema that is stored already can be read"

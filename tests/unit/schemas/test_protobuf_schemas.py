@@ -1,9 +1,11 @@
 """Protobuf: files as text and as descriptors, and which of them read what others wrote."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
 import pytest
 
+from barnabas.schemas.confluent_files import confluent_file
 from barnabas.schemas.formats import protoc
 from barnabas.schemas.formats.parsed import InvalidSchema, Referenced, UnsupportedFormat
 from barnabas.schemas.formats.protobuf import ProtobufSchema, parse_protobuf
@@ -155,3 +157,47 @@ def test_paths_of_references_stay_in_their_folder() -> None:
     for path in ("../x.proto", "/x.proto", "a/../../x.proto", "a\0b"):
         with pytest.raises(InvalidSchema, match="is not a path to import"):
             parse_protobuf(HEAD, [Referenced(path, HEAD)])
+
+
+BUILT_IN = """
+syntax = "proto3";
+import "google/type/money.proto";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+message Order {
+  option (confluent.message_meta).doc = "an order";
+  google.type.Money price = 1;
+  confluent.type.Decimal weight = 2 [(confluent.field_meta) = {tags: "PII"}];
+}
+"""
+
+
+def test_files_of_google_type_and_confluent_need_no_reference() -> None:
+    parsed = parse_protobuf(BUILT_IN)
+    assert {"google/type/money.proto", "confluent/meta.proto", "confluent/type/decimal.proto"} <= {
+        each.name for each in parsed.imported
+    }
+    again = parse_protobuf(parsed.serialized)
+    assert [field.type_name for field in again.file.message_type[0].field] == [
+        ".google.type.Money",
+        ".confluent.type.Decimal",
+    ]
+
+
+def test_built_in_files_are_those_of_the_confluent_client() -> None:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    for module, name in (("meta", "confluent/meta.proto"), ("type.decimal", "confluent/type/decimal.proto")):
+        theirs = FileDescriptorProto()
+        import_module(f"confluent_kafka.schema_registry.confluent.{module}_pb2").DESCRIPTOR.CopyToProto(theirs)
+        ours = FileDescriptorProto()
+        ours.CopyFrom(confluent_file(name))
+        for file in (ours, theirs):
+            file.ClearField("options")
+            for message in (*file.message_type, *(n for m in file.message_type for n in m.nested_type)):
+                for field in message.field:
+                    field.ClearField("json_name")
+            for extension in file.extension:
+                extension.ClearField("json_name")
+                extension.ClearField("proto3_optional")
+        assert ours == theirs

@@ -402,6 +402,9 @@ def test_who_is_listed() -> None:
     assert [each.transactional_id for each in house.listed(duration_ms=50).transactions] == ["a"]
     assert not house.listed(duration_ms=500).transactions
     assert house.listed(states=["Odd"]).unknown_states == ["Odd"]
+    assert [each.transactional_id for each in house.listed(pattern="[b-z]|c+").transactions] == ["b"]
+    assert len(house.listed(pattern="").transactions) == 2
+    assert house.listed(pattern="(?=a)").error is E.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_transaction_is_described() -> None:
@@ -415,6 +418,21 @@ def test_a_transaction_is_described() -> None:
     assert house.describe("nobody").error is E.TRANSACTIONAL_ID_NOT_FOUND
     house.leads = False
     assert house.describe().error is E.NOT_COORDINATOR
+
+
+def test_it_is_known_when_a_transaction_began_that_has_ended() -> None:
+    house = TransactionHouse()
+    who = house.identity()
+    began_ms = house.clock.now_ms()
+    house.added(who, T0)
+    house.pass_time(700)
+    house.end(who)
+    house.settle()
+    for each in (house, house.restarted()):
+        assert (each.describe().state, each.describe().start_ms) == ("CompleteCommit", began_ms)
+        assert not each.listed(duration_ms=50).transactions, "it lasts no longer"
+    house.identity()
+    assert (house.describe().state, house.describe().start_ms) == ("Empty", -1)
 
 
 def test_who_waits_for_an_end_that_cannot_be_written_is_told() -> None:

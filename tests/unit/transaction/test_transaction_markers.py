@@ -7,7 +7,7 @@ import pytest
 from support.transaction_house import ELSEWHERE, HERE, T0, T1, U0, TransactionHouse
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.coordinator.transaction.markers import MarkerSender
+from barnabas.core.coordinator.transaction.markers import MarkerSender, PartitionLookup
 from barnabas.ports.broker_api import PartitionOutcome, TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode as E
 
@@ -104,6 +104,80 @@ def test_a_partition_that_was_deleted_is_passed_over() -> None:
     assert house.markers == [(T0, *who, True)]
 
 
+def test_a_partition_that_this_broker_has_not_heard_of_gets_its_marker_when_it_has() -> None:
+    house, who = begun()
+    leader = house.leaders.pop(U0)
+    house.not_known_yet.add(U0)
+    house.end(who)
+    house.pass_time(60_000)
+    assert (house.state(), house.markers) == ("PrepareCommit", [(T0, *who, True)])
+    assert 10 < house.asked_the_tree <= 30
+    house.leaders[U0] = leader
+    house.pass_time(1100)
+    assert (house.state(), house.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
+    asked = house.asked_the_tree
+    house.pass_time(10_000)
+    assert house.asked_the_tree == asked
+
+
+def test_the_tree_is_asked_once_for_the_partitions_of_many_transactions() -> None:
+    house = TransactionHouse()
+    names = [f"p{number}" for number in range(20)]
+    identities = [house.identity(name) for name in names]
+    for name, who in zip(names, identities, strict=True):
+        house.added(who, U0, name=name)
+    del house.leaders[U0]
+    for name, who in zip(names, identities, strict=True):
+        house.end(who, name=name)
+    house.pass_time(4000)
+    assert {house.state(name) for name in names} == {"CompleteCommit"}
+    assert house.asked_the_tree <= 2
+
+
+def test_a_partition_that_comes_back_while_the_tree_is_asked_gets_its_marker() -> None:
+    house, who = begun()
+    answers: list[Callable[[], None]] = []
+    house.sender._look_up = lambda partitions, looked: answers.append(lambda: looked(PartitionLookup(set(partitions))))
+    leader = house.leaders.pop(U0)
+    house.end(who)
+    house.pass_time(3500)
+    (answer,) = answers
+    house.leaders[U0] = leader
+    answer()
+    assert house.state() == "PrepareCommit"
+    house.pass_time(1100)
+    assert (house.state(), house.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
+
+
+def test_a_coordinator_that_knows_an_earlier_topic_of_the_name_waits_for_the_one_that_the_tree_has() -> None:
+    """The leader of the deleted topic might still take the marker, which the new one would never get."""
+    old, who = begun()
+    old.hold_markers = True
+    old.end(who)
+    new = TransactionHouse(old.log, load=False)
+    new.not_known_yet.add(U0)
+    new.load()
+    new.pass_time(30_000)
+    assert (new.state(), new.markers) == ("PrepareCommit", [(T0, *who, True)])
+    new.not_known_yet.clear()
+    new.pass_time(1100)
+    assert (new.state(), new.markers) == ("CompleteCommit", [(T0, *who, True), (U0, *who, True)])
+
+
+def test_markers_of_a_coordinator_before_wait_until_the_tree_answers() -> None:
+    old, who = begun()
+    old.hold_markers = True
+    old.end(who)
+    new = TransactionHouse(old.log, load=False)
+    new.tree_answers = False
+    new.load()
+    new.pass_time(30_000)
+    assert (new.state(), new.markers) == ("PrepareCommit", [])
+    new.tree_answers = True
+    new.pass_time(1100)
+    assert new.state() == "CompleteCommit"
+
+
 def test_all_partitions_were_deleted_before_it_is_read() -> None:
     old, who = begun()
     old.hold_markers = True
@@ -112,8 +186,6 @@ def test_all_partitions_were_deleted_before_it_is_read() -> None:
     new.leaders.clear()
     new.load()
     new.pass_time(1000)
-    assert new.state() == "PrepareCommit"
-    new.pass_time(3000)
     assert (new.state(), new.markers) == ("CompleteCommit", [])
 
 
@@ -186,6 +258,7 @@ def test_many_batches_for_partitions_that_are_led_here_are_written_one_after_the
     sender = MarkerSender(
         own_id=HERE,
         leader_of=lambda _: HERE,
+        look_up=lambda _, looked: looked(PartitionLookup()),
         write_here=write,
         submit=None,
         clock=clock,

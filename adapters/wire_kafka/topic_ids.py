@@ -1,0 +1,147 @@
+"""Topics by their ids (KIP-516), in versions of Produce, OffsetCommit and OffsetFetch that know no names.
+
+In such a version a topic stands in our values as the hex text of its id. The broker's end puts the names in before the
+broker gets the request, answers UNKNOWN_TOPIC_ID itself for ids that nothing has, and puts the ids back into the
+answer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from attrs import evolve
+
+from ...ports.broker_api import (
+    FetchedGroup,
+    FetchedOffset,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+    PartitionOutcome,
+    Produce,
+    ProducePartition,
+    ProduceResult,
+    ProduceResultPartition,
+)
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.error_codes import ErrorCode
+from ...ports.words import TopicPartition
+from .wire import Reader, Writer
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_ID
+TopicName = Callable[[bytes], str]
+"""The name of the topic with an id; empty where there is none."""
+
+
+class Resolved(NamedTuple):
+    """A request with the names of its topics, and what makes the answer for its client of the broker's result; or, at
+    the client's end, the other way round."""
+
+    request: Any
+    answer: Callable[[Any], Any]
+
+
+def read_id(reader: Reader) -> str:
+    return reader.span(len(NO_TOPIC_ID)).hex()
+
+
+def write_id(writer: Writer, topic: str) -> None:
+    """Raises `ValueError` for what is no id."""
+    topic_id = bytes.fromhex(topic)
+    if len(topic_id) != len(NO_TOPIC_ID):
+        raise ValueError(f"an id has {len(NO_TOPIC_ID)} bytes, not {len(topic_id)}")
+    writer.out += topic_id
+
+
+def _names(partitions: Sequence[Any], topic_name: TopicName) -> dict[str, str]:
+    """The names of the topics whose ids these partitions tell, empty where there is none."""
+    return {topic: topic_name(bytes.fromhex(topic)) for topic in dict.fromkeys(part.topic for part in partitions)}
+
+
+def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
+    names = _names(request.partitions, topic_name)
+    ids = {name: topic for topic, name in names.items()}
+    known, unknown = [], []
+    for part in request.partitions:
+        if name := names[part.topic]:
+            known.append(ProducePartition(name, part.partition, part.records, bytes.fromhex(part.topic)))
+        else:
+            unknown.append(ProduceResultPartition(part.topic, part.partition, _UNKNOWN))
+
+    def answer(result: ProduceResult) -> ProduceResult:
+        told = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
+        return evolve(result, partitions=told + unknown)
+
+    return Resolved(evolve(request, partitions=known), answer)
+
+
+def resolve_offset_commit(request: OffsetCommit, topic_name: TopicName) -> Resolved:
+    names = _names(request.partitions, topic_name)
+    ids = {name: topic for topic, name in names.items()}
+    known: list[OffsetCommitPartition] = []
+    unknown = []
+    for part in request.partitions:
+        if name := names[part.topic]:
+            known.append(evolve(part, topic=name, topic_id=bytes.fromhex(part.topic)))
+        else:
+            unknown.append(PartitionOutcome(part.topic, part.partition, _UNKNOWN))
+
+    def answer(result: OffsetCommitResult) -> OffsetCommitResult:
+        told = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
+        return evolve(result, partitions=told + unknown)
+
+    return Resolved(evolve(request, partitions=known), answer)
+
+
+def commits_by_id(request: OffsetCommit) -> bool:
+    """True if the topics of all positions are known by their ids."""
+    return all(part.topic_id != NO_TOPIC_ID for part in request.partitions)
+
+
+def offset_commit_by_id(request: OffsetCommit) -> Resolved:
+    """For the client's end: the request with ids in the place of names, and the result with the names again."""
+    names = {part.topic_id.hex(): part.topic for part in request.partitions}
+
+    def answer(result: OffsetCommitResult) -> OffsetCommitResult:
+        told = [evolve(each, topic=names.get(each.topic, each.topic)) for each in result.partitions]
+        return evolve(result, partitions=told)
+
+    by_id = [evolve(part, topic=part.topic_id.hex()) for part in request.partitions]
+    return Resolved(evolve(request, partitions=by_id), answer)
+
+
+def resolve_offset_fetch(request: OffsetFetch, topic_name: TopicName) -> Resolved:
+    groups = []
+    unknown: dict[str, list[FetchedOffset]] = {}
+    for group in request.groups:
+        if group.partitions is None:
+            groups.append(group)
+            continue
+        names = _names(group.partitions, topic_name)
+        unknown[group.group_id] = [
+            FetchedOffset(*each, error=_UNKNOWN) for each in group.partitions if not names[each.topic]
+        ]
+        groups.append(_named_group(group, group.partitions, names))
+
+    def answer(result: OffsetFetchResult) -> OffsetFetchResult:
+        return evolve(result, groups=[_answered_group(each, unknown) for each in result.groups])
+
+    return Resolved(evolve(request, groups=groups), answer)
+
+
+def _named_group(
+    group: OffsetFetchGroup, partitions: Sequence[TopicPartition], names: dict[str, str]
+) -> OffsetFetchGroup:
+    return evolve(
+        group,
+        partitions=[TopicPartition(names[each.topic], each.partition) for each in partitions if names[each.topic]],
+        topic_ids={name: bytes.fromhex(topic) for topic, name in names.items() if name},
+    )
+
+
+def _answered_group(group: FetchedGroup, unknown: dict[str, list[FetchedOffset]]) -> FetchedGroup:
+    """Offsets of which nobody knows the topic's id cannot be told."""
+    told = [evolve(each, topic=each.topic_id.hex()) for each in group.partitions if each.topic_id != NO_TOPIC_ID]
+    return evolve(group, partitions=told + unknown.get(group.group_id, []))

@@ -1,0 +1,36 @@
+"""Producers that are still open when the program ends: what they hold is sent, for as long as that may take."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from typing import Protocol
+from weakref import WeakSet
+
+EXIT_FLUSH_S = 5.0
+"""How long the end of the program waits for all producers together."""
+
+
+class OpenProducer(Protocol):
+    """A producer of either generation."""
+
+    def end_with_program(self, timeout: float) -> None:
+        """Send what is held, within so many seconds, and report what is lost. Harmless once the producer is closed."""
+        ...
+
+
+_open: WeakSet[OpenProducer] = WeakSet()
+
+
+def flush_at_exit(producer: OpenProducer) -> None:
+    """Have `end_with_program` called when the program ends, unless the producer is gone by then."""
+    if not _open:
+        atexit.unregister(_flush_all)
+        atexit.register(_flush_all)
+    _open.add(producer)
+
+
+def _flush_all() -> None:
+    deadline = time.monotonic() + EXIT_FLUSH_S
+    for producer in list(_open):
+        producer.end_with_program(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,406 @@
+"""Closed segments that are damaged here get their batches again from replicas that have them (decision 262).
+
+Nothing is cut for it: the new segment takes the place of the damaged one when all of it is durable. What is committed
+is the same in all replicas, so that any of them will do.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ...ports.clock import Clock
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.report import error as failure
+from ...ports.report import info
+from ...ports.scheduler import Outcome, Scheduler
+from ...ports.storage import File, StorageError
+from ...ports.words import Offset, TopicPartition
+from ..client.driver import Submit
+from ..log.cleaning.pace import CleaningPace
+from ..log.cleaning.run import CleaningRun, Ended
+from ..log.damage import NO_BOUND, Gap
+from ..log.data_folder import DataFolder
+from ..log.format import LogSegment
+from ..log.log import Log
+from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from ..log.segment import Segment
+from ..log.segment_rebuild import BatchRange, RebuildStats, SegmentRebuild
+from ..log.sparse_index import IndexDamaged
+from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from .followed import records_of
+from .partition import Partition
+from .replicas import Replicas
+
+_FETCH_BYTES = 1 << 20
+_FIRST_RETRY_MS, _LAST_RETRY_MS = 60_000.0, 3_600_000.0
+_LATER_MS = 15_000.0
+"""While the log is being compacted, or the high watermark here is not known to be beyond the damage."""
+_WAITING_MAX = 1_000
+
+
+class RepairFigures:
+    """Since the start."""
+
+    def __init__(self) -> None:
+        self.repaired = self.failed = 0
+
+
+class SegmentRepairs:
+    """One segment at a time. Owner thread only.
+
+    submit:  sends a request to a broker; None: there is no other.
+    hold:    keeps the cleaner from a log; False while it is at it. `release` ends that.
+    again:   has a segment checked again, by an offset in it.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        *,
+        submit: Submit | None,
+        is_alive: Callable[[int], bool],
+        home_of: Callable[[TopicPartition], DataFolder | None],
+        clock: Clock,
+        scheduler: Scheduler,
+        report: Callable[[str], None],
+        hold: Callable[[TopicPartition], bool],
+        release: Callable[[Log, bool], None],
+        again: Callable[[Log, int], None],
+    ) -> None:
+        self.submit = submit
+        self.is_alive = is_alive
+        self.home_of = home_of
+        self.clock = clock
+        self.scheduler = scheduler
+        self.report = report
+        self.release = release
+        self.figures = RepairFigures()
+        self._replicas = replicas
+        self._hold = hold
+        self._again = again
+        self._waiting: deque[tuple[Log, Segment, Sequence[Gap]]] = deque()
+        self._running: _Repair | None = None
+        self._retry_ms: dict[Segment, tuple[float, float]] = {}
+        """Of those that could not be repaired: when to try again, and how long that is after the last time."""
+        self._closed = False
+        self._stopped: Callable[[], None] | None = None
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Give up what is under way, and call `done` when no worker is at it any more."""
+        self._closed = True
+        self._waiting.clear()
+        if self._running is None:
+            done()
+        else:
+            self._stopped = done
+            self._running.stop()
+
+    def on_damage(self, log: Log, segment: Segment, gaps: Sequence[Gap]) -> None:
+        """Get again what the gaps of a closed segment have cost."""
+        if self.clock.monotonic_ms() < self._retry_ms.get(segment, (0.0, 0.0))[0]:
+            return  # its readers go on complaining
+        running = self._running
+        known = [each for _, each, _ in self._waiting]
+        if self._closed or len(known) >= _WAITING_MAX or any(each is segment for each in known):
+            return
+        if running is not None and running.segment is segment:
+            return
+        self._waiting.append((log, segment, gaps))
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and self._running is None and not self._closed:
+            log, segment, gaps = self._waiting.popleft()
+            partition = self._replicas.partitions.get(log.topic_partition)
+            if log.closed or partition is None or partition.log is not log:
+                continue
+            if gaps[-1].next_offset > partition.high_watermark or not self._hold(log.topic_partition):
+                self._later(log, segment, _LATER_MS)
+                continue
+            self._running = _Repair(self, partition, segment, gaps)
+            self._running.begin()
+
+    def _later(self, log: Log, segment: Segment, delay_ms: float) -> None:
+        def due() -> None:
+            if not self._closed and not log.closed:
+                if segment in self._retry_ms:
+                    self._retry_ms[segment] = 0.0, self._retry_ms[segment][1]
+                self._again(log, segment.base_offset)
+
+        self.scheduler.call_later(delay_ms, due)
+
+    def ended(self, repair: "_Repair", error: BaseException | str | None, stats: RebuildStats | None) -> None:
+        """It is over: done (`stats`), failed, or given up."""
+        log, segment = repair.log, repair.segment
+        self._running = None
+        if not log.closed:
+            self.release(log, stats is not None)
+        if stats is not None:
+            self.figures.repaired += 1
+            self._retry_ms.pop(segment, None)
+            text = f"{repair.path} is repaired: {repair.lost}; these came again from {repair.sources}"
+            self.report(info(text, partition=str(log.topic_partition), bytes=stats.bytes_fetched))
+        elif error is not None and not log.closed:
+            self.figures.failed += 1
+            before_ms = self._retry_ms.get(segment, (0.0, _FIRST_RETRY_MS / 2))[1]
+            retry_ms = min(2 * before_ms, _LAST_RETRY_MS) if repair.may_succeed_later else _LAST_RETRY_MS
+            if len(self._retry_ms) >= _WAITING_MAX:
+                self._retry_ms.clear()
+            self._retry_ms[segment] = self.clock.monotonic_ms() + retry_ms, retry_ms
+            text = f"{repair.path} is damaged and cannot be repaired: {repair.lost}; {error}. The rest is served"
+            self.report(failure(text, partition=str(log.topic_partition)))
+            if repair.may_succeed_later:
+                self._later(log, segment, retry_ms)
+        if self._closed:
+            if self._stopped is not None:
+                self._stopped()
+        else:
+            self._next()
+
+
+class _Repair:
+    """Fetch what is missing, make the segment again, exchange it."""
+
+    def __init__(self, repairs: SegmentRepairs, partition: Partition, segment: Segment, gaps: Sequence[Gap]) -> None:
+        self.log = partition.log
+        self.segment = segment
+        self.path = segment.path
+        self.lost = ", ".join(gap.lost for gap in gaps[:3]) + (" ..." if len(gaps) > 3 else "")
+        self.may_succeed_later = True
+        self._repairs = repairs
+        self._partition = partition
+        self._gaps = gaps
+        self._sources: list[int] = []
+        self._candidates = self._others()
+        self._refusals: list[str] = []
+        self._spool_name = segment_file(segment.base_offset, SNAPSHOT_SUFFIX) + CLEANED_SUFFIX  # a start deletes it
+        self._spool: File | None = None
+        self._pieces: list[BatchRange] = []
+        self._number = 0
+        """Of the gap that is being filled."""
+        self._cursor = self._floor = gaps[0].first_offset
+        """The offset that is asked for, and that from which on the batch which has it may begin."""
+        self._run: CleaningRun | None = None
+        self._stopping = False
+
+    @property
+    def sources(self) -> str:
+        brokers = ", ".join(map(str, dict.fromkeys(self._sources)))
+        return f"broker {brokers}" if brokers else "no broker: none of them has any"
+
+    def _others(self) -> list[int]:
+        """The leader first, then those in sync."""
+        partition = self._partition
+        order = [partition.leader, *partition.isr, *partition.replicas]
+        others = [each for each in dict.fromkeys(order) if each >= 0 and each != partition.broker_id]
+        return [each for each in others if each in partition.replicas]
+
+    def begin(self) -> None:
+        if self._repairs.submit is None or not self._candidates:
+            self.may_succeed_later = False
+            self._end("the partition has no other replica")
+            return
+        try:
+            self._spool = self.log.folder.open(self._spool_name)
+            self._spool.truncate(0)
+        except StorageError as error:
+            self._end(error)
+            return
+        self._add_own(0, self._gaps[0].position)
+        self._ask()
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._run is not None:
+            self._run.stop()
+
+    # --- fetching
+
+    def _ask(self) -> None:
+        """Ask for the next offset that is missing; those below the log start nobody needs."""
+        submit, gap = self._repairs.submit, self._gaps[self._number]
+        if self.log.log_start_offset >= gap.next_offset:
+            self._filled(gap)
+            return
+        self._cursor = max(self._cursor, self.log.log_start_offset)
+        while self._candidates and not self._repairs.is_alive(self._candidates[0]):
+            self._refusals.append(f"broker {self._candidates.pop(0)} is down")
+        if submit is None or not self._candidates:
+            self._end(f"no replica has an intact copy of offset {self._cursor}: {'; '.join(self._refusals)}")
+            return
+        source, place, cursor = self._candidates[0], self._partition.topic_partition, self._cursor
+        entry = FetchPartition(place.topic, place.partition, cursor, _FETCH_BYTES, topic_id=self._partition.topic_id)
+        submit(source, Fetch(partitions=[entry], max_wait_ms=0), lambda result: self._answered(source, result))
+
+    def _answered(self, source: int, result: Any) -> None:
+        if self._stopping or self.log.closed or not any(each is self.segment for each in self.log.segments[:-1]):
+            self._end(None)
+            return
+        try:
+            self._take(source, _records_in(result))
+        except ApiError as error:
+            self._refusals.append(f"broker {source}: {error.message or error.code.name}")
+            self._candidates.remove(source)
+            self._ask()
+        except StorageError as error:
+            self._end(error)
+
+    def _take(self, source: int, records: memoryview) -> None:
+        """Take what is of the gap. Raises `ApiError` where this replica has not got it, `StorageError`."""
+        gap, spool = self._gaps[self._number], self._spool
+        assert spool is not None
+        size, is_over = 0, False
+        cursor, floor = self._cursor, self._floor
+        for header in _whole(records):
+            if header.base_offset >= gap.next_offset:
+                is_over = True
+                break
+            self._check(header, cursor, floor, gap)
+            size += header.size
+            cursor = floor = header.next_offset
+        compacted = self.log.config.compacted
+        if not is_over and not size:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"it gives nothing for offset {cursor}")
+        if is_over and cursor < gap.next_offset and not compacted:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"it has no offset {cursor} either")
+        if size:
+            start = spool.append(records[:size])
+            self._pieces.append(BatchRange(start, start + size, True))
+            self._sources.append(source)
+        self._cursor, self._floor = cursor, floor
+        if is_over or cursor >= gap.next_offset:
+            self._filled(gap)
+        else:
+            self._ask()
+
+    def _check(self, header: BatchHeader, cursor: Offset, floor: Offset, gap: Gap) -> None:
+        epoch = self.log.epochs.epoch_at(header.base_offset)
+        if epoch >= 0 and header.leader_epoch != epoch:
+            text = f"its batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, not {epoch}"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+        fits = floor <= header.base_offset and cursor < header.next_offset and header.next_offset <= gap.next_offset
+        if not fits or (header.base_offset > cursor and not self.log.config.compacted):
+            text = f"a batch of offsets {header.base_offset} to {header.last_offset}, where {cursor} is missing"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+
+    def _filled(self, gap: Gap) -> None:
+        self._number += 1
+        if self._number == len(self._gaps):
+            self._add_own(gap.end, self.segment.size)
+            self._rebuild()
+            return
+        following = self._gaps[self._number]
+        self._add_own(gap.end, following.position)
+        self._cursor = self._floor = following.first_offset
+        self._candidates, self._refusals = self._others(), []
+        self._ask()
+
+    def _add_own(self, start: int, end: int) -> None:
+        if end > start:
+            self._pieces.append(BatchRange(start, end, False))
+
+    # --- the exchange
+
+    def _rebuild(self) -> None:
+        log, segment, repairs = self.log, self.segment, self._repairs
+        home = repairs.home_of(log.topic_partition)
+        segments = log.segments
+        number = next((at for at, each in enumerate(segments[:-1]) if each is segment), -1)
+        if home is None or number < 0 or not self._pieces:
+            self._end(None)  # retention or a cut has taken it, or nothing in it is needed
+            return
+        next_offset = segments[number + 1].base_offset
+        assert self._spool is not None
+        try:
+            aborted, _ = segment.aborted.between(0, NO_BOUND)
+            work = SegmentRebuild(
+                log.folder,
+                segment,
+                next_offset=next_offset,
+                pieces=self._pieces,
+                fetched=self._spool,
+                aborted=aborted,
+                index_interval_bytes=log.config.index_interval_bytes,
+            )
+        except (StorageError, IndexDamaged) as error:
+            self._end(error)
+            return
+        self._run = CleaningRun(
+            log,
+            work,
+            home=home,
+            scheduler=repairs.scheduler,
+            clock=repairs.clock,
+            pace=CleaningPace(repairs.clock, lambda: float("inf"), lambda: 0),
+            replaced=self._delete_later,
+            ended=self._run_ended,
+        )
+        self._run.begin()
+
+    def _run_ended(self, run: CleaningRun, ended: Ended) -> None:  # noqa: ARG002
+        self._end(ended.error, ended.stats)
+
+    def _delete_later(self, replaced: Sequence[LogSegment]) -> None:
+        log, repairs = self.log, self._repairs
+
+        def delete() -> None:
+            for segment in replaced:
+                segment.delete()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None and not log.closed:
+                repairs.report(f"{log.topic_partition}: a damaged segment could not be removed: {outcome.error}")
+
+        def due() -> None:
+            if not log.closed:  # what is left over goes at the next start
+                repairs.scheduler.offload(delete, done)
+
+        repairs.scheduler.call_later(log.config.file_delete_delay_ms, due)
+
+    def _end(self, error: BaseException | str | None, stats: RebuildStats | None = None) -> None:
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.close()
+            if not self.log.closed:
+                try:
+                    self.log.folder.delete(self._spool_name)
+                except StorageError as failed:
+                    error = error or failed
+        self._repairs.ended(self, error, stats)
+
+
+def _records_in(result: Any) -> memoryview:
+    """What a broker has answered. Raises `ApiError`."""
+    if not isinstance(result, FetchResult):
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(result))
+    partition: FetchResultPartition | None = result.partitions[0] if result.partitions else None
+    if result.error is not ErrorCode.NONE or partition is None:
+        raise ApiError(result.error, result.error.name)
+    if partition.error is not ErrorCode.NONE:
+        raise ApiError(partition.error, partition.error.name)
+    return records_of(partition)
+
+
+def _whole(records: memoryview) -> list[BatchHeader]:
+    """The headers of the whole, intact batches, up to the first that is neither.
+
+    Raises `ApiError` CORRUPT_MESSAGE where the first one is damaged.
+    """
+    headers: list[BatchHeader] = []
+    position = 0
+    while position + HEADER_SIZE <= len(records):
+        try:
+            header = parse_header(records, position)
+            if position + header.size > len(records):
+                break
+            if not crc_valid(records, header, position):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"its batch at offset {header.base_offset} is damaged, too")
+        except ApiError:
+            if headers:
+                break
+            raise
+        headers.append(header)
+        position += header.size
+    return headers

@@ -1,0 +1,76 @@
+"""What must be so once a cluster has been left alone for a while: replicas are equal, and nothing piles up."""
+
+from collections.abc import Collection
+
+from simulation.cluster_checker import entries_of
+
+from barnabas.core.replica.partition import Partition
+from barnabas.simulation import World
+
+WAITING_MAX = 60
+"""Requests that wait in one broker: fetches of followers and of the few clients of a story."""
+
+
+def difference(world: World, topics: Collection[str]) -> str:
+    """How a follower differs from its leader; empty if none does."""
+    for name, topic in world.look.topics().items():
+        if name not in topics:
+            continue
+        for number in topic.partitions:
+            found = [world.partition(broker_id, name, number) for broker_id in topic.partitions[number]]
+            here = [each for each in found if each is not None]
+            leaders = [each for each in here if each.is_leader]
+            if len(leaders) != 1 or len(here) != len(found):
+                return f"{name}-{number} has {len(leaders)} leaders and {len(here)} of {len(found)} replicas"
+            told = next(filter(None, (_differs(leaders[0], each) for each in here)), "")
+            if told:
+                return f"{name}-{number}: {told}"
+    return ""
+
+
+def _differs(leader: Partition, other: Partition) -> str:
+    facts = {
+        "log start": (leader.log.log_start_offset, other.log.log_start_offset),
+        "log end": (leader.log.log_end_offset, other.log.log_end_offset),
+        "high watermark": (leader.high_watermark, other.high_watermark),
+        "last stable offset": (leader.last_stable_offset, other.last_stable_offset),
+        "producers": (_producers(leader), _producers(other)),
+    }
+    for what, (one, another) in facts.items():
+        if one != another:
+            return f"{what}: the leader {leader.broker_id} has {one}, broker {other.broker_id} has {another}"
+    start, end = leader.log.log_start_offset, leader.log.log_end_offset
+    if list(entries_of(leader.log, start, end)) != list(entries_of(other.log, start, end)):
+        return f"the logs of the leader {leader.broker_id} and of broker {other.broker_id} hold different batches"
+    return ""
+
+
+def _producers(partition: Partition) -> dict[int, tuple[int, int, int]]:
+    """By producer id: its epoch, its last sequence, and the first offset of its transaction. A replica that started
+    after records were deleted does not know the producers of these."""
+    start = partition.log.log_start_offset
+    return {
+        each: (state.epoch, state.last_sequence, state.txn_first_offset)
+        for each, state in sorted(partition.log.producers.producers.items())
+        if state.batches and state.batches[-1].last_offset >= start
+    }
+
+
+def piled_up(world: World, *, old_disks: bool = False) -> str:
+    """What has grown without an end to it; empty if nothing has. Folders of deleted topics that came back with an old
+    copy of a disk are left alone by a broker: nobody says any more that they were deleted."""
+    known = world.look.topics().keys()
+    sessions = sum(len(machine.sessions) for machine in world.machines)
+    if world.tree.session_count > sessions + world.ghosts:
+        return f"{world.tree.session_count} sessions of {sessions} users"
+    for broker in world.brokers.values():
+        if broker.node is None:
+            continue
+        waiting = len(broker.node.state.replicas.purgatory)
+        if waiting > WAITING_MAX:
+            return f"{waiting} requests wait in {broker.name}"
+        folders = {name for name in broker.disk.folders if name and not name.endswith("-stray")}
+        gone = {name for name in folders if name.rpartition("-")[0] not in known}
+        if gone and not old_disks:
+            return f"{broker.name} still has the folders {sorted(gone)} of deleted topics"
+    return ""

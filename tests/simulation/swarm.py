@@ -1,0 +1,77 @@
+"""What differs from seed to seed besides chance: which faults strike, how often, how long, and what operators do.
+
+With all faults at once, most stories look alike, and one fault hides what another would have shown (swarm testing,
+Groce et al. 2012): so each seed has some of them only.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from attrs import define
+from simulation.cluster_actors import Operator
+
+from barnabas.ports.entropy import Entropy
+from barnabas.simulation import Disasters
+
+LOSSES = ("power_cut", "lose_disk", "old_disk")
+"""The faults that take what was acknowledged from a disk."""
+KINDS_MIN = 4
+RARE_STATES = (
+    *(f"fault: {kind}" for kind in Disasters.KINDS),
+    *(f"operator: {act}" for act in Operator.ACTS),
+    "election: a member of the ISR",
+    "election: an eligible replica that is not in the ISR",
+    "election: by claims",
+    "election: by claims that differ",
+    "election: uncleanly",
+    "election: nobody can lead",
+    "log: a leader begins above its high watermark",
+    "log: a coordinator begins above its high watermark",
+    "log: cut by a follower",
+    "tree: a read that was out of date",
+    "tree: a single answer lost",
+    "tree: a write by an old version",
+    "tree: an answer lost with the connection",
+    "group: asked for offsets of a topic made again",
+)
+"""What some seed of a long run has to reach: what none does is not tested."""
+T = TypeVar("T")
+
+
+@define(frozen=True, kw_only=True)
+class Swarm:
+    """One seed's choice."""
+
+    kinds: tuple[str, ...] = Disasters.KINDS
+    every: float = 0.5
+    lasting: float = 2.5
+    acts: tuple[str, ...] = Operator.ACTS
+
+    @classmethod
+    def of(cls, entropy: Entropy) -> "Swarm":
+        """One of four seeds has everything."""
+        if entropy.below(4) == 0:
+            return cls().kept_to_promises(entropy)
+        return cls(
+            kinds=_some(Disasters.KINDS, entropy),
+            every=0.25 + entropy.fraction(),
+            lasting=0.5 + 4.5 * entropy.fraction() ** 2,
+            acts=_some(Operator.ACTS, entropy),
+        ).kept_to_promises(entropy)
+
+    def kept_to_promises(self, entropy: Entropy) -> "Swarm":
+        """With min.insync.replicas=1 no loss of a disk is survived: a seed has the one or the other."""
+        if "set_min_isr" not in self.acts or not set(LOSSES) & set(self.kinds):
+            return self
+        without = tuple(each for each in self.kinds if each not in LOSSES)
+        others = tuple(each for each in self.acts if each != "set_min_isr")
+        if entropy.below(2) and without:
+            return Swarm(kinds=without, every=self.every, lasting=self.lasting, acts=self.acts)
+        return Swarm(kinds=self.kinds, every=self.every, lasting=self.lasting, acts=others or Operator.ACTS[:1])
+
+
+def _some(things: Sequence[T], entropy: Entropy) -> tuple[T, ...]:
+    while True:
+        chosen = tuple(each for each in things if entropy.below(2))
+        if len(chosen) >= KINDS_MIN:
+            return chosen

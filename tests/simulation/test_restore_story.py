@@ -1,0 +1,7 @@
+"""Clusters whose coordination service is restored from a backup; `make sim STORY=restore` plays more of them."""
+
+from simulation.restore_story import RestoreStory
+
+
+def test_restore_story(seed: int) -> None:
+    RestoreStory(seed).play()

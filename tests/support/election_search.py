@@ -1,0 +1,851 @@
+"""Every interleaving of a small scope, breadth first, over the functions that elect leaders in a broker: what a model
+checker does, but for the code that runs.
+
+`Situation` is one partition with its assignment and its state in the tree, its brokers and their logs; what changes
+them is what `core/cluster/election.py` and `core/cluster/moves.py` say. An `Action` is a thing that may happen; `Scope`
+says which ones, and how often each in one history. `search` plays all histories, situation by situation, and stops at
+the first that loses a message. To add an action, write a function of a situation and a broker that changes the
+situation, with one that says for which brokers it can happen now, and name both in `ACTIONS`.
+
+Left out: time, and leases: a deposed leader that serves on must do no harm by itself.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from attrs import define, evolve, frozen
+
+from barnabas.app.broker.cluster_member import ClusterMember
+from barnabas.core.cluster import moves
+from barnabas.core.cluster.election import (
+    Brokers,
+    ElectionRules,
+    asked_to_elect,
+    claimed,
+    distrusted,
+    later,
+    may_join,
+    moved_to,
+    new_state,
+    settled,
+    wants_claim,
+    with_isr,
+)
+from barnabas.core.cluster.image import ClusterImage
+from barnabas.core.cluster.topics import (
+    ALONE_EPOCH,
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    BrokerRegistration,
+    PartitionState,
+    ReplicaId,
+    Topic,
+)
+from barnabas.core.replica.partition import Partition
+from barnabas.ports.errors import ApiError
+from barnabas.ports.words import TopicPartition
+
+Entry = tuple[int, int]
+"""The leader epoch of a message, and which message it is."""
+LogEntries = tuple[Entry, ...]
+CONTROLLER = 0
+KEY = TopicPartition("t", 0)
+_SHARED = (
+    "scope",
+    "brokers",
+    "rolls_back",
+    "topic",
+    "replicas",
+    "rules",
+    "broker_epoch",
+    "tree",
+    "lossy",
+    "committed",
+    "used",
+    "messages",
+    "wanted",
+    "backup",
+    "forgotten",
+    "ahead",
+)
+"""What a copy of a situation has in common with it until it changes."""
+K = TypeVar("K", int, tuple[int, int])
+V = TypeVar("V")
+
+
+class Lost(AssertionError):
+    """A committed message is lost."""
+
+
+@frozen(kw_only=True)
+class Scope:
+    """What may happen. `most`: each action by its name, and how often it may happen in one history; None: at any time.
+
+    replicas:  how many brokers have a replica at first.
+    spare:     how many more brokers there are.
+    targets:   assignments that a reassignment may have as its target, by their place here.
+    unclean:   `unclean.leader.election.enable`.
+    min_isr:   `min.insync.replicas` at first, and the one that it is set to, over and over, by `configure`.
+    stale:     brokers go by an earlier state of the partition until they `see` the present one.
+    beyond:    more replicas may lose something than the cluster promises to survive. A leader must still have all
+               that any disk has of what was committed.
+    """
+
+    replicas: int
+    min_isr: int
+    most: Mapping[str, int | None]
+    spare: int = 0
+    targets: tuple[tuple[int, ...], ...] = ()
+    unclean: bool = False
+    other_min_isr: int = 0
+    stale: bool = False
+    beyond: bool = False
+
+
+@frozen
+class Backup:
+    """What an operator has of the coordination tree."""
+
+    topic: Topic
+    tree: PartitionState
+    broker_epoch: int
+
+
+@frozen
+class _Image:
+    """As much of a `ClusterImage` as concerns one partition."""
+
+    topic: Topic
+    tree: PartitionState
+    brokers: Brokers
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        return {KEY.topic: self.topic}
+
+    def state(self, _key: TopicPartition) -> PartitionState:
+        return self.tree
+
+    def brokers_with(self, _key: TopicPartition) -> Brokers:
+        return self.brokers
+
+
+class Situation:
+    """One partition at one moment. Broker 1 is the first of its replicas."""
+
+    __slots__ = (
+        "ahead",
+        "asked",
+        "assigned",
+        "backup",
+        "begun",
+        "broker_epoch",
+        "brokers",
+        "committed",
+        "configured",
+        "ends",
+        "forgotten",
+        "high_watermarks",
+        "images",
+        "in_order",
+        "last_lives",
+        "led",
+        "live",
+        "logs",
+        "lossy",
+        "messages",
+        "replicas",
+        "rolls_back",
+        "rules",
+        "scope",
+        "starts",
+        "topic",
+        "tree",
+        "used",
+        "wanted",
+    )
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.brokers = tuple(range(1, scope.replicas + scope.spare + 1))
+        self.rolls_back = "restore" in scope.most
+        """The tree may be restored; without that nothing of a log is later than the tree."""
+        self.replicas = self.brokers[: scope.replicas]
+        self.topic = Topic(name=KEY.topic, topic_id=bytes(16), partitions={KEY.partition: self.replicas})
+        self.wanted = scope.min_isr
+        """`min.insync.replicas` as it is set for all brokers."""
+        self.rules = ElectionRules(min_isr=scope.min_isr, unclean=scope.unclean)
+        """What the controller knows of it."""
+        self.configured = dict.fromkeys(self.brokers, scope.min_isr)
+        """What each broker knows of it."""
+        self.live = {each: _registration(each, each) for each in self.brokers}
+        self.last_lives = {each: each for each in self.brokers}
+        """The last life of each broker, as its data folders have it."""
+        self.begun = dict.fromkeys(self.brokers, 0)
+        """The first life of each broker with its present disk; 0 for a disk that was there from the beginning."""
+        self.broker_epoch = len(self.brokers)
+        """The last one that was drawn."""
+        self.tree = new_state(self.replicas, self.live, min_isr=scope.min_isr)
+        self.images = dict.fromkeys(self.brokers, self.tree)
+        """What each live broker knows of the state in the tree."""
+        self.assigned = dict.fromkeys(self.brokers, self.replicas)
+        """What each live broker knows of the assignment."""
+        self.logs: dict[int, LogEntries] = dict.fromkeys(self.brokers, ())
+        self.high_watermarks = dict.fromkeys(self.brokers, 0)
+        self.starts = dict.fromkeys(self.brokers, 0)
+        """Where a leader's log ended when it began to lead."""
+        self.ends: dict[tuple[int, int], tuple[int, int]] = {}
+        """By leader and follower: the life in which the follower reported last, and its log end."""
+        self.asked: dict[int, tuple[int, ReplicaId]] = {}
+        """By leader: whom the tree was asked to have in the ISR, and for which state. It may have that replica there
+        although the leader has not seen it."""
+        self.in_order: dict[int, int] = {}
+        """The lives of brokers that stopped in order, until they start."""
+        self.lossy: frozenset[int] = frozenset()
+        """Brokers that lost something and have not been in sync since."""
+        self.committed: tuple[int, ...] = ()
+        self.messages = 0
+        """How many were sent."""
+        self.used: tuple[int, ...] = (0,) * len(scope.most)
+        self.backup: Backup | None = None
+        self.forgotten: frozenset[int] = frozenset()
+        """Brokers of which the tree had forgotten lives when they registered, and which have not said so yet."""
+        self.ahead: frozenset[int] = frozenset()
+        """Brokers whose logs have later leader epochs than the state that they know (`Partition.is_ahead`)."""
+        self.led: dict[int, tuple[int, int]] = {1: (self.tree.leader_epoch, 1)}
+        """The leader epoch, and the life, in which each live broker has led last."""
+
+    def copy(self) -> "Situation":
+        new = Situation.__new__(Situation)
+        for name in _SHARED:
+            setattr(new, name, getattr(self, name))
+        new.live, new.images, new.logs, new.ends = dict(self.live), dict(self.images), dict(self.logs), dict(self.ends)
+        new.high_watermarks, new.starts = dict(self.high_watermarks), dict(self.starts)
+        new.configured, new.asked = dict(self.configured), dict(self.asked)
+        new.in_order, new.begun = dict(self.in_order), dict(self.begun)
+        new.assigned, new.led, new.last_lives = dict(self.assigned), dict(self.led), dict(self.last_lives)
+        return new
+
+    def key(self) -> object:
+        """Equal for situations from which the same can happen. Of broker epochs only the order counts."""
+        states = [self.tree, *(self.images[each] for each in sorted(self.images))] if self.scope.stale else [self.tree]
+        if self.backup is not None:
+            states.append(self.backup.tree)
+        epochs = {each.broker_epoch for each in self.live.values()} | {
+            each.previous_epoch for each in self.live.values()
+        }
+        epochs.update(self.in_order.values())
+        epochs.update(self.begun.values())
+        epochs.update(own.broker_epoch for _, own in self.asked.values())
+        epochs.update(life for life, _ in self.ends.values())
+        if self.rolls_back:
+            epochs.update(self.last_lives.values())
+            epochs.add(self.broker_epoch)
+            if self.backup is not None:
+                epochs.add(self.backup.broker_epoch)
+        for state in states:
+            epochs.update(state.broker_epochs.values())
+            epochs.update(claim.broker_epoch for claim in state.claims.values())
+        number = {epoch: order for order, epoch in enumerate(sorted(epochs))}
+        return (
+            tuple(_state_key(state, number) for state in states),
+            self._assignment_key(),
+            self._rollback_key(number),
+            (self.wanted, self.rules.min_isr, *(self.configured[each] for each in self.brokers)),
+            tuple((each, number[life.broker_epoch], number[life.previous_epoch]) for each, life in _items(self.live)),
+            tuple((each, number[life]) for each, life in _items(self.in_order)),
+            tuple(number[self.begun[each]] for each in self.brokers),
+            tuple(self.logs[each] for each in self.brokers),
+            tuple(self.high_watermarks[each] for each in self.brokers),
+            tuple(self.starts[each] if each == self.images.get(each, self.tree).leader else 0 for each in self.brokers),
+            tuple((pair, number[life], end) for pair, (life, end) in _items(self.ends)),
+            tuple((each, own.broker_id, number[own.broker_epoch]) for each, (_, own) in _items(self.asked)),
+            self.lossy,
+            self.committed,
+            self.messages,
+            self.used,
+        )
+
+    def _assignment_key(self) -> object:
+        if not self.scope.targets:
+            return None
+        known = tuple(self.assigned[each] for each in sorted(self.assigned)) if self.scope.stale else ()
+        return self.replicas, self.topic.adding.get(KEY.partition), self.topic.removing.get(KEY.partition), known
+
+    def _rollback_key(self, number: Mapping[int, int]) -> object:
+        if not self.rolls_back:
+            return None
+        return (
+            None if self.backup is None else number[self.backup.broker_epoch],
+            number[self.broker_epoch],
+            tuple(number[self.last_lives[each]] for each in self.brokers),
+            self.forgotten,
+            self.ahead,
+            tuple(self.led.get(each) == (self.images[each].leader_epoch, self.life_of(each)) for each in self.images),
+        )
+
+    # --- what brokers do
+
+    def leads(self, broker: int) -> bool:
+        """True if the broker takes itself for the leader."""
+        image = self.images.get(broker)
+        if image is None or image.leader != broker or broker in self.ahead:
+            return False
+        return image.broker_epochs.get(broker) == self.live[broker].broker_epoch
+
+    def leader_of(self, follower: int) -> int | None:
+        """Whom the follower copies from: a leader of the same epoch."""
+        image = self.images.get(follower)
+        if image is None or image.leader == follower or not self.leads(image.leader):
+            return None
+        if follower not in self.assigned[follower] or follower in self.ahead:
+            return None
+        return image.leader if self.images[image.leader].leader_epoch == image.leader_epoch else None
+
+    def see(self, broker: int) -> None:
+        """The broker hears of the state in the tree."""
+        before, self.images[broker] = self.images[broker], self.tree
+        self.assigned[broker] = self.replicas
+        self.asked.pop(broker, None)
+        if broker not in self.replicas:
+            self.logs[broker], self.high_watermarks[broker] = (), 0  # the replica has moved away
+        if self.scope.targets:
+            self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker or pair[1] in self.replicas}
+        self.compare_epochs(broker)
+        if before.leader_epoch != self.tree.leader_epoch:
+            self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker}
+            self.starts[broker] = len(self.logs[broker])
+        self.raise_high_watermark(broker)
+
+    def compare_epochs(self, broker: int) -> None:
+        """Find out whether the log has later leader epochs than the state, as `Partition.take` does."""
+        if not self.rolls_back:
+            return
+        image, own = self.images[broker], ReplicaId(broker, self.life_of(broker))
+        leader, led = image.leader, self.led.get(broker, (-1, -1))
+        if leader == broker and image.broker_epochs.get(broker, ALONE_EPOCH) != own.broker_epoch:
+            leader = NO_LEADER
+        partition = SimpleNamespace(
+            leader=leader, leader_epoch=image.leader_epoch, broker_id=broker, log=self.log_of(broker), _led=led
+        )
+        self.ahead -= {broker}
+        if Partition._is_ahead(cast(Any, partition), own):
+            self.ahead |= {broker}
+        elif leader == broker:
+            self.led[broker] = image.leader_epoch, own.broker_epoch
+
+    def log_of(self, broker: int) -> Any:
+        log = self.logs[broker]
+        return SimpleNamespace(epochs=SimpleNamespace(latest=log[-1][0] if log else -1))
+
+    def has_forgotten(self, broker: int) -> bool:
+        """True if the tree has lost states of the partition, as this broker finds out."""
+        if not self.rolls_back:
+            return False
+        member = SimpleNamespace(_forgotten={KEY} if broker in self.forgotten else set[TopicPartition]())
+        partition = SimpleNamespace(
+            topic_partition=KEY, state=self.images[broker], is_ahead=broker in self.ahead, log=self.log_of(broker)
+        )
+        is_forgotten = ClusterMember._is_forgotten(cast(Any, member), cast(Any, partition), self.tree, self.replicas)
+        if not member._forgotten:
+            self.forgotten -= {broker}
+        return is_forgotten
+
+    def raise_high_watermark(self, leader: int) -> None:
+        if not self.leads(leader):
+            return
+        image = self.images[leader]
+        if len(image.isr) < image.enough_in_sync(self.assigned[leader], self.configured[leader]):
+            return
+        end = len(self.logs[leader])
+        counted = [(each, image.broker_epochs.get(each)) for each in image.isr if each != leader]
+        if leader in self.asked:
+            added = self.asked[leader][1]
+            counted.append((added.broker_id, added.broker_epoch))
+        for member, epoch in counted:
+            life, reported = self.ends.get((leader, member), (-1, -1))
+            end = min(end, reported if life == epoch else -1)
+        if end > self.high_watermarks[leader]:
+            self.high_watermarks[leader] = end
+            entries = tuple(message for _, message in self.logs[leader][:end])
+            if entries[: len(self.committed)] != self.committed[: len(entries)]:
+                raise Lost(f"broker {leader} commits {entries}, committed were {self.committed}")
+            if end > len(self.committed):
+                self.committed = entries
+
+    def store(self, after: PartitionState | None) -> None:
+        """Another state is in the tree."""
+        if after is None:
+            return
+        if self._is_unclean(after):
+            self._check_best(after.leader)
+        self.tree = after
+        self.lossy = frozenset(
+            each for each in self.lossy if each not in after.isr or after.broker_epochs[each] != self.life_of(each)
+        )
+        self.check()
+        if not self.scope.stale:
+            for broker in self.live:
+                self.see(broker)
+
+    def _is_unclean(self, after: PartitionState) -> bool:
+        """True if a leader is elected where the rules for clean elections elect none."""
+        if self.tree.leader != NO_LEADER or after.leader == NO_LEADER:
+            return False
+        if not (self.scope.unclean or "elect_uncleanly" in self.scope.most):
+            return False
+        clean = settled(self.tree, self.replicas, self.live, evolve(self.rules, unclean=False))
+        return clean is None or clean.leader == NO_LEADER
+
+    def _check_best(self, leader: int) -> None:
+        """An unclean election may lose messages, but no live replica has more than the leader."""
+        extents = {each: self._extent(each) for each in self.replicas if each in self.live}
+        if extents[leader] < max(extents.values()):
+            raise Lost(f"broker {leader} leads by an unclean election, the logs of live brokers reach to {extents}")
+        self.committed = self.committed[: self._committed_at(leader)]
+
+    def _extent(self, broker: int) -> tuple[int, int]:
+        log = self.logs[broker]
+        return log[-1][0] if log else -1, len(log)
+
+    def move_to(self, topic: Topic, state: PartitionState) -> None:
+        """Another assignment is in the tree, and a state with it."""
+        self.topic, self.replicas = topic, topic.partitions[KEY.partition]
+        self.store(state)
+
+    @property
+    def image(self) -> ClusterImage:
+        """What the controller, or the broker that an operator asks, knows."""
+        return cast(ClusterImage, _Image(self.topic, self.tree, self.live))
+
+    def life_of(self, broker: int) -> int:
+        return self.live[broker].broker_epoch if broker in self.live else -1
+
+    def wish_isr(self, leader: int, isr: Iterable[ReplicaId], added: ReplicaId | None = None) -> None:
+        """A leader asks for another ISR: in vain if it does not know the state in the tree. It sees later what came of
+        it, where brokers see late; until then it counts whom it wanted to add."""
+        known = self.images[leader].partition_epoch
+        if known != self.tree.partition_epoch or leader in self.asked:
+            return
+        rules = ElectionRules(min_isr=self.configured[leader])
+        after = with_isr(self.tree, isr, self.replicas, self.live, rules)
+        if after != self.tree:
+            if added is not None:
+                self.asked[leader] = known, added
+            self.store(later(after, self.tree))
+
+    def calm(self) -> None:
+        """Let the controller settle the state, and brokers claim what they have."""
+        while True:
+            after = settled(self.tree, self.replicas, self.live, self.rules)
+            if after is not None:
+                self.store(after)
+                continue
+            for broker, registration in self.live.items():
+                if broker not in self.replicas:
+                    continue
+                own, log = ReplicaId(broker, registration.broker_epoch), self.logs[broker]
+                if self.has_forgotten(broker):
+                    self.store(distrusted(self.tree, self.replicas, own, *self._extent(broker)))
+                    break
+                if wants_claim(self.tree, self.replicas, own):
+                    lost = self.tree.broker_epochs.get(broker, self.broker_epoch) < self.begun[broker]
+                    self.store(claimed(self.tree, own, log[-1][0] if log else -1, len(log), lost=lost))
+                    break
+            else:
+                return
+
+    def check(self) -> None:
+        """A leader has every committed message; `beyond`: every one that is on a disk at all. Without a leader some
+        replica has every one."""
+        leader = self.tree.leader
+        if leader == NO_LEADER:
+            if not self.scope.beyond and max(map(self._committed_at, self.replicas)) < len(self.committed):
+                raise Lost(f"no replica of {self.replicas} has all of {self.committed}, the logs are {self.logs}")
+            return
+        has = self._committed_at(leader)
+        asked = max(map(self._committed_at, self.logs)) if self.scope.beyond else len(self.committed)
+        if has < asked:
+            raise Lost(
+                f"broker {leader} leads in epoch {self.tree.leader_epoch} with {has} of {self.committed}, the logs are"
+                f" {self.logs}, the state is {self.tree}"
+            )
+        self.committed = self.committed[:has]
+
+    def _committed_at(self, broker: int) -> int:
+        """How many of the committed messages its log has."""
+        log = self.logs[broker]
+        for offset, message in enumerate(self.committed):
+            if offset >= len(log) or log[offset][1] != message:
+                return offset
+        return len(self.committed)
+
+    def register(self, broker: int, previous_epoch: int = -1) -> None:
+        """`Membership._registering` and `ClusterMember._registered`."""
+        self.broker_epoch += 1
+        has_gone_back = self.broker_epoch <= self.last_lives[broker]
+        if has_gone_back:
+            self.broker_epoch, previous_epoch = self.last_lives[broker] + 1, UNKNOWN_EPOCH
+        self.last_lives[broker] = self.broker_epoch
+        self.live[broker] = _registration(broker, self.broker_epoch, previous_epoch)
+        member = SimpleNamespace(_state=SimpleNamespace(image=self.image))
+        if has_gone_back and ClusterMember._may_be_distrusted(cast(Any, member), KEY):
+            self.forgotten |= {broker}
+        if self.begun[broker] < 0:
+            self.begun[broker] = self.broker_epoch
+        self.images[broker] = self.tree
+        self.configured[broker] = self.wanted
+        self.starts[broker] = 0
+        self.see(broker)
+
+    def stop(self, broker: int) -> int:
+        """The broker is no more; returns its last life."""
+        del self.images[broker], self.assigned[broker]
+        self.asked.pop(broker, None)
+        self.led.pop(broker, None)
+        self.ahead -= {broker}
+        self.forgotten -= {broker}
+        self.ends = {pair: end for pair, end in self.ends.items() if pair[0] != broker}
+        return self.live.pop(broker).broker_epoch
+
+    def may_lose(self, broker: int) -> bool:
+        least = min(filter(None, (self.scope.min_isr, self.scope.other_min_isr)))
+        return self.scope.beyond or len(self.lossy | {broker}) < min(least, len(self.replicas))
+
+    def may_restore(self) -> bool:
+        """True if no broker runs, and a restore shows and loses nothing that no rule could know.
+
+        It shows where the replicas have registered since the backup, and no other broker takes their epochs. The log
+        that reaches furthest has every committed message where the logs have not parted.
+        """
+        backup = self.backup
+        if backup is None or self.live or backup.tree == self.tree:
+            return False
+        if any(self.last_lives[each] <= backup.broker_epoch for each in backup.topic.partitions[KEY.partition]):
+            return False
+        logs = sorted(self.logs.values(), key=len)
+        return all(longer[: len(log)] == log for log, longer in pairwise(logs))
+
+
+def _registration(broker: int, broker_epoch: int, previous_epoch: int = -1) -> BrokerRegistration:
+    return BrokerRegistration(broker_id=broker, endpoints=(), broker_epoch=broker_epoch, previous_epoch=previous_epoch)
+
+
+def _items(some: Mapping[K, V]) -> list[tuple[K, V]]:
+    return [(key, some[key]) for key in sorted(some)]
+
+
+def _state_key(state: PartitionState, number: Mapping[int, int]) -> object:
+    return (
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.elr,
+        state.suspects,
+        state.min_isr,
+        tuple((each, number[epoch]) for each, epoch in _items(state.broker_epochs)),
+        tuple((each, number[c.broker_epoch], c.extent, c.lost) for each, c in _items(state.claims)),
+    )
+
+
+# --- actions
+
+
+def _leaders(now: Situation) -> Iterator[int]:
+    return (each for each in now.live if now.leads(each))
+
+
+def _followers(now: Situation) -> Iterator[int]:
+    return (each for each in now.live if now.leader_of(each) is not None)
+
+
+def _live(now: Situation) -> Iterable[int]:
+    return tuple(now.live)
+
+
+def _dead(now: Situation) -> Iterable[int]:
+    return [each for each in now.logs if each not in now.live]
+
+
+def _members(now: Situation) -> Iterable[int]:
+    return [each for each in now.tree.isr if each != now.tree.leader and now.tree.leader != NO_LEADER]
+
+
+def _unaware(now: Situation) -> Iterable[int]:
+    return [each for each, image in now.images.items() if image.partition_epoch != now.tree.partition_epoch]
+
+
+def _losing(now: Situation) -> Iterable[int]:
+    return [each for each in now.live if now.may_lose(each) and now.logs[each]]
+
+
+def _of_old_configs(now: Situation) -> Iterator[int]:
+    if now.rules.min_isr != now.wanted:
+        yield CONTROLLER
+    yield from (each for each in now.live if now.configured[each] != now.wanted)
+
+
+def _waiting(now: Situation) -> Iterable[int]:
+    return (CONTROLLER,) if now.live and now.tree.leader == NO_LEADER else ()
+
+
+def _targets(now: Situation) -> Iterable[int]:
+    present = moves.target_of(now.topic, KEY.partition)
+    return [place for place, target in enumerate(now.scope.targets) if target != present]
+
+
+def _moving(now: Situation) -> Iterable[int]:
+    return (CONTROLLER,) if now.live and moves.is_moving(now.topic, KEY.partition) else ()
+
+
+def append(now: Situation, leader: int) -> None:
+    """A producer sends a message. No two messages of one leader epoch have one offset."""
+    now.messages += 1
+    epoch, offset = now.images[leader].leader_epoch, len(now.logs[leader])
+    if any(len(log) > offset and log[offset][0] == epoch for log in now.logs.values()):
+        raise Lost(f"broker {leader} writes offset {offset} of the leader epoch {epoch} again, the logs are {now.logs}")
+    now.logs[leader] += ((epoch, now.messages),)
+    now.raise_high_watermark(leader)
+
+
+def fetch(now: Situation, follower: int) -> None:
+    """A follower copies all that its leader has, reports it, and comes into the ISR if it may."""
+    leader = now.leader_of(follower)
+    assert leader is not None
+    own, theirs = now.logs[follower], now.logs[leader]
+    same = 0
+    while same < min(len(own), len(theirs)) and own[same] == theirs[same]:
+        same += 1
+    life = now.live[follower].broker_epoch
+    now.logs[follower] = theirs
+    now.high_watermarks[follower] = min(now.high_watermarks[follower], same)
+    now.ends[leader, follower] = life, len(theirs)
+    now.raise_high_watermark(leader)
+    image = now.images[leader]
+    if follower not in image.isr or image.broker_epochs[follower] != life:
+        own_id = ReplicaId(follower, life)
+        is_caught_up = len(theirs) >= max(now.high_watermarks[leader], now.starts[leader])
+        if is_caught_up and follower in now.assigned[leader] and may_join(own_id, now.live):
+            lives = [ReplicaId(each, image.broker_epochs[each]) for each in image.isr if each != follower]
+            now.wish_isr(leader, [*lives, own_id], own_id)
+    now.high_watermarks[follower] = max(now.high_watermarks[follower], now.high_watermarks[leader])
+
+
+def lag(now: Situation, member: int) -> None:
+    """A member has been behind for too long: the leader has it taken out of the ISR."""
+    leader = now.tree.leader
+    if now.leads(leader):
+        image = now.images[leader]
+        lives = [ReplicaId(each, image.broker_epochs[each]) for each in image.isr if each != member]
+        now.wish_isr(leader, lives)
+
+
+def elect(now: Situation, member: int) -> None:
+    """An operator has another member lead."""
+    now.store(moved_to(now.tree, member, now.replicas, now.live, now.rules))
+
+
+def kill(now: Situation, broker: int) -> None:
+    """kill -9: the log stays as it is."""
+    now.stop(broker)
+
+
+def tear(now: Situation, broker: int) -> None:
+    """The machine loses power, and with it the last message of the log."""
+    now.stop(broker)
+    now.logs[broker] = now.logs[broker][:-1]
+    now.high_watermarks[broker] = min(now.high_watermarks[broker], len(now.logs[broker]))
+    now.lossy |= {broker}
+
+
+def lose(now: Situation, broker: int) -> None:
+    """The disk is lost: an empty one takes its place."""
+    now.stop(broker)
+    now.logs[broker], now.high_watermarks[broker], now.begun[broker] = (), 0, -1
+    now.lossy |= {broker}
+
+
+def stop_in_order(now: Situation, broker: int) -> None:
+    now.in_order[broker] = now.stop(broker)
+
+
+def expire(now: Situation, broker: int) -> None:
+    """The session ends, and the broker registers again with all that it had."""
+    before = now.stop(broker)
+    now.calm()
+    now.register(broker, before)
+
+
+def configure(now: Situation, _broker: int) -> None:
+    """An operator sets `min.insync.replicas` for all brokers."""
+    now.wanted = now.scope.other_min_isr if now.wanted == now.scope.min_isr else now.scope.min_isr
+
+
+def hear(now: Situation, broker: int) -> None:
+    """A broker, or the controller (0), hears of what was set."""
+    if broker == CONTROLLER:
+        now.rules = evolve(now.rules, min_isr=now.wanted)
+    else:
+        now.configured[broker] = now.wanted
+        now.raise_high_watermark(broker)
+
+
+def start(now: Situation, broker: int) -> None:
+    now.register(broker, now.in_order.pop(broker, -1))
+
+
+def move(now: Situation, place: int) -> None:
+    """An operator reassigns the partition; another reassignment may be on its way."""
+    try:
+        topic = moves.begin_move(now.topic, KEY.partition, now.scope.targets[place], now.live)
+    except ApiError:
+        return
+    now.move_to(topic, moves.touched(now.tree))
+
+
+def cancel(now: Situation, _broker: int) -> None:
+    """An operator cancels the reassignment."""
+    try:
+        topic, states = moves.cancel_move(now.topic, KEY.partition, now.image, now.rules)
+    except ApiError:
+        return
+    now.move_to(topic, states[KEY.partition])
+
+
+def finish(now: Situation, _broker: int) -> None:
+    """The controller ends the reassignment if it may."""
+    finished = moves.finished_moves(now.topic, now.image, now.rules)
+    if finished is not None:
+        now.move_to(finished[0], finished[1][KEY.partition])
+
+
+def back_up(now: Situation, _broker: int) -> None:
+    now.backup = Backup(now.topic, now.tree, now.broker_epoch)
+
+
+def restore(now: Situation, _broker: int) -> None:
+    """All that the coordination service has is as it was when the backup was made."""
+    backup = now.backup
+    assert backup is not None
+    now.topic, now.tree, now.broker_epoch, now.backup = backup.topic, backup.tree, backup.broker_epoch, None
+    now.replicas = now.topic.partitions[KEY.partition]
+
+
+def wait_no_more(now: Situation, _broker: int) -> None:
+    """The controller has waited long enough for replicas before an unclean election."""
+    now.store(settled(now.tree, now.replicas, now.live, now.rules, is_overdue=True))
+
+
+def elect_uncleanly(now: Situation, _broker: int) -> None:
+    """An operator asks for an unclean election."""
+    now.store(asked_to_elect(now.tree, now.replicas, now.live, now.rules))
+
+
+@define(frozen=True)
+class Action:
+    """`brokers`: for which of them it can happen now."""
+
+    brokers: Callable[[Situation], Iterable[int]]
+    happens: Callable[[Situation, int], None]
+
+
+ACTIONS: dict[str, Action] = {
+    "append": Action(_leaders, append),
+    "fetch": Action(_followers, fetch),
+    "see": Action(_unaware, Situation.see),
+    "lag": Action(_members, lag),
+    "elect": Action(_members, elect),
+    "kill": Action(_live, kill),
+    "tear": Action(_losing, tear),
+    "lose": Action(_losing, lose),
+    "stop": Action(_live, stop_in_order),
+    "expire": Action(_live, expire),
+    "start": Action(_dead, start),
+    "configure": Action(lambda _: (CONTROLLER,), configure),
+    "hear": Action(_of_old_configs, hear),
+    "move": Action(_targets, move),
+    "cancel": Action(_moving, cancel),
+    "finish": Action(_moving, finish),
+    "back_up": Action(lambda _: (CONTROLLER,), back_up),
+    "restore": Action(lambda now: (CONTROLLER,) if now.may_restore() else (), restore),
+    "wait_no_more": Action(_waiting, wait_no_more),
+    "elect_uncleanly": Action(_waiting, elect_uncleanly),
+}
+
+
+# --- the search
+
+
+@frozen(kw_only=True)
+class Found:
+    """How a search ended. `lost`: what was lost, empty if nothing is; `history`: what led to it."""
+
+    states: int
+    seconds: float
+    lost: str = ""
+    history: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        ended = f"LOST by {' | '.join(self.history)}: {self.lost}" if self.lost else "nothing is lost"
+        return f"{self.states} states, {self.seconds:.1f} s of CPU: {ended}"
+
+
+def search(scope: Scope, *, states_max: int = 1_000_000) -> Found:
+    """Play every history of the scope; print how it ended. Raises `AssertionError` where there are too many states."""
+    began = time.process_time()
+    first = Situation(scope)
+    actions = [(order, ACTIONS[name], most, name) for order, (name, most) in enumerate(scope.most.items())]
+    before: dict[object, tuple[object, str] | None] = {first.key(): None}
+    waiting = deque([(first, first.key())])
+    lost, history = "", list[str]()
+    while waiting and not lost:
+        now, key = waiting.popleft()
+        for order, action, most, name in actions:
+            if most is not None and now.used[order] >= most:
+                continue
+            for broker in list(action.brokers(now)):
+                after, step = now.copy(), f"{name} {broker}"
+                if most is not None:
+                    after.used = (*now.used[:order], now.used[order] + 1, *now.used[order + 1 :])
+                try:
+                    action.happens(after, broker)
+                    after.calm()
+                    after.check()
+                except Lost as error:
+                    lost, history = str(error), [*_history(before, key), step]
+                    break
+                after_key = after.key()
+                if after_key not in before:
+                    before[after_key] = key, step
+                    waiting.append((after, after_key))
+            if lost:
+                break
+        assert len(before) <= states_max, f"more than {states_max} states"
+    found = Found(states=len(before), seconds=time.process_time() - began, lost=lost, history=tuple(history))
+    print(f"{scope}: {found}")
+    return found
+
+
+def play(scope: Scope, history: Iterable[str]) -> Situation:
+    """Play one history, as `Found.history` has it. Raises `Lost`."""
+    now = Situation(scope)
+    for step in history:
+        name, broker = step.split()
+        action = ACTIONS[name]
+        assert int(broker) in action.brokers(now), f"{step} cannot happen"
+        action.happens(now, int(broker))
+        now.calm()
+        now.check()
+    return now
+
+
+def _history(before: Mapping[object, tuple[object, str] | None], key: object) -> list[str]:
+    steps = []
+    while (link := before[key]) is not None:
+        key, step = link
+        steps.append(step)
+    return steps[::-1]

@@ -1,0 +1,193 @@
+"""Every interleaving of small scopes over the rules of elections and reassignments: what leads has all that was
+committed, and an unclean election takes what has most.
+
+The counts of states are printed: `pytest -s`, or `-rA`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve
+from support.election_search import Lost, Scope, play, search
+
+from barnabas.app.broker.cluster_member import ClusterMember
+from barnabas.core.cluster import election, moves
+from barnabas.core.cluster.election import ElectionRules
+from barnabas.core.cluster.topics import PartitionState, Topic
+from barnabas.core.replica.partition import Partition
+
+DATA: Mapping[str, int | None] = {"append": 2, "fetch": None}
+LEADERS_ARE_MOVED = Scope(replicas=2, min_isr=1, most={**DATA, "kill": 3, "start": 3, "elect": 2})
+DISKS_ARE_LOST = Scope(replicas=2, min_isr=1, beyond=True, most={**DATA, "lose": 2, "kill": 1, "start": 3, "lag": 1})
+MIN_ISR_IS_LOWERED = Scope(
+    replicas=2,
+    min_isr=2,
+    other_min_isr=1,
+    stale=True,
+    most={**DATA, "see": None, "hear": None, "configure": 1, "stop": 1, "kill": 1, "start": 1},
+)
+MIN_ISR_IS_RAISED = Scope(
+    replicas=2,
+    min_isr=1,
+    other_min_isr=2,
+    stale=True,
+    most={**DATA, "see": None, "hear": None, "configure": 1, "stop": 1, "kill": 1, "start": 1},
+)
+REASSIGNMENT: Mapping[str, int | None] = {**DATA, "append": 1, "move": 2, "cancel": 1, "finish": None}
+REASSIGNMENTS_ARE_REPLACED = Scope(
+    replicas=1, spare=2, min_isr=1, targets=((2,), (3,)), most={**REASSIGNMENT, "kill": 2, "start": 2}
+)
+ROLLBACK: Mapping[str, int | None] = {**DATA, "append": 1, "back_up": 1, "restore": 1, "expire": 2}
+TREE_IS_RESTORED = Scope(replicas=2, min_isr=1, most={**ROLLBACK, "kill": 2, "start": 2})
+ELECTIONS_ARE_UNCLEAN = Scope(
+    replicas=3, min_isr=1, unclean=True, most={**DATA, "kill": 2, "start": 1, "lag": 2, "wait_no_more": 1}
+)
+SCOPES = {
+    "two_replicas_and_moved_leaders": LEADERS_ARE_MOVED,
+    "two_replicas_that_stop_in_order_or_lag": Scope(
+        replicas=2, min_isr=1, most={**DATA, "kill": 2, "start": 2, "stop": 1, "expire": 1, "lag": 1}
+    ),
+    "two_replicas_of_which_one_may_lose_power": Scope(
+        replicas=2, min_isr=2, most={**DATA, "tear": 2, "kill": 1, "start": 3, "expire": 1}
+    ),
+    "two_replicas_that_see_the_state_late": Scope(
+        replicas=2, min_isr=1, stale=True, most={**DATA, "see": None, "kill": 2, "start": 2, "lag": 1, "elect": 1}
+    ),
+    "two_replicas_of_which_one_may_lose_its_disk": Scope(
+        replicas=2, min_isr=2, most={**DATA, "lose": 2, "kill": 1, "start": 3, "expire": 1}
+    ),
+    "two_replicas_that_lose_more_than_is_promised": DISKS_ARE_LOST,
+    "two_replicas_and_a_lower_min_isr": MIN_ISR_IS_LOWERED,
+    "two_replicas_and_a_higher_min_isr": MIN_ISR_IS_RAISED,
+    "three_replicas_of_which_one_may_lose_power": Scope(
+        replicas=3, min_isr=2, most={**DATA, "tear": 2, "kill": 1, "start": 3}
+    ),
+    "three_replicas": Scope(replicas=3, min_isr=2, most={**DATA, "kill": 3, "start": 3}),
+    "a_reassignment_there_and_back": Scope(
+        replicas=1, spare=1, min_isr=1, targets=((2,), (1,)), most={**REASSIGNMENT, "append": 2, "kill": 2, "start": 2}
+    ),
+    "a_reassignment_that_brokers_see_late": Scope(
+        replicas=1,
+        spare=1,
+        min_isr=1,
+        targets=((2,), (1,)),
+        stale=True,
+        most={**REASSIGNMENT, "see": None, "kill": 1, "start": 1},
+    ),
+    "a_reassignment_that_replaces_another": REASSIGNMENTS_ARE_REPLACED,
+    "a_reassignment_of_two_replicas": Scope(
+        replicas=2, spare=1, min_isr=2, targets=((3, 1),), most={**REASSIGNMENT, "move": 1, "kill": 3, "start": 2}
+    ),
+    "a_restored_tree": TREE_IS_RESTORED,
+    "a_restored_tree_after_orderly_stops": Scope(replicas=2, min_isr=2, most={**ROLLBACK, "stop": 2, "start": 2}),
+    "unclean_elections_of_two_replicas": Scope(
+        replicas=2, min_isr=1, unclean=True, most={**DATA, "kill": 3, "start": 3, "wait_no_more": 2}
+    ),
+    "unclean_elections_of_three_replicas": ELECTIONS_ARE_UNCLEAN,
+    "unclean_elections_by_operators": Scope(
+        replicas=3, min_isr=1, most={**DATA, "kill": 3, "start": 2, "elect_uncleanly": 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES.keys())
+def test_no_history_loses_a_committed_message(scope: Scope) -> None:
+    found = search(scope)
+    assert not found.lost, str(found)
+
+
+def test_hearing_replicas_that_are_no_members_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raft's figure 8."""
+
+    def longest_of_all(
+        state: PartitionState, replicas: Sequence[int], brokers: Mapping[int, Any], rules: ElectionRules
+    ) -> int | None:
+        claims = election.live_claims(state, replicas, brokers)
+        enough = min(rules.enough(replicas, state), len(state.members))
+        if sum(each in claims for each in state.members) < enough or len(claims) < len(brokers):
+            return None
+        return max(claims, key=lambda each: (claims[each].last_epoch, claims[each].log_end))
+
+    monkeypatch.setattr(election, "_longest", longest_of_all)
+    assert search(LEADERS_ARE_MOVED).lost
+
+
+def test_a_restarted_broker_taken_for_in_sync_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(election._Liveness, "lives_on", lambda self, member: member in self._brokers)
+    assert search(SCOPES["two_replicas_of_which_one_may_lose_power"]).lost
+
+
+def test_the_first_claim_taken_for_the_best_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(election, "_longest", lambda state, *_: next(iter(state.claims), None))
+    assert search(LEADERS_ARE_MOVED).lost
+
+
+def test_a_claim_of_a_lost_log_taken_for_any_other_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good copy is cut to nothing by a broker that comes back with an empty disk."""
+    longest = election._longest
+
+    def trusting(state: PartitionState, *others: Any) -> int | None:
+        claims = {each: evolve(claim, lost=False) for each, claim in state.claims.items()}
+        return longest(evolve(state, claims=claims), *others)
+
+    monkeypatch.setattr(election, "_longest", trusting)
+    assert search(DISKS_ARE_LOST).lost
+
+
+@pytest.mark.parametrize("scope", [MIN_ISR_IS_LOWERED, MIN_ISR_IS_RAISED], ids=["lowered", "raised"])
+def test_committing_by_the_configuration_of_the_leader_is_found_to_lose(
+    monkeypatch: pytest.MonkeyPatch, scope: Scope
+) -> None:
+    """The leader, or the controller, hears of another `min.insync.replicas` before the other."""
+    monkeypatch.setattr(
+        PartitionState, "enough_in_sync", lambda _, replicas, configured: min(configured, len(replicas))
+    )
+    assert search(scope).lost
+
+
+def test_cancelling_a_reassignment_whatever_the_isr_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replicas that come have the only copies of what was committed, and are deleted."""
+    monkeypatch.setattr(moves, "may_keep_only", lambda *_: True)
+    assert search(SCOPES["a_reassignment_there_and_back"]).lost
+
+
+def test_dropping_the_replicas_of_a_replaced_reassignment_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_move = moves.begin_move
+
+    def begun(topic: Topic, number: int, target: Sequence[int], live: Any) -> Topic:
+        begin_move(topic, number, target, live)  # refuses what it refuses
+        origin = moves.origin_of(topic, number)
+        going = tuple(broker for broker in origin if broker not in target)
+        coming = tuple(broker for broker in target if broker not in origin)
+        return moves._with(topic, number, (*target, *going), coming, going)
+
+    monkeypatch.setattr(moves, "begin_move", begun)
+    assert search(REASSIGNMENTS_ARE_REPLACED).lost
+
+
+@pytest.mark.parametrize("reuses_epochs", [False, True], ids=["later_leader_epochs", "leader_epochs_reused"])
+def test_trusting_a_restored_state_is_found_to_lose(monkeypatch: pytest.MonkeyPatch, reuses_epochs: bool) -> None:
+    monkeypatch.setattr(ClusterMember, "_is_forgotten", lambda *_: False)
+    if reuses_epochs:
+        led_by = election.led_by
+        monkeypatch.setattr(election, "led_by", lambda state, *others: led_by(evolve(state, claims={}), *others))
+        monkeypatch.setattr(Partition, "_is_ahead", lambda *_: False)
+    assert search(TREE_IS_RESTORED).lost
+
+
+def test_a_restore_that_another_broker_hides_is_found_to_lose() -> None:
+    """A limit: broker 3, without a replica, starts first and takes the epoch by which broker 2 would notice."""
+    most = dict.fromkeys(("append", "back_up", "expire", "kill", "restore", "start"))
+    before = ("append 1", "back_up 0", "expire 2", "expire 1", "kill 3", "kill 2", "kill 1", "restore 0")
+    scope = Scope(replicas=2, spare=1, min_isr=1, most=most)
+    play(scope, [*before, "start 2", "start 3"])
+    with pytest.raises(Lost, match="broker 2 leads in epoch 2 with 0 of"):
+        play(scope, [*before, "start 3", "start 2"])
+
+
+def test_an_unclean_election_of_the_first_replica_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        election, "best_known", lambda _, replicas, brokers: next((each for each in replicas if each in brokers), None)
+    )
+    assert "unclean" in search(ELECTIONS_ARE_UNCLEAN).lost

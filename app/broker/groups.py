@@ -153,21 +153,19 @@ class GroupService:
         if self._state.is_alone:
             self.coordinator.fetch_offsets(request, caller, reply)
             return
-        topics = self._state.image.topics
 
         def answered(result: OffsetFetchResult | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
                 reply(result)
                 return
-            names = {each.topic for group in result.groups for each in group.partitions if each.offset >= 0}
-            expected = {name: topics[name].topic_id if name in topics else None for name in names}
-            if not expected:
+            committed = (each for group in result.groups for each in group.partitions if each.offset >= 0)
+            names = tuple(dict.fromkeys(each.topic for each in committed))
+            if not names:
                 reply(result)
                 return
             coordination = self._state.registry.coordination
             self._state.scheduler.offload(
-                lambda: read_live_topics(coordination, tuple(expected)),
-                lambda outcome: reply(_confirmed(result, expected, outcome)),
+                lambda: read_live_topics(coordination, names), lambda outcome: reply(_confirmed(result, outcome))
             )
 
         self.coordinator.fetch_offsets(request, caller, answered)
@@ -191,6 +189,9 @@ class GroupService:
         """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""
         match delta:
             case TopicDeleting(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None and known.topic_id != topic.topic_id:
+                    self._gone(known, known.partitions)  # its end, and the start of the next one, went unheard
                 self._gone(topic, topic.partitions)
             case TopicSet(topic=topic):
                 known = before.topics.get(topic.name)
@@ -264,20 +265,14 @@ class GroupService:
         return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
 
 
-def _confirmed(
-    result: OffsetFetchResult, expected: Mapping[str, bytes | None], outcome: Outcome[dict[str, Topic | None]]
-) -> OffsetFetchResult:
-    """The answer where each topic with a committed offset has the id in the tree that the image gave it. A group with
-    another topic, or all groups if the tree cannot be asked, are answered with COORDINATOR_LOAD_IN_PROGRESS, which
-    clients retry."""
+def _confirmed(result: OffsetFetchResult, outcome: Outcome[dict[str, Topic | None]]) -> OffsetFetchResult:
+    """The answer where each committed offset is of the topic that the tree has. A group with an offset of another one,
+    or all groups if the tree cannot be asked, are answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
     found = {} if outcome.error is not None else outcome.get()
-    topic_ids = {name: None if topic is None else topic.topic_id for name, topic in found.items()}
-    stale = {name for name, topic_id in expected.items() if topic_id is None or topic_ids.get(name) != topic_id}
-    if not stale:
-        return result
+    topic_ids = {name: topic.topic_id for name, topic in found.items() if topic is not None}
     groups = [
         FetchedGroup(group_id=group.group_id, partitions=(), error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if any(each.topic in stale and each.offset >= 0 for each in group.partitions)
+        if any(each.offset >= 0 and topic_ids.get(each.topic) != each.topic_id for each in group.partitions)
         else group
         for group in result.groups
     ]

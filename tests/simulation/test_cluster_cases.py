@@ -140,6 +140,29 @@ def test_coordinator_cut_off_from_coordination_serves_no_offset_of_a_deleted_top
         assert _topic_id(world, coordinator) != known
 
 
+def test_coordinator_that_knows_the_new_topic_serves_no_offset_that_is_left_of_the_one_before() -> None:
+    """Its image has the new topic, as the tree has; the offset says of which topic it is."""
+    with cluster(2) as world, Admin(world.client("founder")) as admin:
+        admin.create_topic("t", partitions=1)
+        coordinator = admin.coordinator("g").node_id
+        controller = world.look.controller()
+        assert controller != coordinator, "the controller is asked to make topics"
+        admin.alter_group_offsets("g", {("t", 0): 0})
+        world.network.partition(coordinator, COORDINATION)
+        admin.delete_topics(["t"])
+        admin.create_topic("t", partitions=1)
+        informed, node = world.brokers[controller].node, world.brokers[coordinator].node
+        assert informed is not None and node is not None
+        node.state.registry.image = informed.state.image
+        world.scheduler.call_later(500, world.network.heal)
+        with Admin(world.client("asker"), default_api_timeout_ms=2000) as asker:
+            try:
+                found = asker.group_offsets("g")
+            except BarnabasError:
+                found = {}  # it is asked again
+        assert found == {}
+
+
 def _topic_id(world: World, broker: int) -> bytes:
     node = world.brokers[broker].node
     assert node is not None

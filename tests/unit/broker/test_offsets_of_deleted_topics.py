@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
+from attrs import evolve
 from support.group_requests import commit, committed, committing, find, load_error, place_of
 from support.replica_house import led_in_sync
 
+from barnabas.core.cluster.deltas import TopicDeleting, TopicSet
 from barnabas.core.cluster.layout import topic_path
 from barnabas.core.coordinator.group.records import StoredOffset, encode_offset, encode_offset_key
 from barnabas.core.log.origin import AppendOrigin
@@ -147,3 +149,13 @@ def test_an_image_that_is_behind_does_not_cost_the_offsets_of_a_new_topic(broker
     led_by(broker, HERE)
     registry.image = image
     assert committed(broker, "g") == {T0: 5}
+
+
+def test_offsets_go_when_the_broker_hears_of_a_topic_only_that_it_is_being_deleted(broker: ManualBroker) -> None:
+    """It has missed the end of the topic that it knows, and the beginning of the next one of that name."""
+    assert commit(broker, "g", {T0: 5}) == [ErrorCode.NONE]
+    registry = broker.node.state.registry
+    first = registry.image.topics["t"]
+    registry.apply(TopicDeleting(topic=evolve(first, topic_id=bytes(15) + b"2")))
+    registry.apply(TopicSet(topic=evolve(first, topic_id=bytes(15) + b"3")))
+    assert committed(broker, "g") == {}

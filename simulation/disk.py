@@ -178,7 +178,10 @@ class FaultyFolder:
     @property
     def _contents(self) -> dict[str, FileContent]:
         self._disk.check_alive(self._epoch)
-        return self._disk.folders.setdefault(self.name, {})
+        contents = self._disk.folders.get(self.name)
+        if contents is None:
+            raise FileMissing(f"{self.name or 'the data folder'} was removed")
+        return contents
 
     def files(self) -> Mapping[str, FileInfo]:
         return {n: FileInfo(size=len(c.data), modified_ms=c.modified_ms) for n, c in self._contents.items()}

@@ -34,6 +34,9 @@ from .names import (
     folder_state,
 )
 
+REMOVE_AGAIN_MS = 60_000.0
+"""A folder that could not be removed is tried again so much later, the default of Kafka's file.delete.delay.ms."""
+
 
 class DataFolder:
     """Not frozen: it is the state itself. Owner thread only."""
@@ -64,6 +67,7 @@ class DataFolder:
         """Logs whose segments are about to be exchanged: the checkpoint says nothing of them."""
         self._sealed: dict[TopicPartition, list[Sealed]] = {}
         self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
+        self._finished = False
         self.incomplete = False
         """True if a log here could not be opened: the next start must not take it for closed in order."""
 
@@ -122,18 +126,23 @@ class DataFolder:
 
     def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
         """Remove a sub-folder in the background, when the checkpoints say nothing any more of the partition that it was
-        of. Until then the folder tells the next start not to believe them."""
+        of. Until then the folder tells the next start not to believe them. What cannot be removed is tried again: a
+        flush that was under way may have put a file into a folder that was being emptied."""
 
         def remove() -> None:
             self.log_dir.delete_folder(name)
             self.log_dir.root.flush()
 
         def done(outcome: Outcome[None]) -> None:
-            if outcome.error is not None:
-                self.report(f"{self.log_dir.path}/{name} could not be removed: {outcome.error}")
+            if outcome.error is not None and not self._finished:
+                seconds = REMOVE_AGAIN_MS / 1000
+                text = f"{self.log_dir.path}/{name} could not be removed, which is tried again in {seconds:.0f} s"
+                self.report(f"{text}: {outcome.error}")
+                scheduler.call_later(REMOVE_AGAIN_MS, begin)
 
         def begin() -> None:
-            scheduler.offload(remove, done)
+            if not self._finished:
+                scheduler.offload(remove, done)
 
         if after_checkpoints:
             self.write_later(scheduler, "offsets", self.checkpoint_contents, begin)
@@ -286,6 +295,7 @@ class DataFolder:
     def finish(self, also: Mapping[str, bytes]) -> None:
         """The logs are closed: write what the next start wants to know (and `also`), last the marker of an orderly
         stop, and give the folder back. Failures are reported. Any thread, when nobody else uses the folder."""
+        self._finished = True
         try:
             if self.failure is None and not self.incomplete:
                 self.write({**self.checkpoint_contents(), **also})

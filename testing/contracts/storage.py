@@ -5,6 +5,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import strategies as st
@@ -192,6 +193,23 @@ class StorageContract:
             log_dir.rename_folder("a-0", "c-2")
         with pytest.raises(FileMissing):
             log_dir.rename_folder("d-3", "e-4")
+
+    def test_a_removed_folder_does_not_come_back_with_what_is_written_there(self, log_dir: LogDir) -> None:
+        """As a flush does that was under way."""
+        folder = log_dir.folder("a-0")
+        file = folder.open("f")
+        log_dir.delete_folder("a-0")
+        writes: list[Callable[[], object]] = [
+            lambda: file.append(b"1"),
+            lambda: folder.write_small("g", b"2"),
+            lambda: folder.open("h").close(),
+            folder.flush,
+        ]
+        for write in writes:
+            with suppress(StorageError):
+                write()
+        file.close()
+        assert log_dir.folders() == []
 
     def test_open_files_follow_their_folder(self, log_dir: LogDir) -> None:
         folder = log_dir.folder("a-0")

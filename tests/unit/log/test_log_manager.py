@@ -192,6 +192,25 @@ def test_delete_renames_at_once_and_removes_later(broker: Broker) -> None:
     assert region.read()
 
 
+def test_a_folder_that_could_not_be_removed_is_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush under way has put a file into it while it was being emptied."""
+    manager = broker.start()
+    manager.create(tp("t"))
+    broker.scheduler.run_pending()
+
+    def not_empty(_log_dir: MemoryLogDir, name: str) -> None:
+        raise StorageError(f"cannot delete {name}: Directory not empty")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MemoryLogDir, "delete_folder", not_empty)
+        manager.delete(tp("t"))
+        broker.scheduler.run_pending()
+    assert "could not be removed, which is tried again in 60 s" in broker.reports[-1]
+    assert len(broker.disks[0].folders) == 1
+    broker.scheduler.advance(60_000)
+    assert not broker.disks[0].folders
+
+
 def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
     manager = broker.start()
     manager.create(tp("t"))

@@ -2,12 +2,32 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 
 from ..adapters.coord_memory import MemoryTree
 from ..core.cluster import layout
 from ..core.cluster.store import states_paths
 from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from ..ports.coordination import NoNode
+
+DECODED_MAX = 512
+"""Nodes seldom change from one look to the next, and what is decoded is immutable."""
+
+
+@lru_cache(DECODED_MAX)
+def _decode_topic(name: str, data: bytes) -> tuple[Topic, bool]:
+    return layout.decode_topic(name, data, {})
+
+
+@lru_cache(DECODED_MAX)
+def _decode_states(data: bytes) -> Mapping[int, PartitionState]:
+    return layout.decode_states(data)[1]
+
+
+@lru_cache(DECODED_MAX)
+def _decode_broker(name: str, data: bytes) -> BrokerRegistration:
+    decode: Callable[[str, bytes], BrokerRegistration] = layout.decode_broker
+    return decode(name, data)
 
 
 class TreeView:
@@ -20,7 +40,7 @@ class TreeView:
         """Without those that are being deleted; without their configs."""
         found = {}
         for name in self._children(layout.TOPICS):
-            topic, deleting = layout.decode_topic(name, self._nodes.get(layout.topic_path(name)).data, {})
+            topic, deleting = _decode_topic(name, self._nodes.get(layout.topic_path(name)).data)
             if not deleting:
                 found[name] = topic
         return found
@@ -28,20 +48,19 @@ class TreeView:
     def states(self, topic: str) -> Mapping[int, PartitionState]:
         """Of a topic's partitions; empty where none are stored."""
         try:
-            found, _ = layout.decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data, {})
+            found, _ = _decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data)
         except NoNode:
             return {}
         states: dict[int, PartitionState] = {}
         for path in states_paths(found):
             with suppress(NoNode):
-                states |= layout.decode_states(self._nodes.get(path).data)[1]
+                states |= _decode_states(self._nodes.get(path).data)
         return states
 
     def brokers(self) -> dict[int, BrokerRegistration]:
         """Those that are registered."""
-        decode: Callable[[str, bytes], BrokerRegistration] = layout.decode_broker
         return {
-            int(name): decode(name, self._nodes.get(f"{layout.BROKER_IDS}/{name}").data)
+            int(name): _decode_broker(name, self._nodes.get(f"{layout.BROKER_IDS}/{name}").data)
             for name in self._children(layout.BROKER_IDS)
             if name.isdecimal()
         }

@@ -175,23 +175,22 @@ class ClusterChecker:
             if not broker.life.ran:
                 continue
             broker.life.ran = False
-            for (topic, _), partition in broker.partitions.items():
+            partitions, epoch = broker.partitions, broker.epoch
+            for (topic, number), partition in partitions.items():
                 if topic in self.topics:
-                    self._look_at(broker, partition)
-            self._check_lease(broker)
-            self._note_behind(broker)
+                    self._look_at(broker, partition, epoch)
+                if topic == OFFSETS:
+                    self._note_behind(broker.broker_id, number, partition)
+            self._check_lease(broker, epoch, partitions.values())
 
-    def _note_behind(self, broker: SimulatedBroker) -> None:
+    def _note_behind(self, broker_id: int, number: int, partition: Partition) -> None:
         """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with."""
-        for (topic, number), partition in broker.partitions.items():
-            key = broker.broker_id, number
-            if topic == OFFSETS:
-                if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
-                    now_ms = self.world.clock.monotonic_ms()
-                    if self._behind.get(key, (-1, 0.0))[0] != partition.leader_epoch:
-                        self._behind[key] = partition.leader_epoch, now_ms
-                else:
-                    self._behind.pop(key, None)
+        key = broker_id, number
+        if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
+            if self._behind.get(key, (-1, 0.0))[0] != partition.leader_epoch:
+                self._behind[key] = partition.leader_epoch, self.world.clock.monotonic_ms()
+        else:
+            self._behind.pop(key, None)
 
     def check_answer_of_coordinator(self, broker_id: int, number: int, asked_ms: float) -> None:
         """It has answered a question that was asked then: what it has read is committed."""
@@ -221,30 +220,30 @@ class ClusterChecker:
 
     # --- leases
 
-    def _check_lease(self, broker: SimulatedBroker) -> None:
+    def _check_lease(self, broker: SimulatedBroker, epoch: int, partitions: Iterable[Partition]) -> None:
         """A broker serves only while others can see that it lives. One whose session the service ended at once, with
         no outage before, hears of it a moment later."""
         registered = self._registered.get(broker.broker_id)
-        if not self.world.shared or broker.epoch < 0 or (registered and registered.broker_epoch == broker.epoch):
+        if not self.world.shared or epoch < 0 or (registered and registered.broker_epoch == epoch):
             return
         if any(session.ended_without_outage for session in broker.sessions):
             return
-        for partition in broker.partitions.values():
+        for partition in partitions:
             if partition.is_leader and _serves(broker, partition):
                 where = f"{partition.topic_partition} in epoch {partition.leader_epoch}"
-                raise Broken(f"lease: {broker.name} serves {where}; its registration {broker.epoch} has ended")
+                raise Broken(f"lease: {broker.name} serves {where}; its registration {epoch} has ended")
 
     # --- logs
 
-    def _look_at(self, broker: SimulatedBroker, partition: Partition) -> None:
+    def _look_at(self, broker: SimulatedBroker, partition: Partition, broker_epoch: int) -> None:
         broker_id = broker.broker_id
         log, key = partition.log, (partition.topic_id, partition.topic_partition.partition)
         mirror = self._mirrors.get((broker_id, key))
         if mirror is None or mirror.log is not log:
             mirror = self._mirrors[broker_id, key] = Mirror(log, start=log.log_start_offset, end=log.log_start_offset)
-        if mirror.broker_epoch != broker.epoch:
-            mirror.broker_epoch = broker.epoch
-            self._reached[broker_id, key, broker.epoch] = mirror.end
+        if mirror.broker_epoch != broker_epoch:
+            mirror.broker_epoch = broker_epoch
+            self._reached[broker_id, key, broker_epoch] = mirror.end
         leads = partition.leader_epoch if partition.is_leader and _serves(broker, partition) else -1
         high_watermark = partition.high_watermark
         if (

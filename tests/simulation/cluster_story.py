@@ -10,7 +10,6 @@ from simulation.client import TOPIC
 from simulation.cluster_actors import (
     FLEETING,
     GROUP,
-    REMADE,
     Auditor,
     ClusterReader,
     ClusterWriter,
@@ -25,17 +24,13 @@ from simulation.swarm import LOSSES, Swarm
 
 from barnabas import Admin
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.cluster.topics import NO_LEADER
-from barnabas.ports.broker_api import ElectionType, ResourceKind
+from barnabas.ports.broker_api import ResourceKind
 from barnabas.ports.entropy import Entropy
-from barnabas.ports.words import TopicPartition
 from barnabas.simulation import Disasters, World
 
 SECONDS = 8.0
 PARTITIONS = 2
 SETTLED_WITHIN = 60.0
-GIVES_UP_AFTER = 15.0
-"""An operator then gives up what partitions wait for, where nothing was promised."""
 SETTINGS: dict[str, object] = {
     "log_segment_bytes": 4_000,
     "log_index_interval_bytes": 300,
@@ -147,7 +142,6 @@ class ClusterStory:
             if name in world.programs:
                 world.programs[name].cut_power()
         self._mend_logs()
-        self._give_up_lost()
         self._await("all brokers are in sync", self._all_in_sync)
         if "set_min_isr" in self.acts and self.replicated:
             with Admin(world.client("founder"), default_api_timeout_ms=30_000) as admin:
@@ -182,19 +176,6 @@ class ClusterStory:
         for broker in self.world.brokers.values():
             if any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()
-
-    def _give_up_lost(self) -> None:
-        """A replica that was killed before it made its log of a new topic is taken for one that has lost it: if all of
-        the ISR are such, the partition waits for an operator. Here that can be a topic that promises nothing."""
-        began = self.world.now
-        while not self._all_in_sync() and self.world.now - began < GIVES_UP_AFTER:
-            self.world.run(0.1)
-        for topic in (FLEETING, REMADE):
-            states = self.world.look.states(topic)
-            lost = [TopicPartition(topic, number) for number, state in states.items() if state.leader == NO_LEADER]
-            if lost:
-                with Admin(self.world.client("founder"), default_api_timeout_ms=30_000) as admin:
-                    admin.elect_leaders(lost, ElectionType.UNCLEAN)
 
     def _all_in_sync(self) -> bool:
         brokers = self.world.brokers.values()

@@ -1,4 +1,6 @@
-"""The stamp in front of the value, for the classic generation, which has no headers (decision 199).
+"""The stamp in front of the value, for the classic generation, which has no headers.
+
+The reasons are in docs/design/registry.md, 'Classic audit'. The layout:
 
 Four bytes 0xFE "aud", the size of the stamp without its sequence (1 byte), the stamp as in the header, the value.
 """

@@ -2,10 +2,10 @@
 
 For every class, when its module is loaded, attrs writes and compiles `__init__`, `__eq__`, `__ne__`, `__hash__` and
 `__repr__`. All but the first are the same work for any class, and few values ever need them: here all classes share one
-of each (decision 101). For the type checker both are `attrs.frozen`.
+of each (docs/design/wire.md, 'Schemas'). For the type checker both are `attrs.frozen`.
 
 `quick_frozen` is for values of which every request makes several, and nothing else: they are made in a ninth of the
-time, since nothing but the type checker refuses to change them (decision 161).
+time, since nothing but the type checker refuses to change them (docs/design/wire.md, 'The cost of a small request').
 """
 
 from operator import attrgetter

@@ -31,8 +31,8 @@ OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
 STORIES = ["cluster", "billing", "transactions", "restore", "durable", "group", "classic"]
 WITH_OPEN_FAULTS = ("restore",)
-"""Stories that find a fault which is known and open (decision 238: a restore that one broker hides from another). Runs
-within a bound of time leave them out, since they would fail for nothing new."""
+"""Stories that find a fault which is known and open (a restore that one broker hides from another:
+docs/design/replication.md, 'Restored coordination service'). Runs within a bound of time leave them out."""
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200

@@ -1,4 +1,4 @@
-"""What the site adds to the documents: the list of decisions, and pages of the source files that documents link to.
+"""Add pages of the source files that documents link to.
 
 The documents link to files as they lie in the checkout, so that a host of the repository shows them, too. In the site a
 link out of `docs/` leads to a page with the file's content, and one to a folder to a page with all of its files.
@@ -17,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SOURCE = "source"
 """The part of the site with pages of source files."""
-DECISIONS = "<!-- decisions -->"
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^(```|~~~)[^\n]*\n.*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="https?:[^"]*"')
@@ -38,13 +37,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
-    """Lead links out of `docs/` to those pages, and write the list of decisions where it belongs."""
+    """Turn links that leave `docs/` into links to those pages."""
     place = page.file.src_uri
     shown = ROOT / place.removeprefix(f"{SOURCE}/").removesuffix(".md") if place.startswith(f"{SOURCE}/") else None
     here = DOCS / place if shown is None else shown
     if shown is None or shown.suffix == ".md":
         markdown = _without_code(markdown, lambda text: _relinked(text, here, place))
-    return markdown.replace(DECISIONS, _decisions())
+    return markdown
 
 
 def on_post_build(*, config: Any) -> None:
@@ -118,15 +117,3 @@ def _listing(path: Path, heading: str) -> str:
 
 def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def _decisions() -> str:
-    """A line for each, by number."""
-    return "\n".join(
-        f"- {path.name[:4]} [{_title(path)}]({path.name})" for path in sorted((DOCS / "decisions").glob("0*.md"))
-    )
-
-
-def _title(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    return re.sub(r"^#\s*(\d+\.\s*)?", "", first)

@@ -321,8 +321,11 @@ class TopicService:
             await self._finish_delete(going)
 
     async def _was_removed_by_hand(self, topic: Topic) -> bool:
-        """A topic whose nodes are gone without anybody having deleted it is served on: data wins (decision 116). A
-        broker without data of it has nothing to serve, and no note waits for it (decision 159)."""
+        """Return whether the topic's nodes were removed without a deletion while this broker has data of the topic.
+
+        Data wins, so the topic stays served: docs/design/recovery.md, 'Data folders and the coordination tree'. A
+        broker without data has nothing to serve, and no note waits for it: docs/design/controller.md, 'Deleted topics'.
+        """
         if not self._state.has_replicas_of(topic):
             return False
         wanted = [topic_path(topic.name), deleted_path(topic.topic_id)]

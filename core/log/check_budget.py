@@ -1,4 +1,4 @@
-"""How many batches have their records checked where no topic asks for it: as many as cost little (decision 261)."""
+"""The budget for record checks that no topic asks for: docs/design/log.md, 'Validation budget'."""
 
 from ..message.batch_header import CODEC_MASK, BatchHeader
 from ..message.record_walk import PIECE

@@ -1,7 +1,7 @@
 """Reads closed segments in the background and compares their checksums, to find bit rot before a reader does.
 
 Kafka has no such thing. A segment is read once in `log.scrub.interval.ms`, at most so many bytes a second, and requests
-come first (decision 262).
+come first (docs/design/recovery.md, 'Repair from replicas').
 """
 
 from collections import deque

@@ -1,4 +1,7 @@
-"""A damaged segment is made again from its intact batches and those of another replica (decision 262)."""
+"""Rebuild a damaged segment from its intact batches and those of another replica.
+
+The reasons are in docs/design/recovery.md, 'Repair from replicas'.
+"""
 
 from collections.abc import Iterator, Sequence
 

@@ -18,7 +18,7 @@ class LocalPartitions:
     `lease_valid` tells if the broker may still act as leader: nobody can have elected another one. `broken` is told of
     a partition whose disk has failed; a full disk has not, and where there is no `broken` nothing comes of it.
 
-    Three questions are asked of a leader (decision 240):
+    Three questions are asked of a leader (docs/design/replication.md, 'Without the coordination service'):
 
     - `check_led`: the lease is valid. Required by everything that counts as soon as this broker has done it.
     - `check_readable`: the lease is valid, or the ISR still fetches here. Required by reads below the high watermark.

@@ -1,4 +1,6 @@
-"""Produce requests whose records take long to open: they are checked in turns, while others are served (decision 260).
+"""Produce requests whose records take long to open: they are checked in turns, while others are served.
+
+The reasons are in docs/design/log.md, 'Long appends'.
 
 What opens quickly never comes here. Records are opened where a topic asks for it: compaction, log-append time of
 untimed messages, a compression of the topic, `record.validation`.

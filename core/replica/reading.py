@@ -107,7 +107,8 @@ class FollowerReader(FetchReader):
 
     def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:  # noqa: ARG002
         """Raise `ApiError` where this broker is not its leader, as far as it knows, with or without the lease: a
-        follower that knows of a later leader does not ask here (decision 240)."""
+        follower that knows of a later leader does not ask here.
+        See docs/design/replication.md, 'Without the coordination service'."""
         partition.check_leader(entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:

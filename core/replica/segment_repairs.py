@@ -1,4 +1,6 @@
-"""Closed segments that are damaged here get their batches again from replicas that have them (decision 262).
+"""Closed segments that are damaged here get their batches again from replicas that have them.
+
+The reasons are in docs/design/recovery.md, 'Repair from replicas'.
 
 Nothing is cut for it: the new segment takes the place of the damaged one when all of it is durable. What is committed
 is the same in all replicas, so that any of them will do.

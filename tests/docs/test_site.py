@@ -1,4 +1,4 @@
-"""What the site has besides the documents: the list of decisions, and pages of source files that they link to."""
+"""The site has pages of the source files that the documents link to."""
 
 import importlib.util
 from pathlib import Path
@@ -30,16 +30,6 @@ class Page:
 
 def shown(site: ModuleType, place: str, markdown: str) -> str:
     return str(site.on_page_markdown(markdown, page=Page(place)))
-
-
-def test_every_decision_is_listed(site: ModuleType) -> None:
-    page = shown(site, "decisions/README.md", site.DECISIONS)
-    files = sorted((CHECKOUT / "docs" / "decisions").glob("0*.md"))
-    assert len(files) > 100
-    assert [line for line in page.splitlines() if line.startswith("- ")] == page.splitlines()
-    assert [line.rpartition("(")[2].rstrip(")") for line in page.splitlines()] == [path.name for path in files]
-    assert "- 0001 [The repository root is the package](0001-the-root-is-the-package.md)" in page
-    assert site.DECISIONS in (CHECKOUT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
 
 
 def test_links_out_of_the_documents_lead_to_pages_of_the_files(site: ModuleType) -> None:

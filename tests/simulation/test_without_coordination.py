@@ -1,4 +1,7 @@
-"""What goes on while the coordination service is away, and what does not (decision 240)."""
+"""What goes on while the coordination service is away, and what does not.
+
+The rules are in docs/design/replication.md, 'Without the coordination service'.
+"""
 
 from itertools import cycle
 

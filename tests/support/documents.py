@@ -33,7 +33,7 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """What a user reads; decisions, facts and the list of changes tell of their time."""
+    """What a user reads; design notes, facts and the list of changes tell of their time."""
     found = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
     found += (CHECKOUT / "examples").glob("*/README.md")
     return sorted(page for page in found if page.name != "facts.md")

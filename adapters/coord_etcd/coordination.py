@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from threading import Lock
 from traceback import format_exception
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.tree.service_url import parse_service_url
 from ...core.tree.tree import check_data, check_path
@@ -27,16 +27,19 @@ from ...ports.errors import ClosedError
 from ..watch_delivery import WatchDelivery
 from .commit import CommitTxn
 from .keeper import SessionKeeper
+from .link import Link
 from .tree_requests import (
     KeySpace,
     absent,
     ancestors,
     at_version,
+    key_range,
     pairs,
     persistent,
     present,
     put,
     read,
+    reads,
     remove,
     replace,
     to_node,
@@ -48,6 +51,16 @@ OPERATIONS_MAX = 128
 """In one transaction, unless the server's `--max-txn-ops` says otherwise."""
 ATTEMPTS = 50
 """How often a change is tried again when others change the nodes around it in between."""
+
+
+T = TypeVar("T")
+
+
+def _node(path: str, found: Sequence[Any]) -> Node:
+    """Return what a reading of one key has found. Raises `NoNode`."""
+    if not found:
+        raise NoNode(path)
+    return to_node(found[0])
 
 
 def _to_stderr(text: str) -> None:
@@ -118,8 +131,7 @@ class EtcdCoordination:
 
     def get(self, path: str) -> Node:
         check_path(path)
-        answer = self._transact(path, transaction([], [read(self._keys.key(path))]))
-        return self._found(path, answer)
+        return _node(path, self._range(path, key_range(self._keys.key(path))))
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         for path in paths:
@@ -127,8 +139,8 @@ class EtcdCoordination:
         self._check_open()
         found: list[Node | None] = []
         for start in range(0, len(paths), OPERATIONS_MAX):
-            looks = [read(self._keys.key(path)) for path in paths[start : start + OPERATIONS_MAX]]
-            answer = self._transact("many nodes", transaction([], looks))
+            keys = [self._keys.key(path) for path in paths[start : start + OPERATIONS_MAX]]
+            answer = self._transact("many nodes", reads(list(map(read, keys)), keys[0]))
             found += (next(map(to_node, pairs(response)), None) for response in answer.responses)
         return found
 
@@ -141,7 +153,7 @@ class EtcdCoordination:
             answer = self._transact(path, request)
             if answer.succeeded:
                 return int(answer.responses[0].response_put.prev_kv.version)
-            self._check_version(path, version, self._found(path, answer))
+            self._check_version(path, version, _node(path, pairs(answer.responses[0])))
         raise self._too_busy(path)
 
     def delete(self, path: str, *, version: int | None = None) -> None:
@@ -155,7 +167,7 @@ class EtcdCoordination:
             answer = self._transact(path, request)
             if answer.succeeded:
                 return
-            self._check_version(path, version, self._found(path, answer))
+            self._check_version(path, version, _node(path, pairs(answer.responses[0])))
             if pairs(answer.responses[1]):
                 raise NotEmpty(path)
         raise self._too_busy(path)
@@ -173,10 +185,10 @@ class EtcdCoordination:
 
     def children(self, path: str) -> list[str]:
         check_path(path)
-        looks = [read(self._keys.key(path), keys_only=True), read(*self._keys.below(path), keys_only=True)]
-        answer = self._transact(path, transaction([], looks))
-        self._found(path, answer)
-        return self._keys.child_names(path, (pair.key for pair in pairs(answer.responses[1])))
+        # The node first: should it go before the second reading, it had no children when it went.
+        _node(path, self._range(path, key_range(self._keys.key(path), keys_only=True)))
+        below = self._range(path, key_range(*self._keys.below(path), keys_only=True))
+        return self._keys.child_names(path, (pair.key for pair in below))
 
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         check_path(path)
@@ -224,12 +236,6 @@ class EtcdCoordination:
             missing.append(ancestor)
         return missing
 
-    def _found(self, path: str, answer: Any) -> Node:
-        found = pairs(answer.responses[0])
-        if not found:
-            raise NoNode(path)
-        return to_node(found[0])
-
     def _check_version(self, path: str, version: int | None, node: Node) -> None:
         if version is not None and version != node.version:
             raise BadVersion(f"{path} has version {node.version}, not {version}")
@@ -238,9 +244,15 @@ class EtcdCoordination:
         return CoordinationError(f"{path}: others change the nodes around it as often as it is tried")
 
     def _transact(self, path: str, request: Any) -> Any:
+        return self._ask(lambda link, timeout_s: link.transact(path, request, timeout_s))
+
+    def _range(self, path: str, request: Any) -> list[Any]:
+        return self._ask(lambda link, timeout_s: link.range(path, request, timeout_s))
+
+    def _ask(self, call: Callable[[Link, float], T]) -> T:
         self._check_open()
         try:
-            return self._keeper.ask(lambda link, timeout_s: link.transact(path, request, timeout_s))
+            return self._keeper.ask(call)
         except CoordinationError as error:
             self._check_open()
             if isinstance(error, SessionExpired):

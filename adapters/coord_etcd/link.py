@@ -56,6 +56,10 @@ class Link:
     def transact(self, path: str, request: Any, timeout_s: float) -> Any:
         return self._call(path, self._kv.Txn, request, timeout_s)
 
+    def range(self, path: str, request: Any, timeout_s: float) -> list[Any]:
+        """Return the KeyValues of a linearizable read."""
+        return list(self._call(path, self._kv.Range, request, timeout_s).kvs)
+
     def grant(self, ttl_s: int, timeout_s: float) -> Any:
         """A new lease; the answer has its `ID` and the `TTL` in seconds that the service gave."""
         return self._call("a new session", self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_s), timeout_s)

@@ -98,8 +98,12 @@ def at_version(key: bytes, version: int | None) -> list[Any]:
     return [present(key), rpc.Compare(key=key, result=equal, target=target, version=counted)]
 
 
+def key_range(key: bytes, end: bytes = b"", *, keys_only: bool = False, limit: int = 0) -> Any:
+    return rpc.RangeRequest(key=key, range_end=end, keys_only=keys_only, limit=limit)
+
+
 def read(key: bytes, end: bytes = b"", *, keys_only: bool = False, limit: int = 0) -> Any:
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, range_end=end, keys_only=keys_only, limit=limit))
+    return rpc.RequestOp(request_range=key_range(key, end, keys_only=keys_only, limit=limit))
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> Any:
@@ -117,6 +121,16 @@ def remove(key: bytes) -> Any:
 
 def transaction(compare: Sequence[Any], success: Sequence[Any], failure: Sequence[Any] = ()) -> Any:
     return rpc.TxnRequest(compare=compare, success=success, failure=failure)
+
+
+def reads(looks: Sequence[Any], key: bytes) -> Any:
+    """Return a transaction that reads only, and that every member applies from its log.
+
+    Before etcd 3.5.5 a server panics when the client of a read-only transaction gives up (its deadline passes, or its
+    process ends) while the server reads (etcd issue 14110). The operation that never runs, as there is nothing to
+    compare, makes it a transaction that may write: such ones go through the log and do not end with their client.
+    """
+    return transaction([], looks, [remove(key)])
 
 
 def pairs(response: Any) -> list[Any]:

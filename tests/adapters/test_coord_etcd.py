@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -300,3 +300,43 @@ def test_a_keep_alive_of_another_term_than_the_read_after_it_is_asked_again(monk
     assert link.keep_alive(7, 60.0) == 3
     assert list(terms) == []
     link.close()
+
+
+def test_readers_that_give_up_while_the_server_reads_leave_it_running(tmp_path: Path) -> None:
+    """etcd before 3.5.5 panics when a read-only transaction ends with its client (etcd issue 14110)."""
+    server = EtcdServer(tmp_path / "server")
+    server.start()
+    try:
+        server.wait_ready()
+        with closing(EtcdCoordination(_url(server.port, "/big"))) as writer:
+            paths = [f"/t/{number:04}" for number in range(400)]
+            for path in paths:
+                writer.create(path, bytes(1000))
+            for path in paths:
+                writer.create(f"{path}/state")
+            reader = EtcdCoordination(_url(server.port, "/big"))
+            with closing(reader):
+                readings: list[Callable[[], object]] = [
+                    lambda: reader.get("/t"),
+                    lambda: reader.get_many(paths),
+                    lambda: reader.children("/t"),
+                ]
+                for number in range(150):
+                    with deadline_of(reader, number % 40 / 8000), suppress(CoordinationError):
+                        readings[number % 3]()
+            assert len(writer.children("/t")) == len(paths)
+            assert server.serves()
+    finally:
+        server.stop()
+
+
+@contextmanager
+def deadline_of(session: EtcdCoordination, seconds: float) -> Iterator[None]:
+    """Have the requests of a session end after so many seconds."""
+    keeper = session._keeper
+    usual = keeper.ask
+    keeper.ask = lambda request: request(keeper.link(), seconds)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        keeper.ask = usual  # type: ignore[method-assign]

@@ -6,6 +6,7 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
+from support.waiting import PATIENCE_S
 
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
 from barnabas.testing.contracts.metrics import MetricsContract
@@ -87,4 +88,4 @@ def test_the_library_is_not_loaded_before_a_page_is_asked_for() -> None:
         "m.counter('a_total', 'a').add(); assert 'prometheus_client' not in sys.modules; m.render();"
         "assert 'prometheus_client' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

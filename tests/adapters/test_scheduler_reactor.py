@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.ports.errors import ClosedError
@@ -63,15 +64,15 @@ def test_it_runs_until_it_is_stopped_from_another_thread() -> None:
     reactor.call_soon(started.set)
     thread = threading.Thread(target=reactor.run)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE_S)
     answers: list[int] = []
     answered = threading.Event()
     reactor.call_soon(lambda: answers.append(threading.get_ident()))
     reactor.call_soon(answered.set)
-    assert answered.wait(10)
+    assert answered.wait(PATIENCE_S)
     reactor.stop()
     reactor.stop()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert answers == [thread.ident]
     with pytest.raises(ClosedError):
@@ -88,7 +89,7 @@ def test_work_under_way_is_finished_before_it_stops() -> None:
     go = threading.Event()
     done: list[Outcome[bool]] = []
     for _ in range(3):
-        reactor.offload(lambda: go.wait(10), done.append)
+        reactor.offload(lambda: go.wait(PATIENCE_S), done.append)
     reactor.call_soon(reactor.stop)
     reactor.at_stop(go.set)
     reactor.run()
@@ -103,7 +104,7 @@ def test_nothing_that_waits_is_done_once_it_was_abandoned() -> None:
     reactor.at_stop(go.set)
     reactor.at_stop(lambda: reactor.call_soon(lambda: seen.append("asked at the stop")))
     reactor.call_soon(lambda: seen.append("before"))
-    reactor.call_soon(lambda: reactor.offload(lambda: go.wait(10), lambda _outcome: seen.append("worked")))
+    reactor.call_soon(lambda: reactor.offload(lambda: go.wait(PATIENCE_S), lambda _outcome: seen.append("worked")))
     reactor.call_soon(reactor.abandon)
     reactor.call_soon(lambda: seen.append("after"))
     reactor.call_later(1, lambda: seen.append("timer"))
@@ -153,7 +154,7 @@ def test_every_call_from_a_thread_runs_or_is_refused() -> None:
     thread = threading.Thread(target=caller)
     thread.start()
     reactor.run()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert ran == accepted
 

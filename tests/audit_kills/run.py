@@ -24,7 +24,7 @@ from barnabas.ports.errors import BarnabasError
 
 GRACE_MS = 500
 SETTLE_S = 150
-ENDS_S = 60
+ENDS_S = 300
 TIERS = ("broker", "mirror", "broker-two", "consumer:billing")
 
 

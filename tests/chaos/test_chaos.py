@@ -27,7 +27,7 @@ def test_between_them_they_do_everything() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("chaos")
 @pytest.mark.parametrize("over", IN_TURN)
 def test_nothing_is_lost_doubled_or_out_of_order(over: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support.compat.model import Client, Unavailable
 from support.compat.world import World
 
 pytestmark = [
-    pytest.mark.timeout(400),  # the first one of a library may have to fetch it
+    pytest.mark.timeout(1200),  # the first one of a library may have to fetch it
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.group_member import IdleMember
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.core.client.calls import CoordinatorOf
@@ -25,8 +26,8 @@ def broker() -> Iterator[Broker]:
             admin.create_topic("t", partitions=3)
             with Producer(running) as producer:
                 sent = [Message(b"%d" % n, timestamp_ms=START_MS + n * 1000) for n in range(MESSAGES)]
-                producer.send_many("t", sent, partition=0).result(20)
-                producer.send_many("t", [b"a", b"b"], partition=1).result(20)
+                producer.send_many("t", sent, partition=0).result(PATIENCE_S)
+                producer.send_many("t", [b"a", b"b"], partition=1).result(PATIENCE_S)
             admin.delete_records({("t", 1): 1})
         yield running
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from support.command import barnabas_here
 from support.tables import Rows, commit_rows
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.app.mirror import MirrorMaker
@@ -150,18 +150,18 @@ def test_what_was_not_committed_is_counted_by_who_comes_next(bootstrap: str) -> 
         producer.send_many("again", [b"x"] * 50)
     with pytest.raises(RuntimeError), AuditedConsumer(bootstrap, group_id="a", auto_offset_reset="earliest") as first:
         first.subscribe("again")
-        assert len(first.poll_many(30, timeout=30)) == 30
+        assert len(first.poll_many(30, timeout=PATIENCE_S)) == 30
         raise RuntimeError
     with AuditedConsumer(bootstrap, group_id="a", auto_offset_reset="earliest", window_ms=60_000) as second:
         second.subscribe("again")
-        taken = len(second.poll_many(20, timeout=30))
+        taken = len(second.poll_many(20, timeout=PATIENCE_S))
         with pytest.raises(KeyError), second.transaction():
             raise KeyError
         second.commit()
-        taken += len(second.poll_many(5, timeout=30))
+        taken += len(second.poll_many(5, timeout=PATIENCE_S))
         second.rewind()
         while taken < 55:
-            taken += len(second.poll_many(timeout=30))
+            taken += len(second.poll_many(timeout=PATIENCE_S))
         second.commit()
     found = reconciled(bootstrap, "again")
     assert found.agrees
@@ -173,7 +173,7 @@ def test_a_transaction_with_counts_takes_what_else_is_sent(bootstrap: str) -> No
         producer.send_many("work", [b"x"] * 5)
     with AuditedConsumer(bootstrap, group_id="w", auto_offset_reset="earliest") as consumer:
         consumer.subscribe("work")
-        orders = consumer.poll_many(5, timeout=30)
+        orders = consumer.poll_many(5, timeout=PATIENCE_S)
         with consumer.transaction() as producer:
             producer.send_many("invoices", [message.value for message in orders])
     with Consumer(bootstrap, isolation_level="read_committed") as reader:
@@ -194,14 +194,14 @@ def test_what_is_not_audited_says_so() -> None:
 def test_an_audited_producer_works_where_the_reports_cannot_go(bootstrap: str) -> None:
     props = {**QUICK, "bootstrap.servers": "127.0.0.1:1"}
     producer = Producer(bootstrap, callback_handler="audit", callback_handler_props=props)
-    assert producer.send("lonely", b"x").result(30).offset == 0
+    assert producer.send("lonely", b"x").result(PATIENCE_S).offset == 0
     producer.close(1)
 
 
 def test_the_audit_topic_is_not_audited(broker: str) -> None:
     with audited(broker, "web-1/self") as producer:
         producer.send(TOPIC, b"no report")
-        assert producer.send("t", b"x").result(30).offset == 0
+        assert producer.send("t", b"x").result(PATIENCE_S).offset == 0
     with Consumer(broker) as consumer:
         consumer.assign(TOPIC, position="earliest")
         assert [m.headers for m in consumer.messages(stop_at_end=True) if m.value == b"no report"] == [()]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.command import barnabas_here
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Producer
 from barnabas.audit.publishing import wall_ms
@@ -51,7 +52,7 @@ def test_rows_dropped_and_doubled_in_the_table_are_named(bootstrap: str, spark: 
     with Producer(bootstrap, callback_handler="audit", callback_handler_props=PROPS) as producer:
         producer.send_many("views", [b"x"] * 100, partition=0)
         producer.flush()
-        producer.send("views", b"keyed", b"key", headers=[("own", b"1")], partition=1).result(30)
+        producer.send("views", b"keyed", b"key", headers=[("own", b"1")], partition=1).result(PATIENCE_S)
     with audited_load(audit, told.append):
         load(bootstrap, ["views"], tmp_path / "t", spark=spark)
         table = DeltaTable(tmp_path / "t")

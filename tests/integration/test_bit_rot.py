@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.cluster_process import ClusterProcess, cluster_process
 from support.etcd_server import EtcdServer
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Producer
 
@@ -42,7 +42,7 @@ def test_a_rotten_segment_of_a_leader_is_repaired_when_a_new_replica_copies_it(
         (late,) = set(ids) - {leader, follower}
         with Producer(cluster.bootstrap, acks="all") as producer:
             for number in range(MESSAGES):
-                producer.send(TOPIC, b"message %06d " % number + bytes(60)).result(60)
+                producer.send(TOPIC, b"message %06d " % number + bytes(60)).result(PATIENCE_S)
         wait_for(lambda: segments(data, leader) == segments(data, follower), pause_s=0.05)
         before = segments(data, leader)
         assert len(before) > 3

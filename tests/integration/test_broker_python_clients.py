@@ -21,6 +21,7 @@ from support.kafka_python import (
     TopicAlreadyExistsError,
     TopicPartition,
 )
+from support.waiting import PATIENCE_S
 
 from barnabas.app.broker.broker import Broker
 
@@ -70,7 +71,7 @@ def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: st
 def test_kafka_python_offsets_by_time(broker: Broker) -> None:
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
         for timestamp in (1000, 2000):
-            producer.send("kp-times", b"x", timestamp_ms=timestamp).get(20)
+            producer.send("kp-times", b"x", timestamp_ms=timestamp).get(PATIENCE_S)
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap)) as consumer:
         partition = TopicPartition("kp-times", 0)
         assert consumer.offsets_for_times({partition: 1500})[partition].offset == 1
@@ -107,14 +108,14 @@ def test_aiokafka_produces_and_consumes(broker: Broker, acks: Any, codec: str | 
         await producer.start()
         try:
             sent = [await producer.send(topic, value, partition=0) for value in VALUES]
-            await asyncio.wait_for(asyncio.gather(*sent), 20)
+            await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_S)
         finally:
             await producer.stop()
         consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
         await consumer.start()
         try:
             consumer.assign([AioTopicPartition(topic, 0)])
-            return [(await asyncio.wait_for(consumer.getone(), 20)).value for _ in VALUES]
+            return [(await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value for _ in VALUES]
         finally:
             await consumer.stop()
 

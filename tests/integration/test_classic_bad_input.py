@@ -31,7 +31,7 @@ from support.etcd_server import EtcdServer
 from support.ports import free_port
 from support.process import BrokerProcess, broker_process
 from support.raw import RawConnection
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
 from barnabas.app.compose.coordination import client_coordination
@@ -348,7 +348,7 @@ def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, t
         waiting.socket.settimeout(20)
         before.close()
         assert fetched(waiting.answer()) == (0, b"")
-        starting.result(20)
+        starting.result(PATIENCE_S)
         wait_for(lambda: content(waiting, "early") == KEPT)
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.command import barnabas_here
 from support.ports import free_ports
 from support.process import COMMAND, BrokerProcess, broker_process
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_server import ZookeeperServer
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
@@ -81,7 +81,7 @@ def test_the_page(
         assert first_line(broker).startswith(b"barnabas ready classic://")
     (tmp_path / "access.log").write_bytes(b"".join(line + b"\n" for line in LINES))
     (produce,) = page.take("barnabas produce")
-    assert begin(produce, tmp_path, stack).wait(60) == 0
+    assert begin(produce, tmp_path, stack).wait(PATIENCE_S) == 0
 
     (consume,) = page.take("barnabas consume")
     consumer = begin(consume, tmp_path, stack)
@@ -90,7 +90,7 @@ def test_the_page(
     (describe,) = page.take("barnabas topics describe")
     described = begin(describe, tmp_path, stack)
     assert first_line(described) == b"views\n"
-    assert described.wait(60) == 0
+    assert described.wait(PATIENCE_S) == 0
 
     printed: list[tuple[object, ...]] = []
 

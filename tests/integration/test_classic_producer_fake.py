@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.classic_fake import FakeClassicBroker, listed, queued
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Message, Producer
 from barnabas.adapters.transport_tcp import Reactor
@@ -273,7 +273,7 @@ def test_many_in_batches_of_batch_size(broker: FakeClassicBroker) -> None:
     values = [b"%d" % n for n in range(1000)]
     with queued(broker, queue_time=60_000) as producer:
         handle = producer.send_many("t", values)
-        assert handle.result(10) == 1000
+        assert handle.result(PATIENCE_S) == 1000
     wait_for(lambda: broker.values() == values)
     assert [len(each.values) for each in broker.sets()] == [200] * 5
 
@@ -323,7 +323,7 @@ def test_a_full_queue_is_waited_for_for_ever(broker: FakeClassicBroker) -> None:
         late.join(0.05)
         assert late.is_alive()
         producer.flush()
-        late.join(20)
+        late.join(PATIENCE_S)
         assert not late.is_alive()
     wait_for(lambda: broker.values() == [b"1", b"2", b"3"])
 
@@ -331,7 +331,7 @@ def test_a_full_queue_is_waited_for_for_ever(broker: FakeClassicBroker) -> None:
 def test_a_slow_broker_fills_the_queue_and_not_the_memory(broker: FakeClassicBroker) -> None:
     settings = {"queue_size": 20, "batch_size": 5, "queue_time": 0, "queue_enqueue_timeout_ms": 0}
     with queued(broker, **settings) as producer:
-        producer.send("t", b"first").result(10)
+        producer.send("t", b"first").result(PATIENCE_S)
         wait_for(lambda: broker.accepted == 1)
         broker.pause()
         wait_for(lambda: _is_full(producer))
@@ -358,7 +358,7 @@ def test_failures_are_told_by_handles_callbacks_and_the_log(
     with queued(broker, connect_timeout_ms=20, queue_time=0, num_retries=2) as producer:
         handle = producer.send("t", b"1", on_delivery=lambda error, delivery: told.append(error))
         with pytest.raises(TransportError):
-            handle.result(10)
+            handle.result(PATIENCE_S)
         assert producer.failed == 1
     assert isinstance(told[0], TransportError)
     assert "1 message to topic t was not sent" in caplog.text

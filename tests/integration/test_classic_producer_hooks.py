@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from support.classic_fake import FakeClassicBroker, listed, queued
 from support.hook_notes import Notes
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Message
 from barnabas.core.client.errors import HookError, QueueFull
@@ -36,7 +36,7 @@ def test_every_hook_is_called_in_its_order(broker: FakeClassicBroker) -> None:
     settings = {"queue_time": 60_000, "batch_size": 2, "callback_handler": notes, "event_handler": Tells(notes)}
     with queued(broker, **settings) as producer:
         handles = [producer.send("t", value) for value in (b"1", b"2")]
-        assert [handle.result(10).offset for handle in handles] == [-1, -1]
+        assert [handle.result(PATIENCE_S).offset for handle in handles] == [-1, -1]
         handles.append(producer.send("u", b"3"))
     calls = notes.calls
     sending = [call for call in calls if call[0] in ("before_enqueue", "after_enqueue")]
@@ -95,7 +95,7 @@ def test_hooks_may_change_and_drop_and_an_event_handler_may_keep(broker: FakeCla
         bad = producer.send("t", b"bad")
         handles = producer.send_many("t", [b"1", b"dropped", b"kept"])
         producer.flush(10)
-        assert handles.result(10) == 3
+        assert handles.result(PATIENCE_S) == 3
         with pytest.raises(HookError, match="boom"):
             bad.result(0)
         too_large = producer.send("t", bytes(2_000_000))

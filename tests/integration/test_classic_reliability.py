@@ -28,7 +28,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, stack: ExitStack) -> S
     return Story(tmp_path, server, request.param, server.port, stack)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_two_groups_get_everything_in_order_whatever_happens(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     story.begin()

@@ -14,7 +14,7 @@ import pytest
 from support.command import barnabas_here
 from support.process import COMMAND, barnabas
 from support.registry_kinds import WITH_BOTH, server_of
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Broker
 from barnabas.app.clients.classic.producer import ClassicProducer
@@ -170,7 +170,7 @@ def test_told_to_stop_it_commits_what_it_printed_and_leaves(cluster: Cluster, nu
         got = [running.stdout.readline().rstrip(b"\n") for _ in LINES]
         running.send_signal(number)
         assert running.stdout.read() == b""
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE_S) == 0
     assert sorted(got) == sorted(LINES)
     assert cluster.children(f"/consumers/{topic}/ids") == []
     path = f"/consumers/{topic}/offsets/{topic}"
@@ -213,7 +213,9 @@ def test_wrong_usage_is_one_line_that_names_what_to_change(words: list[str], nam
 def test_a_bootstrap_from_the_environment_gives_way(cluster: Cluster) -> None:
     environment = {**os.environ, "BARNABAS_BOOTSTRAP": "127.0.0.1:1"}
     command = [str(COMMAND), "topics", "list", *cluster.option]
-    assert subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
+    )
 
 
 def test_nobody_there_is_said_in_one_line() -> None:

@@ -14,7 +14,7 @@ from support.command import barnabas_here
 from support.etcd_server import EtcdServer
 from support.ports import free_pairs
 from support.process import barnabas
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin
 from barnabas.app.cli.cluster_status import ask_status
@@ -238,7 +238,7 @@ def test_a_broker_whose_disk_is_gone_comes_back_with_its_member_of_the_etcd(tmp_
         victim.kill()
         wait_for(lambda: "broker-2 is ready again" in running.log(), 90)
         barnabas_here("produce", "t", "--acks", "all", *b, stdin=b"after\n")
-        wait_for(lambda: _in_sync(running.bootstrap) == {1, 2, 3}, 60, pause_s=0.2)
+        wait_for(lambda: _in_sync(running.bootstrap) == {1, 2, 3}, pause_s=0.2)
         shown = barnabas_here("consume", "t", "--from-beginning", "--max-messages", "2", *b).stdout
         assert shown.splitlines() == [b"before", b"after"]
         assert running.stop() == 0
@@ -290,7 +290,7 @@ def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, et
         assert b"1 offline partition" in shown
         assert b"2 under-replicated partitions" in shown
         running.broker(2).kill()
-        assert running.process.wait(20) == 1
+        assert running.process.wait(PATIENCE_S) == 1
         assert "barnabas: no broker is left\n" in running.log()
 
 

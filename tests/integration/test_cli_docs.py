@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.process import COMMAND
+from support.waiting import PATIENCE_S
 
 from barnabas.app.cli.times import parse_time_ms
 from barnabas.app.cli.top import look, tail
@@ -37,7 +38,7 @@ def test_the_commands_from_top_to_bottom(page: str, broker: TestBroker, tmp_path
     for block in blocks:
         done = subprocess.run(
             ["bash", "-eu", "-o", "pipefail", "-c", block.replace(ADDRESS, broker.bootstrap)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr.count("barnabas:")) == (0, 0), (block, done.stderr)
         out += done.stdout

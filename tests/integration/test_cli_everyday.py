@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.command import Command, barnabas_here
 from support.process import COMMAND
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Message, Producer
 from barnabas.testing import TestBroker
@@ -51,7 +52,7 @@ def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsy
     with Producer(broker.bootstrap) as producer:
         for minute in range(6):
             message = Message(b"%d" % minute, timestamp_ms=START_MS + 60_000 * minute)
-            producer.send_many(topic, [message], partition=minute % 2).result(10)
+            producer.send_many(topic, [message], partition=minute % 2).result(PATIENCE_S)
     run = Command(capsys, "--bootstrap", broker.bootstrap)
     dry = run("topics", "delete-records", topic, "--before", "2023-11-14T22:15:20Z")
     assert "--execute" in dry.err
@@ -76,7 +77,7 @@ def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsy
 def test_a_topic_is_described_with_sizes(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
     topic = broker.create_topic(partitions=1)
     with Producer(broker.bootstrap) as producer:
-        producer.send(topic, os.urandom(5000)).result(10)
+        producer.send(topic, os.urandom(5000)).result(PATIENCE_S)
     run = Command(capsys, "--bootstrap", broker.bootstrap)
     (partition,) = json.loads(run("topics", "describe", topic, "--json").out)["partitions"]
     assert 5000 < partition["bytes"] < 6000
@@ -117,7 +118,7 @@ def test_shells_complete_commands(shell: str, command: Path) -> None:
         "fish": {"_TYPER_COMPLETE_ARGS": "barnabas top", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
     environment = {**os.environ, "_BARNABAS_COMPLETE": f"complete_{shell}", **asked}
-    done = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert "topics" in done.stdout
 
 
@@ -140,7 +141,7 @@ def test_ctrl_c_is_the_end_of_what_goes_on_for_ever(broker: TestBroker, words: t
     assert running.stdout is not None
     assert running.stdout.readline() == b"one\n"
     running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=30)
+    _, told = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, told) == (code, b"")
 
 
@@ -154,7 +155,7 @@ def test_who_has_had_enough_ends_it_quietly(broker: TestBroker) -> None:
     assert running.stderr is not None
     told = running.stderr.read()
     running.stderr.close()
-    assert (running.wait(30), told) == (0, b"")
+    assert (running.wait(PATIENCE_S), told) == (0, b"")
 
 
 def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from support.command import Command
 from support.group_member import IdleMember
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.app.cli.times import parse_duration_ms, parse_period_ms, parse_time_ms
@@ -25,8 +26,8 @@ def broker() -> Iterator[Broker]:
             admin.create_topic("t", partitions=2)
         with Producer(running) as producer:
             sent = [Message(b"%d" % n, timestamp_ms=START_MS + n * 1000) for n in range(10)]
-            producer.send_many("t", sent, partition=0).result(20)
-            producer.send("t", b"a", partition=1).result(20)
+            producer.send_many("t", sent, partition=0).result(PATIENCE_S)
+            producer.send("t", b"a", partition=1).result(PATIENCE_S)
         yield running
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.command import barnabas_here
 from support.process import COMMAND, barnabas
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
 
@@ -66,7 +66,7 @@ def test_a_signal_ends_it_in_order(broker: Broker) -> None:
             producer.send("t", b"5").result()
         assert process.stdout.readline() == b"5\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert committed(broker, "s") == 6
     with Admin(broker) as admin:
         wait_for(lambda: not admin.describe_groups(["s"])[0].members)

@@ -9,6 +9,7 @@ import pytest
 from support.command import barnabas_here
 from support.process import COMMAND
 from support.pseudo_terminal import AtTerminal
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Message, Producer
 from barnabas.app.cli import reaching
@@ -132,8 +133,8 @@ def test_each_kind_of_refusal_is_told_once_with_its_count(broker: TestBroker, ru
 
 def test_the_format_letters_of_kcat(broker: TestBroker, run: Run, topic: str) -> None:
     with Producer(broker.bootstrap) as producer:
-        producer.send(topic, Message(b"value", b"key", (("a", b"1"), ("b", None)), START_MS)).result(10)
-        producer.send(topic, Message(None, None, (), START_MS + 1)).result(10)
+        producer.send(topic, Message(b"value", b"key", (("a", b"1"), ("b", None)), START_MS)).result(PATIENCE_S)
+        producer.send(topic, Message(None, None, (), START_MS + 1)).result(PATIENCE_S)
     out = printed(run, topic, "-f", r"%t [%p] at %o, %T: %k(%K)=%s(%S) %h 100%%\n")
     assert out.decode().splitlines() == [
         f"{topic} [0] at 0, {START_MS}: key(3)=value(5) a=1,b=NULL 100%",
@@ -149,7 +150,7 @@ def test_the_last_of_each_partition(broker: TestBroker, run: Run) -> None:
     topic = broker.create_topic(partitions=2)
     with Producer(broker.bootstrap) as producer:
         for number in range(2):
-            producer.send_many(topic, [b"%d-%d" % (number, n) for n in range(5)], partition=number).result(10)
+            producer.send_many(topic, [b"%d-%d" % (number, n) for n in range(5)], partition=number).result(PATIENCE_S)
     expected = [b"0-3", b"0-4", b"1-3", b"1-4"]
     assert sorted(run("consume", topic, "--last", "2").stdout.split()) == expected
     assert sorted(run("consume", topic, "--offset=-2", "-e").stdout.split()) == expected
@@ -162,7 +163,7 @@ def test_from_a_time_until_a_time(broker: TestBroker, run: Run) -> None:
     with Producer(broker.bootstrap) as producer:
         for minute in range(6):
             message = Message(b"%d" % minute, timestamp_ms=START_MS + 60_000 * minute)
-            producer.send_many(topic, [message], partition=minute % 2).result(10)
+            producer.send_many(topic, [message], partition=minute % 2).result(PATIENCE_S)
     between = ("--from", "2023-11-14T22:14:20Z", "--until", f"@{START_MS + 240_000}")
     assert sorted(run("consume", topic, *between).stdout.split()) == [b"1", b"2", b"3"]
     assert sorted(run("consume", topic, "--from", "beginning", "--until", "now").stdout.split()) == [

@@ -8,6 +8,7 @@ import polars
 import pyarrow as pa
 import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
@@ -118,7 +119,7 @@ def test_tables_that_are_sent_are_read_again(broker: Broker, codec: str) -> None
     )
     with Producer(broker, compression_type=codec, batch_size=10_000) as producer:
         producer.send(topic, b"before", b"k1")
-        assert producer.send_arrow(table, topic).result(30) == rows
+        assert producer.send_arrow(table, topic).result(PATIENCE_S) == rows
         producer.send(topic, b"after", b"k1")
     with Consumer(broker) as consumer:
         consumer.assign(topic, position="earliest")
@@ -192,10 +193,10 @@ def test_hooks_see_the_messages_of_a_table(broker: Broker) -> None:
 
     table = pa.table({"value": [b"a", b"b"]})
     with Producer(broker, callback_handler=Notes()) as producer:
-        assert producer.send_arrow(table, "hooked").result(10) == 2
+        assert producer.send_arrow(table, "hooked").result(PATIENCE_S) == 2
     assert seen == [b"a", b"b"]
     with Producer(broker, callback_handler=Headers()) as producer:
-        assert producer.send_arrow(table, "hooked", partition=1).result(10) == 2
+        assert producer.send_arrow(table, "hooked", partition=1).result(PATIENCE_S) == 2
     with Consumer(broker) as consumer:
         consumer.assign(("hooked", 1), position="earliest")
         found = [m for m in consumer.messages(stop_at_end=True) if m.headers]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.ports import free_port
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.aio import AsyncConsumer, AsyncProducer
@@ -36,7 +36,7 @@ def test_everything_of_a_message_makes_the_round(bootstrap: Any, codec: str) -> 
         *(Message(b"line %d" % n, key=b"k%d" % (n % 7), timestamp_ms=1_700_000_000_003 + n) for n in range(500)),
     ]
     with Producer(bootstrap, compression_type=codec) as producer:
-        assert producer.send_many("views", sent, partition=1).result(20) == len(sent)
+        assert producer.send_many("views", sent, partition=1).result(PATIENCE_S) == len(sent)
     with Consumer(bootstrap) as consumer:
         consumer.assign("views", partitions=[1], position="earliest")
         received = list(consumer.messages(stop_at_end=True))
@@ -66,17 +66,17 @@ def test_keys_stay_together_and_positions_can_be_found_by_time(bootstrap: Any) -
 
 def test_a_reader_sees_what_is_written_meanwhile(bootstrap: Any) -> None:
     with Consumer(bootstrap) as consumer, Producer(bootstrap, linger_ms=0) as producer:
-        producer.send("views", b"before", partition=0).result(20)
+        producer.send("views", b"before", partition=0).result(PATIENCE_S)
         consumer.assign("views", position="latest")
         assert consumer.position(("views", 0)) == 1
-        producer.send("views", b"after", partition=0).result(20)
+        producer.send("views", b"after", partition=0).result(PATIENCE_S)
         message = consumer.poll(20)
         assert message is not None and message.value == b"after"
 
 
 def test_the_simple_consumer(bootstrap: Any) -> None:
     with Producer(bootstrap) as producer:
-        producer.send_many("views", [b"%d" % n for n in range(1000)], partition=0).result(20)
+        producer.send_many("views", [b"%d" % n for n in range(1000)], partition=0).result(PATIENCE_S)
     with SimpleConsumer(bootstrap) as simple:
         found = simple.fetch("views", 0, 500)
         assert [m.value for m in found][:2] == [b"500", b"501"]
@@ -130,7 +130,7 @@ def test_settings_are_told_and_changed(bootstrap: Any) -> None:
 
 def test_the_cluster_and_its_folders_are_described(bootstrap: Any) -> None:
     with Producer(bootstrap) as producer:
-        producer.send("views", bytes(1000), partition=1).result(20)
+        producer.send("views", bytes(1000), partition=1).result(PATIENCE_S)
     with Admin(bootstrap) as admin:
         cluster = admin.describe_cluster()
         assert cluster.cluster_id
@@ -144,7 +144,7 @@ def test_the_cluster_and_its_folders_are_described(bootstrap: Any) -> None:
 
 def test_records_are_deleted_and_offsets_listed(bootstrap: Any) -> None:
     with Producer(bootstrap) as producer:
-        producer.send_many("views", [b"x"] * 10, partition=0).result(20)
+        producer.send_many("views", [b"x"] * 10, partition=0).result(PATIENCE_S)
     with Admin(bootstrap) as admin:
         assert admin.delete_records({("views", 0): 4}) == {TopicPartition("views", 0): 4}
         first = admin.list_offsets({("views", 0): "earliest", ("views", 1): "latest"})
@@ -160,11 +160,11 @@ def test_a_message_that_the_broker_refuses(bootstrap: Any) -> None:
         admin.create_topic("small", configs={"max.message.bytes": "2000"})
     with Producer(bootstrap) as producer:
         many = producer.send_many("small", [bytes(500) for _ in range(20)], partition=0)
-        assert many.result(20) == 20  # split until they fit
+        assert many.result(PATIENCE_S) == 20  # split until they fit
         with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
-            producer.send("small", bytes(3000), partition=0).result(20)
+            producer.send("small", bytes(3000), partition=0).result(PATIENCE_S)
         with pytest.raises(ApiError, match="INVALID_TOPIC"):
-            producer.send("no/such", b"").result(20)
+            producer.send("no/such", b"").result(PATIENCE_S)
 
 
 def test_with_asyncio(bootstrap: Any) -> None:
@@ -188,14 +188,14 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, listeners=listeners):
         producer = Producer(address, linger_ms=0)
         consumer = Consumer(address)
-        producer.send("views", b"1").result(20)
+        producer.send("views", b"1").result(PATIENCE_S)
         consumer.assign("views", position="earliest")
         assert consumer.poll_many(1, 20)[0].value == b"1"
     waiting = producer.send("views", b"2")
     with pytest.raises(ClientTimeout):
         waiting.result(0.1)
     with Broker(data_dir=tmp_path, listeners=listeners):
-        assert waiting.result(20).offset == 1
+        assert waiting.result(PATIENCE_S).offset == 1
         assert consumer.poll_many(1, 20)[0].value == b"2"
         consumer.close()
         producer.close()
@@ -204,9 +204,9 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
 def test_a_client_in_the_process_of_a_broker_that_stops() -> None:
     with Broker(storage="memory") as broker:
         producer = Producer(broker, linger_ms=0, delivery_timeout_ms=300)
-        producer.send("views", b"1").result(20)
+        producer.send("views", b"1").result(PATIENCE_S)
     handle = producer.send("views", b"2")
     with pytest.raises((ApiError, TransportError)):  # the limit, or what ended the last attempt
-        handle.result(20)
+        handle.result(PATIENCE_S)
     producer.close(1)
     wait_for(lambda: producer.failed == 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
+from support.waiting import PATIENCE_S
 
 from barnabas import Consumer, Message, Producer, SimpleConsumer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, LogTruncated, NoOffset
@@ -167,7 +168,7 @@ def test_leaving_a_loop_and_coming_back(consumer: Consumer) -> None:
         if message.offset == 4:
             break
     assert consumer.position(T0) == 5
-    assert offsets(consumer.poll_many(2, timeout=10))[0] == 5
+    assert offsets(consumer.poll_many(2, timeout=PATIENCE_S))[0] == 5
     rest = offsets(consumer.messages(stop_at_end=True))
     assert rest in ([6, 7, 8], [7, 8])
 
@@ -176,7 +177,7 @@ def test_polling_gives_what_is_there(cluster: PlainCluster, consumer: Consumer) 
     consumer.assign(T0, position="earliest")
     found: list[int] = []
     while len(found) < 9:
-        found += offsets(consumer.poll_many(4, timeout=10))
+        found += offsets(consumer.poll_many(4, timeout=PATIENCE_S))
     assert found == list(range(9))
     assert consumer.poll_many(timeout=0.01) == []
     assert consumer.poll() is None
@@ -372,7 +373,7 @@ def test_without_a_reset_it_is_told(cluster: PlainCluster) -> None:
 def until(consumer: Consumer, count: int) -> list[Any]:
     read: list[Any] = []
     while len(read) < count:
-        read += consumer.poll_many(count - len(read), timeout=5)
+        read += consumer.poll_many(count - len(read), timeout=PATIENCE_S)
     return read
 
 
@@ -389,13 +390,13 @@ def test_a_leader_that_hangs_is_left_as_soon_as_the_cluster_has_another(monkeypa
     with consumer_of(cluster) as consumer, Producer(PlainConnector(cluster), linger_ms=0) as producer:
         consumer.assign(T0, position=0)
         assert offsets(until(consumer, 3)) == [0, 1, 2]
-        producer.send("t", b"3").result(5)
+        producer.send("t", b"3").result(PATIENCE_S)
         assert offsets(until(consumer, 1)) == [3]
         hangs.set()
         sent = producer.send("t", b"4")
         cluster.only = {2}
         cluster.leaders[T0], cluster.epochs[T0] = 2, 1
-        assert sent.result(10).offset == 4
+        assert sent.result(PATIENCE_S).offset == 4
         assert offsets(until(consumer, 1)) == [4]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.columns import plain
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer, SimpleConsumer
 from barnabas.app.mirror import MirrorMaker
@@ -44,7 +44,7 @@ def sending(cluster: TestCluster, topic: str, **settings: Any) -> Iterator[list[
             with cluster.producer(linger_ms=0, **settings) as producer:
                 while not over.is_set():
                     value = b"%06d" % len(sent)
-                    producer.send(topic, value, partition=0).result(30)
+                    producer.send(topic, value, partition=0).result(PATIENCE_S)
                     sent.append(value)
         except BaseException as error:  # noqa: BLE001  # raised below
             failures.append(error)
@@ -171,7 +171,7 @@ def test_a_mirror_copies_on_while_leaders_die_on_both_sides(cluster: TestCluster
         config = {"bootstrap.servers": target.bootstrap}
         with MirrorMaker([source], config, whitelist="views", commit_interval_ms=50) as mirror:
             for first, dies in ((0, cluster), (100, target), (200, None)):
-                producer.send_many("views", [b"%d" % each for each in range(first, first + 100)]).result(20)
+                producer.send_many("views", [b"%d" % each for each in range(first, first + 100)]).result(PATIENCE_S)
                 wait_for(partial(has_copied, mirror, first + 100))
                 if dies is not None:
                     dies.kill(leader(dies, "views"))

@@ -229,7 +229,7 @@ FORK = """
                     if "belongs to process" not in str(error) and "classic generation" not in str(error):
                         missing.append((type(client).__name__, name, repr(error)))
         with Producer(sys.argv[1]) as own:
-            own.send("forked", b"by the child").result(60)
+            own.send("forked", b"by the child").result(PATIENCE_S)
         try:
             with producer:
                 missing.append("enter")
@@ -238,7 +238,7 @@ FORK = """
         print("missing:", missing, flush=True)
         sys.exit(0)
     _, status = os.waitpid(pid, 0)
-    assert handle.result(60).topic == "forked"
+    assert handle.result(PATIENCE_S).topic == "forked"
     producer.close()
     print("status:", status)
 """

@@ -6,7 +6,7 @@ import confluent_kafka
 import pytest
 from attrs import evolve
 from support.group_members import QUICK, member
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
@@ -19,7 +19,7 @@ from barnabas.ports.words import TopicPartition
 def bootstrap() -> Iterator[str]:
     """The addresses of a mock cluster of three brokers; topics have four partitions."""
     owner = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 0})
-    brokers = owner.list_topics(timeout=20).brokers.values()
+    brokers = owner.list_topics(timeout=PATIENCE_S).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     del owner
 
@@ -27,8 +27,8 @@ def bootstrap() -> Iterator[str]:
 def test_producing_and_reading_back(bootstrap: str) -> None:
     sent = [Message(b"value %d" % n, key=b"key %d" % (n % 11)) for n in range(1000)]
     with Producer(bootstrap) as producer:
-        assert producer.send("round", b"first", b"key 0", headers=[("h", b"1")]).result(20).offset == 0
-        assert producer.send_many("round", sent).result(20) == 1000
+        assert producer.send("round", b"first", b"key 0", headers=[("h", b"1")]).result(PATIENCE_S).offset == 0
+        assert producer.send_many("round", sent).result(PATIENCE_S) == 1000
     with Consumer(bootstrap) as consumer:
         assert len(consumer.assign("round", position="earliest")) == 4
         received = list(consumer.messages(stop_at_end=True))
@@ -43,13 +43,13 @@ def test_producing_and_reading_back(bootstrap: str) -> None:
 def test_what_we_compress_librdkafka_reads(bootstrap: str, codec: str) -> None:
     topic = f"written-{codec}"
     with Producer(bootstrap, compression_type=codec) as producer:
-        producer.send_many(topic, [b"x" * 200 + b"%d" % n for n in range(300)], partition=0).result(20)
+        producer.send_many(topic, [b"x" * 200 + b"%d" % n for n in range(300)], partition=0).result(PATIENCE_S)
     reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
     try:
         reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         found: list[bytes | None] = []
         while len(found) < 300:
-            found += [message.value() for message in reader.consume(300, timeout=20)]
+            found += [message.value() for message in reader.consume(300, timeout=PATIENCE_S)]
     finally:
         reader.close()
     assert found == [b"x" * 200 + b"%d" % n for n in range(300)]
@@ -85,13 +85,13 @@ def test_keys_go_where_librdkafka_sends_them(bootstrap: str, theirs: str, ours: 
     name = {"murmur2": "murmur2", "consistent": "crc32"}[theirs]
     with Producer(bootstrap, partitioner=name) as producer:
         handles = {key: producer.send("hashed", b"", key) for key in keys}
-        assert {key: handle.result(20).partition for key, handle in handles.items()} == partitions
+        assert {key: handle.result(PATIENCE_S).partition for key, handle in handles.items()} == partitions
     assert {key: ours(key, 4) for key in keys} == partitions  # type: ignore[operator]  # one of the two functions
 
 
 def test_the_cluster_is_described(bootstrap: str) -> None:
     with Producer(bootstrap) as producer:
-        producer.send("described", b"x", partition=3).result(20)
+        producer.send("described", b"x", partition=3).result(PATIENCE_S)
     with Admin(bootstrap) as admin:
         (topic,) = admin.describe_topics(["described"])
         assert len(topic.partitions) == 4
@@ -102,7 +102,7 @@ def test_the_cluster_is_described(bootstrap: str) -> None:
 
 def test_offsets_of_groups_are_kept_by_their_coordinators(bootstrap: str) -> None:
     with Producer(bootstrap) as producer:
-        producer.send("positions", b"x").result(20)
+        producer.send("positions", b"x").result(PATIENCE_S)
     with Admin(bootstrap) as admin:
         groups = [f"group-{number}" for number in range(6)]
         coordinators = {admin.coordinator(group).node_id for group in groups}

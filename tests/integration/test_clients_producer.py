@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Message, Producer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, HookError, QueueFull
@@ -64,7 +64,7 @@ def stuck(cluster: PlainCluster) -> threading.Event:
 
 def test_a_message_with_everything_arrives(cluster: PlainCluster, producer: Producer) -> None:
     handle = producer.send("t", b"value", b"key", headers=[("h", b"1"), ("n", None)], timestamp_ms=1234)
-    assert handle.result(10) == Delivery("t", 0, 0, 1234)
+    assert handle.result(PATIENCE_S) == Delivery("t", 0, 0, 1234)
     assert handle.done
     (message,) = MessageSet(cluster.logs[T0][0])
     assert message[:4] == (b"value", b"key", (("h", b"1"), ("n", None)), 1234)
@@ -82,12 +82,12 @@ def test_a_whole_message_a_null_value_and_an_explicit_partition() -> None:
 
 def test_callbacks_are_told_the_delivery_or_the_error(cluster: PlainCluster, producer: Producer) -> None:
     told: list[tuple[BarnabasError | None, Delivery | None]] = []
-    producer.send("t", b"1", on_delivery=lambda error, delivery: told.append((error, delivery))).result(10)
+    producer.send("t", b"1", on_delivery=lambda error, delivery: told.append((error, delivery))).result(PATIENCE_S)
     refusal = ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)])
     cluster.once(Produce, refusal)
     handle = producer.send("t", b"2", on_delivery=lambda error, delivery: told.append((error, delivery)))
     with pytest.raises(ApiError, match="INVALID_RECORD"):
-        handle.result(10)
+        handle.result(PATIENCE_S)
     wait_for(lambda: len(told) == 2)
     assert told[0][1] is not None and told[0][1].offset == 0
     assert isinstance(told[1][0], ApiError)
@@ -99,15 +99,15 @@ def test_a_callback_that_raises_or_waits_stops_nothing(producer: Producer, caplo
 
     def waits(error: BarnabasError | None, delivery: Delivery | None) -> None:
         try:
-            producer.send("t", b"from the callback").result(10)
+            producer.send("t", b"from the callback").result(PATIENCE_S)
         except BarnabasError as failure:
             errors.append(failure)
             raise
 
-    producer.send("t", b"1", on_delivery=waits).result(10)
+    producer.send("t", b"1", on_delivery=waits).result(PATIENCE_S)
     wait_for(lambda: "a delivery callback raised" in caplog.text)
     assert "another thread" in str(errors[0])
-    assert producer.send("t", b"2").result(10).offset >= 1
+    assert producer.send("t", b"2").result(PATIENCE_S).offset >= 1
 
 
 def test_handles_can_be_awaited(cluster: PlainCluster, producer: Producer) -> None:
@@ -124,7 +124,7 @@ def test_without_acknowledgement_the_offset_is_not_told(cluster: PlainCluster) -
         lambda _, r: ProduceResult(partitions=[ProduceResultPartition("t", 0)]) if isinstance(r, Produce) else None
     )
     with producer_of(cluster, acks=0) as producer:
-        assert producer.send("t", b"1").result(10).offset == -1
+        assert producer.send("t", b"1").result(PATIENCE_S).offset == -1
 
 
 # --- what is wrong with it
@@ -148,11 +148,11 @@ def test_a_message_beyond_the_largest_request_is_refused(cluster: PlainCluster) 
         with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
             producer.send("t", bytes(1000))
         handle = producer.send_many("t", [b"a", b"b"])
-        assert handle.result(10) == 2
+        assert handle.result(PATIENCE_S) == 2
 
 
 def test_a_partition_that_is_not_there(producer: Producer) -> None:
-    producer.send("t", b"1").result(10)
+    producer.send("t", b"1").result(PATIENCE_S)
     with pytest.raises(ApiError, match="t has 1 partition, no 7"):
         producer.send("t", b"2", partition=7)
 
@@ -160,7 +160,7 @@ def test_a_partition_that_is_not_there(producer: Producer) -> None:
 def test_a_partition_that_turns_out_not_to_be_there_fails_its_handle(producer: Producer) -> None:
     handle = producer.send("t", b"2", partition=7)
     with pytest.raises(ApiError, match="no 7"):
-        handle.result(10)
+        handle.result(PATIENCE_S)
 
 
 def test_a_partitioner_that_fails_fails_its_message(cluster: PlainCluster) -> None:
@@ -176,7 +176,7 @@ def test_a_partitioner_that_fails_fails_its_message(cluster: PlainCluster) -> No
             raise RuntimeError("boom")
 
     with producer_of(cluster, partitioner=Odd()) as producer:
-        producer.send("t", b"good").result(10)
+        producer.send("t", b"good").result(PATIENCE_S)
         for value, text in ((b"raise", "boom"), (b"far", "chose 99")):
             with pytest.raises(EncodeError, match=text):
                 producer.send("t", value)
@@ -197,15 +197,15 @@ def test_messages_wait_for_a_topic_in_their_order(cluster: PlainCluster) -> None
         handles = [producer.send("new", b"%d" % n) for n in range(5)]
         wait_for(lambda: len(cluster.of(Metadata)) > 2)
         cluster.topics["new"] = 1
-        assert [handle.result(10).offset for handle in handles] == list(range(5))
+        assert [handle.result(PATIENCE_S).offset for handle in handles] == list(range(5))
         assert producer.partitions("new") == 1
 
 
 def test_a_topic_that_never_comes_fails_its_messages(cluster: PlainCluster) -> None:
     with producer_of(cluster, max_block_ms=1000) as producer:
         with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-            producer.send("never", b"1").result(10)
-        assert producer.send("t", b"2").result(10).offset == 0
+            producer.send("never", b"1").result(PATIENCE_S)
+        assert producer.send("t", b"2").result(PATIENCE_S).offset == 0
 
 
 # --- trouble
@@ -232,7 +232,7 @@ def test_a_broker_that_refuses_connections_at_first(cluster: PlainCluster) -> No
         handle = producer.send("t", b"1")
         wait_for(lambda: len(connector.connects) > 3)
         connector.refused = set()
-        assert handle.result(10).offset == 0
+        assert handle.result(PATIENCE_S).offset == 0
 
 
 def test_nobody_answers_until_the_delivery_timeout(cluster: PlainCluster) -> None:
@@ -242,7 +242,7 @@ def test_nobody_answers_until_the_delivery_timeout(cluster: PlainCluster) -> Non
         Producer(connector, linger_ms=0, delivery_timeout_ms=100, max_block_ms=0) as producer,
         pytest.raises(ApiError, match=r"REQUEST_TIMED_OUT: no metadata .* bootstrap refuses"),
     ):
-        producer.send("t", b"1").result(10)
+        producer.send("t", b"1").result(PATIENCE_S)
 
 
 # --- a full buffer
@@ -279,7 +279,7 @@ def test_a_sender_goes_on_when_there_is_room_again(cluster: PlainCluster, max_bl
         for number in range(50):
             producer.send("t", b"%d" % number)
         many = producer.send_many("t", [b"%d" % n for n in range(50, 100)])
-        assert many.result(10) == 50
+        assert many.result(PATIENCE_S) == 50
     assert values(cluster) == [b"%d" % n for n in range(100)]
 
 
@@ -305,7 +305,7 @@ def test_many_of_every_kind_keep_their_order(cluster: PlainCluster) -> None:
             producer.send_many("t", [b"50", None, Message(b"52", headers=(("h", b""),))]),
             producer.send_many("t", []),
         ]
-        assert [handle.result(10) for handle in handles] == [20, 20, 10, 3, 0]
+        assert [handle.result(PATIENCE_S) for handle in handles] == [20, 20, 10, 3, 0]
         assert [d.offset for d in handles[1].deliveries() if isinstance(d, Delivery)] == list(range(20, 40))
     assert values(cluster) == [b"%d" % n for n in range(51)] + [None, b"52"]
 
@@ -314,7 +314,7 @@ def test_many_are_spread_over_partitions_and_single_ones_join_in() -> None:
     cluster = PlainCluster(t=4)
     with producer_of(cluster, batch_num_messages=5) as producer:
         producer.partitions("t")
-        producer.send_many("t", [b"x"] * 200).result(10)
+        producer.send_many("t", [b"x"] * 200).result(PATIENCE_S)
         for _ in range(100):
             producer.send("t", b"y")
     counts = [len(values(cluster, TopicPartition("t", p))) for p in range(4)]
@@ -328,7 +328,7 @@ def test_a_failure_among_many_is_raised_and_told_one_by_one(cluster: PlainCluste
         cluster.once(Produce, ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)]))
         many = producer.send_many("t", [b"1", b"2", b"3"])
         with pytest.raises(ApiError, match="INVALID_RECORD"):
-            many.result(10)
+            many.result(PATIENCE_S)
         assert [isinstance(outcome, ApiError) for outcome in many.deliveries()] == [True, True, False]
 
 
@@ -343,7 +343,7 @@ def test_several_threads_send_through_one_producer(cluster: PlainCluster) -> Non
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     received = [tuple(map(int, value.split())) for value in values(cluster) if value]
     assert len(received) == 1200
     for name in range(4):
@@ -449,10 +449,10 @@ def test_hooks_see_and_change_what_is_sent(cluster: PlainCluster) -> None:
     producer = producer_of(cluster, callback_handler=hooks, linger_ms=5)
     one = producer.send("t", b"one")
     dropped = producer.send("t", b"drop")
-    assert one.result(10).offset == 0
+    assert one.result(PATIENCE_S).offset == 0
     with pytest.raises(HookError, match="boom"):
-        producer.send("t", b"raise").result(10)
-    assert producer.send_many("t", [b"two", b"three"]).result(10) == 2
+        producer.send("t", b"raise").result(PATIENCE_S)
+    assert producer.send_many("t", [b"two", b"three"]).result(PATIENCE_S) == 2
     producer.flush(10)
     delivered_before = len(values(cluster))
     producer.close()
@@ -487,7 +487,7 @@ def test_an_event_handler_decides_what_goes_out(cluster: PlainCluster) -> None:
     events = OnlyLong()
     with producer_of(cluster, event_handler=events, encoder="string", linger_ms=5) as producer:
         short, long = producer.send("t", "abc"), producer.send("t", "abcdef", headers=[("h", b"1")])
-        assert (short.result(10).offset, long.result(10).offset) == (-1, 0)
+        assert (short.result(PATIENCE_S).offset, long.result(PATIENCE_S).offset) == (-1, 0)
     assert events.closed
     assert values(cluster) == [b"abcdef"]
 
@@ -500,7 +500,7 @@ def test_what_a_hook_made_unusable_fails_its_handle(cluster: PlainCluster) -> No
             return items
 
     with producer_of(cluster, callback_handler=Spoils()) as producer, pytest.raises(EncodeError):
-        producer.send("t", b"1").result(10)
+        producer.send("t", b"1").result(PATIENCE_S)
 
 
 def test_in_sync_mode_hooks_do_not_make_it_wait(cluster: PlainCluster) -> None:
@@ -557,7 +557,7 @@ def test_a_handler_of_batches_that_fails_fails_the_batch(cluster: PlainCluster) 
             raise RuntimeError("no numbers")
 
     with producer_of(cluster, callback_handler=Fails()) as producer, pytest.raises(EncodeError, match="no numbers"):
-        producer.send("t", b"x").result(10)
+        producer.send("t", b"x").result(PATIENCE_S)
 
 
 def test_a_classic_producer_takes_no_handler_that_gives_headers() -> None:

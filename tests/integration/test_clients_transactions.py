@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from support.plain_cluster import PlainConnector
 from support.transactional_cluster import TransactionalCluster
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import AbortNeeded, Consumer, Message, Producer, ProducerFenced, TransactionError
 from barnabas.app.clients.aio import AsyncConsumer, AsyncProducer
@@ -83,7 +83,7 @@ def test_a_block_is_a_transaction(cluster: TransactionalCluster, producer: Produ
 
 def test_an_exception_aborts_and_is_raised_on(cluster: TransactionalCluster, producer: Producer) -> None:
     with pytest.raises(ZeroDivisionError), producer.transaction():
-        producer.send("t", b"sent").result(10)
+        producer.send("t", b"sent").result(PATIENCE_S)
         1 / 0  # noqa: B018  # it is to raise
     assert (cluster.committed, cluster.aborted) == ([], [b"sent"])
     with producer.transaction():
@@ -96,7 +96,7 @@ def test_by_hand(cluster: TransactionalCluster, producer: Producer) -> None:
     producer.init_transactions()
     assert len(cluster.of(InitProducerId)) == 1
     producer.begin_transaction()
-    producer.send("t", b"a").result(10)
+    producer.send("t", b"a").result(PATIENCE_S)
     producer.abort_transaction()
     producer.begin_transaction()
     producer.send("t", b"b")
@@ -145,7 +145,7 @@ def test_what_failed_cannot_be_committed(cluster: TransactionalCluster, producer
         handle = producer.send("t", b"bad")
     assert isinstance(refused.value.__cause__, ApiError)
     with pytest.raises(ApiError, match="INVALID_RECORD"):
-        handle.result(10)
+        handle.result(PATIENCE_S)
     with producer.transaction():
         producer.send("t", b"good")
     assert cluster.committed == [b"good"]
@@ -156,13 +156,13 @@ def test_a_topic_that_is_not_there_aborts(cluster: TransactionalCluster) -> None
         with pytest.raises(AbortNeeded, match="was not there"), producer.transaction():
             handle = producer.send("not there", b"x")
         with pytest.raises(ApiError, match="not there"):
-            handle.result(10)
+            handle.result(PATIENCE_S)
         with pytest.raises(TransactionError), producer.transaction():
             waits = producer.send("not there", b"x")
             producer.abort_transaction()
             producer.abort_transaction()
         with pytest.raises(TransactionAborted):
-            waits.result(10)
+            waits.result(PATIENCE_S)
 
 
 def test_a_message_that_waits_for_its_topic_is_committed_too(cluster: TransactionalCluster, producer: Producer) -> None:
@@ -179,7 +179,7 @@ def test_an_abort_drops_what_waits(cluster: TransactionalCluster) -> None:
         many = producer.send_many("t", [b"a"] * 10)
         producer.abort_transaction()
         with pytest.raises(TransactionAborted):
-            handle.result(10)
+            handle.result(PATIENCE_S)
         assert all(isinstance(each, TransactionAborted) for each in many.deliveries(10))
         assert not cluster.of(Produce)
         with producer.transaction():
@@ -207,9 +207,9 @@ def test_fenced_while_sending(cluster: TransactionalCluster, producer: Producer)
     """What the leader says is not clear, what the coordinator says is."""
     with producer_of(cluster) as second:
         with pytest.raises(ProducerFenced) as fenced, producer.transaction():
-            producer.send("t", b"first").result(10)
+            producer.send("t", b"first").result(PATIENCE_S)
             second.init_transactions()
-            producer.send("t", b"zombie").result(10)
+            producer.send("t", b"zombie").result(PATIENCE_S)
         assert isinstance(fenced.value.__cause__, ApiError)
     assert cluster.committed == []
 
@@ -217,7 +217,7 @@ def test_fenced_while_sending(cluster: TransactionalCluster, producer: Producer)
 def test_a_commit_without_an_answer_can_be_asked_about_again(cluster: TransactionalCluster, producer: Producer) -> None:
     free = busy(cluster, EndTxn)
     with pytest.raises(ClientTimeout, match="busy"), producer.transaction(timeout=0.2):
-        producer.send("t", b"x").result(10)
+        producer.send("t", b"x").result(PATIENCE_S)
     with pytest.raises(TransactionError):
         producer.begin_transaction()
     with pytest.raises(TransactionError, match="may succeed"):
@@ -230,7 +230,7 @@ def test_a_commit_without_an_answer_can_be_asked_about_again(cluster: Transactio
 def test_closing_aborts_what_is_under_way(cluster: TransactionalCluster) -> None:
     producer = producer_of(cluster)
     producer.begin_transaction()
-    producer.send("t", b"x").result(10)
+    producer.send("t", b"x").result(PATIENCE_S)
     producer.close(10)
     assert cluster.ended == [False]
 

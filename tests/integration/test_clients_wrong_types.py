@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas import (
     Admin,
@@ -123,7 +124,7 @@ def broker() -> Iterator[Broker]:
     flushed: dict[str, Any] = {"log_flush_interval_messages": 1, "group_initial_rebalance_delay_ms": 0}
     with Broker(storage="memory", listeners=listeners, num_partitions=1, **flushed) as running:
         with Producer(running) as producer, Admin(running) as admin:
-            producer.send(TOPIC, b"first").result(60)
+            producer.send(TOPIC, b"first").result(PATIENCE_S)
             admin.create_topic(CLASSIC, partitions=1, configs={"message.format": "classic"})
         with Producer(classic_of(running)) as classic:
             classic.send(CLASSIC, b"first")
@@ -159,7 +160,7 @@ def unharmed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_producer_works_on(bootstrap: Any, name: str) -> None:
     producer = Producer(bootstrap, max_block_ms=3000, delivery_timeout_ms=3000, **QUICK)
     call_all(producer, name)
-    assert producer.send(TOPIC, b"good").result(60).topic == TOPIC
+    assert producer.send(TOPIC, b"good").result(PATIENCE_S).topic == TOPIC
     producer.close()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Producer
 from barnabas.testing import TestCluster
@@ -130,7 +130,7 @@ def test_topics_make_themselves_at_any_broker(cluster: TestCluster) -> None:
     for broker_id in cluster.broker_ids:
         topic = f"auto-{broker_id}"
         with Producer(cluster.broker(broker_id).bootstrap) as producer:
-            producer.send(topic, b"a").result(20)
+            producer.send(topic, b"a").result(PATIENCE_S)
         assert len(cluster.replicas(topic)) == 3
         cluster.assert_produced(topic, ["a"])
 

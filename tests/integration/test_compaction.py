@@ -21,7 +21,7 @@ from barnabas.ports.broker_api import LATEST, ResourceKind
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 KEYS = 50
 COMPACT = {
     "cleanup.policy": "compact",

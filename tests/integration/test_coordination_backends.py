@@ -12,7 +12,7 @@ from support.ports import free_port
 from support.process import broker_process
 from support.registry_kinds import WITH_BOTH
 from support.server_process import ServerProcess
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Admin, Broker, Consumer, Producer
@@ -75,7 +75,7 @@ def values(bootstrap: str, topic: str) -> list[bytes | None]:
 
 def send(bootstrap: str, topic: str, *messages: bytes) -> None:
     with Producer(bootstrap) as producer:
-        assert producer.send_many(topic, list(messages)).result(20) == len(messages)
+        assert producer.send_many(topic, list(messages)).result(PATIENCE_S) == len(messages)
 
 
 def test_topics_and_configs_are_there_again_after_a_restart(backend: Backend, tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_pa
             meanwhile = 0
             with Producer(broker.bootstrap) as producer:
                 for n in range(20):
-                    producer.send("t", b"%d" % n).result(30)
+                    producer.send("t", b"%d" % n).result(PATIENCE_S)
                     meanwhile += waiting.is_alive()
             assert meanwhile > 1, "the sends have waited for the change"
             assert len(values(broker.bootstrap, "t")) == 21
         finally:
             backend.server.resume()
-        waiting.join(30)
+        waiting.join(PATIENCE_S)
         wait_for(lambda: _works(admin, "slow"), pause_s=0.1)
 
 

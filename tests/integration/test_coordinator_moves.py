@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.moving_members import GROUP, MovingMember
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import wait_for
 
 from barnabas.core.coordinator.placement import partition_of
 from barnabas.testing import TestCluster
@@ -96,7 +96,7 @@ def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:
 def comes_to(what: str, wanted: int, found: Callable[[], int]) -> None:
     """Some of these libraries take their time when a machine is busy."""
     try:
-        wait_for(lambda: found() == wanted, 3 * PATIENCE_S)
+        wait_for(lambda: found() == wanted)
     except TimeoutError:
         assert found() == wanted, what
 

@@ -22,7 +22,7 @@ DAMAGED = range(150, 160)
 """The offsets of the batch that is hit, as they were."""
 FIELDS = {"base offset low": (7, 1), "base offset high": (5, 4), "length": (11, 3), "magic": (16, 0), "crc": (18, 6),
           "lastOffsetDelta": (26, 3), "count": (60, 2), "payload": (80, 5)}  # fmt: skip
-WAIT_S = 60
+WAIT_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_the_command_ends_with_1_or_prints_the_rest(damaged: Broker) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("field", ["payload", "base offset low", "length"])
 def test_a_load_and_the_spark_source(

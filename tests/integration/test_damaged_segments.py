@@ -16,7 +16,7 @@ from barnabas.ports.error_codes import ErrorCode
 COUNT, BATCH, PADDING = 300, 10, b"x" * 400
 DAMAGED = 150
 """The first offset of the batch whose header is hit."""
-WAIT_S = 60
+WAIT_S = 240
 
 
 @pytest.fixture

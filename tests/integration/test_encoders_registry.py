@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.schema_registry import client_of, serving
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Broker, Consumer, Producer, SimpleConsumer
 from barnabas.schemas import AvroEncoder
@@ -28,7 +28,7 @@ def test_typed_messages_come_through_and_schemas_grow() -> None:
     ):
         context = SerializationContext("orders", MessageField.VALUE)
         with Producer(broker, encoder=AvroEncoder(url), key_encoder=AvroEncoder(url, "long", is_key=True)) as producer:
-            producer.send("orders", Order(1, "first"), key=7).result(10)
+            producer.send("orders", Order(1, "first"), key=7).result(PATIENCE_S)
         grown = {
             "type": "record",
             "name": "Order",
@@ -43,7 +43,7 @@ def test_typed_messages_come_through_and_schemas_grow() -> None:
             Producer(broker, encoder=AvroEncoder(url, narrowed)) as producer,
             pytest.raises(Exception, match="change the schema so that it is compatible"),
         ):
-            producer.send("orders", {"id": "3"}).result(10)
+            producer.send("orders", {"id": "3"}).result(PATIENCE_S)
         with Consumer(broker, decoder=AvroEncoder(url, Order), key_decoder=AvroEncoder(url)) as consumer:
             consumer.assign("orders", position="earliest")
             found: list[Any] = [(message.key, message.value) for message in consumer.messages(stop_at_end=True)]

@@ -14,10 +14,10 @@ from support.waiting import wait_for
 from barnabas import Admin, Message
 from barnabas.testing import TestCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 WORKER = Path(__file__).parents[1] / "support" / "invoice_worker.py"
-WAIT_S = 60
+WAIT_S = 240
 PARTITIONS = 4
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 from support.registry_kinds import WITH_BOTH, WITH_ETCD, WITH_ZOOKEEPER, server_of
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Broker, Producer
 
@@ -95,7 +95,7 @@ class Program:
 
     def run_to_the_end(self) -> None:
         """Until it has waited for more in vain, and ends in order."""
-        assert self.start(UNTIL_IDLE).wait(120) == 0, self.errors()
+        assert self.start(UNTIL_IDLE).wait(PATIENCE_S) == 0, self.errors()
 
     def run_until(self, done: Callable[[], bool]) -> None:
         self.start()

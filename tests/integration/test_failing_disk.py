@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Producer, SimpleConsumer
 from barnabas.adapters.storage_fs import file as files
@@ -40,7 +41,7 @@ def produce(bootstrap: str) -> dict[int, ErrorCode]:
     with Producer(bootstrap, retries=0) as producer:
         for partition in PARTITIONS:
             try:
-                producer.send("t", b"a message", partition=partition).result(10)
+                producer.send("t", b"a message", partition=partition).result(PATIENCE_S)
                 found[partition] = ErrorCode.NONE
             except ApiError as error:
                 found[partition] = error.code

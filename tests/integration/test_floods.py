@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.raw import RawConnection, produce_v3
 from support.raw_groups import ask, framed, read_result, wait_for_groups
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message
 from barnabas.adapters.wire_kafka import KafkaServer
@@ -127,10 +128,10 @@ def standing_still(broker: Broker) -> Iterator[None]:
 
     def stand() -> None:
         stopped.set()
-        go_on.wait(20)
+        go_on.wait(PATIENCE_S)
 
     broker.scheduler.call_soon(stand)
-    assert stopped.wait(20)
+    assert stopped.wait(PATIENCE_S)
     try:
         yield
     finally:

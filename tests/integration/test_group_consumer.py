@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.group_members import QUICK
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.aio import AsyncConsumer
@@ -344,7 +344,7 @@ def test_the_end_of_members_is_the_end_of_their_partitions(broker: Broker) -> No
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(20)
+        worker.join(PATIENCE_S)
     assert offsets(read) == WHOLE
 
 
@@ -456,11 +456,11 @@ def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, s
     def work() -> None:
         assert consumer.poll(20) is not None
         has_one.set()
-        goes_on.wait(20)
+        goes_on.wait(PATIENCE_S)
 
     worker = threading.Thread(target=work)
     worker.start()
-    assert has_one.wait(20)
+    assert has_one.wait(PATIENCE_S)
     if not still_works:
         goes_on.set()
         worker.join()

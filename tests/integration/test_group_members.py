@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.group_members import QUICK, member
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import CommitFailed
@@ -198,7 +198,7 @@ def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(
     settings = {**QUICK, "group_id": "g", "metadata_max_age_ms": 50, "allow_auto_create_topics": False}
     with Admin(broker) as admin, Producer(broker) as producer, Consumer(broker, **settings) as consumer:
         admin.create_topic("u", partitions=1)
-        producer.send("u", b"not committed yet").result(10)
+        producer.send("u", b"not committed yet").result(PATIENCE_S)
         consumer.subscribe(["t", "u"])
         assert consumer.poll(10) is not None
         admin.delete_topics(["u"])
@@ -213,7 +213,7 @@ def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Call
     fill(400)
     with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=1500) as consumer:
         consumer.subscribe("t", on_lost=lambda _: pytest.fail("it was alive"))
-        messages = consumer.messages(timeout=20)
+        messages = consumer.messages(timeout=PATIENCE_S)
         generation, work = 0, threading.Event()
         for number, _ in enumerate(messages):
             generation = generation or consumer.group_metadata.generation_id

@@ -86,7 +86,7 @@ def kafka_python(bootstrap: str, values: Sequence[bytes], begun: threading.Event
         begun.set()
         sent += [producer.send("t", values[n], partition=n % PARTITIONS) for n in range(1, len(values))]
         for future in sent:
-            future.get(60)
+            future.get(PATIENCE_S)
 
 
 def aiokafka(bootstrap: str, values: Sequence[bytes], begun: threading.Event) -> None:
@@ -104,7 +104,7 @@ def aiokafka(bootstrap: str, values: Sequence[bytes], begun: threading.Event) ->
             await producer.send_and_wait("t", values[0], partition=0)
             begun.set()
             sent = [await producer.send("t", values[n], partition=n % PARTITIONS) for n in range(1, len(values))]
-            await asyncio.wait_for(asyncio.gather(*sent), 60)
+            await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_S)
         finally:
             await producer.stop()
 
@@ -130,7 +130,7 @@ def producing(produce: Produce, bootstrap: str, values: Sequence[bytes]) -> Iter
     thread.start()
     wait_for(lambda: begun.is_set() or not thread.is_alive())
     yield thread
-    thread.join(90)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     if failures:
         raise failures[0]

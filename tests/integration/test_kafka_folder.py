@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from support.command import barnabas_here
 from support.confluent import AdminClient, NewTopic
 from support.kafka_server import KafkaServer
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("kafka-folder")]
 
@@ -38,7 +38,7 @@ def test_nothing_of_it_is_taken_for_damage(server: KafkaServer, tmp_path: Path) 
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     compact = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
     for made in admin.create_topics([NewTopic("c", 1, 1, config={**compact, "segment.ms": "1000"})]).values():
-        made.result(30)
+        made.result(PATIENCE_S)
     producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
     for number in range(MESSAGES):
         producer.produce("c", os.urandom(500), key=b"%d" % (number % 40))

@@ -9,12 +9,13 @@ from attrs import evolve
 from support.cleaned_log import COMPACT, CleanedLogs, messages_of
 from support.compat.java_client import QUICK, java_classpath
 from support.compat.model import Unavailable
+from support.waiting import PATIENCE_S
 
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import GzipCodec
 from barnabas.testing.logs import TP, batch
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]  # it may have to be fetched
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 
@@ -35,7 +36,7 @@ def test_the_log_is_whole(tmp_path: Path) -> None:
     file = tmp_path / f"{0:020d}.log"
     file.write_bytes(logs.disk.folders[str(TP)][file.name].data)
     command = ["java", *QUICK, "-cp", classpath, TOOL, "--print-data-log", "--files", str(file)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     assert "isvalid: true" in told
     assert "isvalid: false" not in told
     assert "deleteHorizonMs: OptionalLong[" in told

@@ -8,11 +8,12 @@ import pytest
 from support.compat.java_client import QUICK, java_classpath
 from support.compat.model import Unavailable
 from support.raw_transactions import RawTransactions
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker
 from barnabas.ports.error_codes import ErrorCode as E
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]  # it may have to be fetched
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 STATUSES = {"Empty": 0, "Ongoing": 1, "PrepareCommit": 2, "PrepareAbort": 3, "CompleteCommit": 4, "CompleteAbort": 5}
@@ -33,7 +34,7 @@ def test_the_log_of_transactions(tmp_path: Path) -> None:
         assert sender.init() is E.NONE
     files = str(next(tmp_path.rglob("__transaction_state-0/*.log")))
     command = ["java", *QUICK, "-cp", classpath, TOOL, "--transaction-log-decoder", "--files", files]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     records = [
         line.partition("key: ")[2].partition(" payload: ")[::2] for line in told.splitlines() if "payload" in line
     ]

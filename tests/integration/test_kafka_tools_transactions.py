@@ -6,10 +6,11 @@ from contextlib import closing
 import pytest
 from support.compat.console_tools import ConsoleTools
 from support.compat.model import Unavailable
+from support.waiting import PATIENCE_S
 
 from barnabas.testing import TestBroker
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]  # it may have to be fetched
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -39,7 +40,7 @@ def rows(said: str) -> list[dict[str, str]]:
 def test_it_shows_what_goes_on_and_ends_it(broker: TestBroker, tools: ConsoleTools) -> None:
     with broker.producer(transactional_id="shop") as producer:
         producer.begin_transaction()
-        producer.send("orders", b"x", partition=1).result(10)
+        producer.send("orders", b"x", partition=1).result(PATIENCE_S)
         (listed,) = rows(tools.run(TOOL, "list"))
         assert (listed["TransactionalId"], listed["TransactionState"]) == ("shop", "Ongoing")
         (described,) = rows(tools.run(TOOL, "describe", "--transactional-id", "shop"))

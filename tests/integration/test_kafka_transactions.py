@@ -24,9 +24,9 @@ from barnabas.testing import TestBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
-WAIT_S = 60
+WAIT_S = 240
 TX = TopicPartition("tx", 0)
 COMMITTED = {"isolation.level": "read_committed"}
 

@@ -20,7 +20,7 @@ from barnabas.adapters.metrics_prometheus import PrometheusMetrics
 from barnabas.adapters.metrics_prometheus import endpoint as endpoint_module
 from barnabas.adapters.metrics_prometheus.endpoint import AT_ONCE_MAX, MetricsEndpoint
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

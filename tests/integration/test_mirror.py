@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from support.ports import free_port
 from support.process import COMMAND, barnabas
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
@@ -384,7 +384,7 @@ def test_the_command(zookeeper: str, tmp_path: Path) -> None:
             wait_for(lambda: len(current_messages(target, "views")) == 2)
         finally:
             running.terminate()
-            _, log = running.communicate(timeout=30)
+            _, log = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 0
         assert b"2 messages copied" in log
 
@@ -409,7 +409,7 @@ def test_what_the_target_can_never_take_stops_the_mirror(tmp_path: Path) -> None
         config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
         mirror = MirrorMaker([config], {"broker.list": f"0:{target.bootstrap}"}, whitelist="views")
         with mirror, pytest.raises(BarnabasError, match="has a value"):
-            mirror.wait(20)
+            mirror.wait(PATIENCE_S)
 
 
 def test_a_partition_that_cannot_be_read_on_stops_the_mirror(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_a_partition_that_cannot_be_read_on_stops_the_mirror(tmp_path: Path) -> 
         config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(offsets), "auto.offset.reset": "none"}
         mirror = MirrorMaker([config], {"bootstrap.servers": target.bootstrap}, whitelist="views")
         with mirror, pytest.raises(NoOffset, match="has no offset 99"):
-            mirror.wait(20)
+            mirror.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

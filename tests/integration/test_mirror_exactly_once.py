@@ -125,10 +125,10 @@ def test_killed_again_and_again_each_message_is_there_once(tmp_path: Path) -> No
         for _ in range(4):
             before = copied()
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as mirror:
-                wait_for(lambda: copied() > before, 30)  # noqa: B023  waited for at once
+                wait_for(lambda: copied() > before)  # noqa: B023  waited for at once
                 mirror.kill()
         with mirroring(source, target, streams=2):
-            wait_for(lambda: copied() >= len(values), 60)
+            wait_for(lambda: copied() >= len(values))
         found = committed(target.bootstrap)
         assert Counter(message.value for message in found) == Counter(values)
 

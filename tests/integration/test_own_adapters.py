@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 pytest_plugins = "pytester"
 
@@ -83,7 +84,7 @@ def test_a_suite_says_what_a_broken_adapter_did(pytester: pytest.Pytester) -> No
 
 def test_without_hypothesis_the_suites_say_how_to_get_it() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_HYPOTHESIS], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", _WITHOUT_HYPOTHESIS], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     assert re.fullmatch(
         r"the contract suites: hypothesis not installed; to get it: pip install .*\[contracts\]'\n", done.stdout

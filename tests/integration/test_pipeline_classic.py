@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.process,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("spark"),
 ]
 

@@ -20,7 +20,7 @@ from barnabas.ports.errors import BarnabasError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

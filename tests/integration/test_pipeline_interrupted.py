@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin
 from barnabas.testing import TestBroker
@@ -49,9 +49,9 @@ def test_java_does_not_outlive_a_load_that_is_interrupted_as_it_starts(command: 
         ]
         load = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            wait_for(lambda: _spark_begins(load.pid), 60)
+            wait_for(lambda: _spark_begins(load.pid))
             load.send_signal(signal.SIGINT)
-            said, _ = load.communicate(timeout=60)
+            said, _ = load.communicate(timeout=PATIENCE_S)
             wait_for(lambda: not _runs(load.pid))
         finally:
             if _runs(load.pid):

@@ -26,7 +26,7 @@ from barnabas.ports.errors import ApiError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
 
 DAY_MS = 86_400_000
 START_MS = 19_700 * DAY_MS

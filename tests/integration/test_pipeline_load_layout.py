@@ -26,7 +26,7 @@ from barnabas.ports.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
 
 HOUR_MS = 3_600_000
 START_MS = 19_700 * 24 * HOUR_MS

@@ -17,9 +17,9 @@ from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
-WAIT_S = 60
+WAIT_S = 240
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.command import barnabas_here
 from support.schema_registry import serving
+from support.waiting import PATIENCE_S
 
 from barnabas import Broker, Producer
 from barnabas.pipeline.queries import query, spark_sql
@@ -248,7 +249,7 @@ def test_the_prompt_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_bounded(broker: Broker) -> None:
     with Producer(broker) as producer:
-        producer.send_arrow(pa.table({"value": [b"%06d" % n * 50 for n in range(100_000)]}), "much").result(60)
+        producer.send_arrow(pa.table({"value": [b"%06d" % n * 50 for n in range(100_000)]}), "much").result(PATIENCE_S)
     found = rows("select count(distinct value), max(length(value)) from much", str(broker.bootstrap), memory="60MB")
     assert found == [(100_000, 300)]
 

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from support.confluent import AdminClient, NewTopic
 from support.process import BrokerProcess, broker_process
+from support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("stream")]
 
@@ -32,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def create(broker: BrokerProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE_S)
 
 
 def send(bootstrap: str, topic: str, lines: list[bytes], **settings: object) -> None:
@@ -98,8 +99,10 @@ def test_kcat_round_trip(broker: BrokerProcess, events: list[bytes], codec: str)
     create(broker, topic)
     content = b"\n".join(events) + b"\n"
     base = ["kcat", "-b", broker.bootstrap, "-t", topic, "-p", "0"]
-    subprocess.run([*base, "-P", "-z", codec], input=content, check=True, timeout=60)
-    read = subprocess.run([*base, "-C", "-e", "-q", "-o", "beginning"], stdout=subprocess.PIPE, check=True, timeout=60)
+    subprocess.run([*base, "-P", "-z", codec], input=content, check=True, timeout=PATIENCE_S)
+    read = subprocess.run(
+        [*base, "-C", "-e", "-q", "-o", "beginning"], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S
+    )
     assert read.stdout == content
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.schema_registry import Asking, serving
+from support.waiting import PATIENCE_S
 
 from barnabas.schemas.registry import http, server
 from barnabas.schemas.registry.records import Noop, Record
@@ -205,9 +206,9 @@ def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
     monkeypatch.setattr(http, "BODY_S", 0.3)
     with serving(broker.bootstrap, "_schemas-slow") as url:
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=10) as silent:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as silent:
             assert silent.recv(1) == b""
-        with socket.create_connection((host, int(port)), timeout=10) as slow:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as slow:
             slow.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
             assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
         assert Asking(url)("GET", "/subjects") == (200, [])
@@ -217,7 +218,7 @@ def test_half_open_connections_keep_nobody_from_the_registry(broker: TestBroker)
     with serving(broker.bootstrap) as url, ExitStack() as stack:
         host, _, port = url.removeprefix("http://").partition(":")
         for _ in range(60):
-            half_open = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            half_open = stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
             half_open.sendall(b"GET /contexts HTTP/1.1\r\n")
         assert Asking(url)("GET", "/contexts") == (200, ["."])
 
@@ -226,7 +227,7 @@ def test_who_begins_a_second_request_and_does_not_go_on(broker: TestBroker, monk
     monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
     with serving(broker.bootstrap) as url:
         host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=10) as peer:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
             peer.sendall(b"GET /contexts HTTP/1.1\r\nHost: x\r\n\r\n")
             answer = b""
             while not answer.endswith(b'["."]'):
@@ -294,7 +295,7 @@ def test_time_of_a_slow_decision_is_not_blamed_on_the_brokers(
             return 7, [Noop()]
 
         answers = [registry.change(decide) for _ in range(2)]
-        assert [answer.result(60) for answer in answers] == [7, 7]
+        assert [answer.result(PATIENCE_S) for answer in answers] == [7, 7]
         assert min(left) > 0.1, "the brokers had no time left"
     finally:
         registry.stop()

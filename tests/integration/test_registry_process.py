@@ -13,7 +13,7 @@ import pytest
 from support.ports import free_port
 from support.process import COMMAND, BrokerProcess, barnabas, broker_process
 from support.schema_registry import Asking
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.cli.main import main
 
@@ -88,7 +88,7 @@ def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) 
                 assert (kept[own_id]["subject"], kept[own_id]["schema"]) == (f"s{number}", schema(number))
             assert ask.register("new", schema(5000)) > max(acknowledged.values())
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE_S) == 0
 
 
 def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
                 assert ask("GET", "/schemas/ids/1")[0] == 200  # what is known needs no broker
                 broker = BrokerProcess(tmp_path / "data", listen=listen)
                 for each in asked:
-                    each.result(60)
+                    each.result(PATIENCE_S)
             assert sorted(acknowledged.values()) == list(range(1, 101))
             assert ask.register("s1", schema(1)) == acknowledged[1]
     finally:

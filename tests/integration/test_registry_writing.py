@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.schema_registry import serving
+from support.waiting import PATIENCE_S
 
 from barnabas import Producer
 from barnabas.ports.errors import ConfigError
@@ -58,66 +59,66 @@ class Wish:
 
 def test_a_commit_whose_answer_is_lost_is_found_in_the_log(broker: TestBroker) -> None:
     with writing(broker) as (reader, writer):
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
         wish = Wish("b", "B")
         with broker.faults.delay("EndTxn", times=1) as fault:
             answer = writer.submit(wish)
             fault.wait()
-            assert answer.result(15) == 2
+            assert answer.result(PATIENCE_S) == 2
         assert wish.decided == 1
         assert [each.id for each in reader.snapshot().of_subject("b")] == [2]
 
 
 def test_a_transaction_that_was_not_committed_is_written_again(broker: TestBroker) -> None:
     with writing(broker) as (reader, writer):
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
         wish = Wish("b", "B")
         with broker.faults.error("EndTxn", "COORDINATOR_NOT_AVAILABLE") as fault:
             answer = writer.submit(wish)
             fault.wait()
             with pytest.raises(TimeoutError):
                 answer.result(1.0)
-        assert answer.result(15) == 2
+        assert answer.result(PATIENCE_S) == 2
         assert wish.decided > 1
         assert [each.id for each in reader.snapshot().of_subject("b")] == [2]
 
 
 def test_whoever_was_fenced_reads_what_the_other_wrote(broker: TestBroker) -> None:
     with writing(broker) as (_, one), writing(broker) as (_, two):
-        assert one.submit(Wish("s", "A")).result(10) == 1
-        assert two.submit(Wish("t", "B")).result(10) == 2
+        assert one.submit(Wish("s", "A")).result(PATIENCE_S) == 1
+        assert two.submit(Wish("t", "B")).result(PATIENCE_S) == 2
         late = Wish("u", "C")
-        assert one.submit(late).result(10) == 3
-        assert one.submit(Wish("v", "A")).result(10) == 1
+        assert one.submit(late).result(PATIENCE_S) == 3
+        assert one.submit(Wish("v", "A")).result(PATIENCE_S) == 1
 
 
 def test_brokers_that_are_away_for_too_long(broker: TestBroker) -> None:
     with writing(broker, timeout_s=1) as (reader, writer):
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
         broker.stop()
         with pytest.raises(RegistryError) as refused:
-            writer.submit(Wish("b", "B")).result(15)
+            writer.submit(Wish("b", "B")).result(PATIENCE_S)
         assert (refused.value.code, refused.value.status) == (50003, 503)
         assert reader.snapshot().of_subject("a")
 
 
 def test_a_record_that_the_broker_refuses_hurts_nobody_else(broker: TestBroker) -> None:
     with writing(broker) as (_, writer):
-        writer.submit(Wish("first", "First")).result(10)
+        writer.submit(Wish("first", "First")).result(PATIENCE_S)
         with broker.admin() as admin:
             admin.alter_topic_configs("_schemas", {"max.message.bytes": "400"})
         answers = [writer.submit(Wish(name, "F" + "x" * size)) for name, size in (("a", 1), ("b", 400), ("c", 2))]
-        assert [answers[0].result(10), answers[2].result(10)] == [2, 3]
+        assert [answers[0].result(PATIENCE_S), answers[2].result(PATIENCE_S)] == [2, 3]
         with pytest.raises(RegistryError, match="refuse the record") as refused:
-            answers[1].result(10)
+            answers[1].result(PATIENCE_S)
         assert refused.value.code == 50001
 
 
 def test_a_record_that_says_nothing_is_left_out(broker: TestBroker, caplog: pytest.LogCaptureFixture) -> None:
     with writing(broker) as (reader, writer):
         with Producer(broker.bootstrap) as producer:
-            producer.send("_schemas", b"{}", key=b"what").result(10)
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+            producer.send("_schemas", b"{}", key=b"what").result(PATIENCE_S)
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
         assert reader.snapshot().of_subject("a")
     assert "offset 0 is left out" in caplog.text
 
@@ -136,11 +137,11 @@ def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitio
 def test_a_wish_that_nobody_waits_for_any_more_costs_nobody_else(broker: TestBroker) -> None:
     """Whoever hangs up, or a server that stops, cancels the answer."""
     with writing(broker, timeout_s=1) as (_, writer):
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
         broker.stop()
         writer.submit(Wish("b", "B")).cancel()
         with pytest.raises(RegistryError, match="cannot be reached"):
-            writer.submit(Wish("c", "C")).result(15)
+            writer.submit(Wish("c", "C")).result(PATIENCE_S)
 
 
 def test_a_wish_that_cannot_be_decided_costs_nobody_else(broker: TestBroker) -> None:
@@ -155,11 +156,11 @@ def test_a_wish_that_cannot_be_decided_costs_nobody_else(broker: TestBroker) -> 
     with writing(broker) as (_, writer):
         first = writer.submit(Wish("first", "First"))
         answers = [writer.submit(wish) for wish in (fails, half_a_character, Wish("b", "B"), Wish("c", "C"))]
-        assert [first.result(10), answers[2].result(10), answers[3].result(10)] == [1, 2, 3]
+        assert [first.result(PATIENCE_S), answers[2].result(PATIENCE_S), answers[3].result(PATIENCE_S)] == [1, 2, 3]
         with pytest.raises(RegistryError) as failed:
-            answers[0].result(10)
+            answers[0].result(PATIENCE_S)
         with pytest.raises(RegistryError) as refused:
-            answers[1].result(10)
+            answers[1].result(PATIENCE_S)
         assert (failed.value.code, refused.value.code) == (50001, 42201)
 
 
@@ -168,11 +169,11 @@ def test_a_topic_whose_first_records_are_gone(broker: TestBroker) -> None:
     with broker.admin() as admin:
         admin.create_topic("_schemas", partitions=1, replication_factor=1, configs={"cleanup.policy": "delete"})
         with Producer(broker.bootstrap) as producer:
-            producer.send("_schemas", b"{}", key=b"what").result(10)
+            producer.send("_schemas", b"{}", key=b"what").result(PATIENCE_S)
         admin.delete_records({("_schemas", 0): 1})
         admin.alter_topic_configs("_schemas", {"cleanup.policy": "compact"})
     with writing(broker) as (_, writer):
-        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning_however_long_it_is(broker: TestBroker) -> None:
@@ -188,7 +189,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_however_long_it_is(broker:
             for name in islice(names, records):
                 version = Version(subject=name, version=1, id=1, content=Content("AVRO", '"int"'))
                 key, value = encode(SchemaRecord(name, 1, version))
-                producer.send("_schemas", value, key).result(10)
+                producer.send("_schemas", value, key).result(PATIENCE_S)
             fetched = consumer.fetch("_schemas", 0, reader._position, max_wait_ms=0)
             with reader._changed:
                 reader._take(list(fetched), fetched.next_offset)

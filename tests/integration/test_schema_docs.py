@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.process import barnabas
 from support.schema_registry import serving
+from support.waiting import PATIENCE_S
 
 from barnabas.testing import TestBroker
 
@@ -41,7 +42,7 @@ def test_the_registry_as_the_page_uses_it(checkout: Path) -> None:
 
 
 def curl(line: str) -> Any:
-    done = subprocess.run(shlex.split(line), capture_output=True, timeout=30, check=True)
+    done = subprocess.run(shlex.split(line), capture_output=True, timeout=PATIENCE_S, check=True)
     return json.loads(done.stdout)
 
 

@@ -22,7 +22,7 @@ from barnabas.pipeline.uses.catalog import USES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = [pytest.mark.spark, pytest.mark.data, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+SPARK = [pytest.mark.spark, pytest.mark.data, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

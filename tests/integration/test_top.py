@@ -10,6 +10,7 @@ import pytest
 from support.command import barnabas_here
 from support.process import COMMAND
 from support.pseudo_terminal import AtTerminal
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin
 from barnabas.testing import TestBroker
@@ -76,7 +77,7 @@ def test_a_filter_and_a_topic_that_is_opened_searched_and_paused(broker: TestBro
         screen = terminal.wait_for("topic views", "the first")
         assert any(r"the first \x1b[2Jone" in line for line in screen), "what a terminal would obey is shown as text"
         with broker.producer() as producer:
-            producer.send("views", b"one more", key=b"a-key").result(10)
+            producer.send("views", b"one more", key=b"a-key").result(PATIENCE_S)
         screen = terminal.wait_for("one more")
         order = [line for line in screen if "one more" in line or "the first" in line]
         assert "one more" in order[0], "the newest is the first"
@@ -133,7 +134,7 @@ def test_a_flood_is_passed_over(broker: TestBroker) -> None:
         broker.produce("busy", [b"it is read now"])
         terminal.wait_for("topic busy", "it is read now")
         with broker.producer() as producer:
-            producer.send_many("busy", [b"number %d" % number for number in range(20_000)]).result(30)
+            producer.send_many("busy", [b"number %d" % number for number in range(20_000)]).result(PATIENCE_S)
         screen = terminal.wait_for("number 19999")
         passed = re.search(r"(\d+) more went by", "\n".join(screen))
         assert passed is not None
@@ -178,5 +179,5 @@ def test_nobody_there_is_said_at_once() -> None:
         assert terminal.ended() == 1
         assert "no broker there" in terminal.written
         assert terminal.restored
-    done = subprocess.run([COMMAND, "top", "-b", "127.0.0.1:1"], capture_output=True, check=False, timeout=30)
+    done = subprocess.run([COMMAND, "top", "-b", "127.0.0.1:1"], capture_output=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, b"")

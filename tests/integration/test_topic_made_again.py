@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import NoOffset
@@ -37,7 +37,7 @@ def subscribed(consumer: Consumer) -> None:
 
 
 def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    return [message.value for _, message in zip(range(count), consumer.messages(timeout=20), strict=False)]
+    return [message.value for _, message in zip(range(count), consumer.messages(timeout=PATIENCE_S), strict=False)]
 
 
 @pytest.mark.parametrize("begin", [assigned, subscribed])

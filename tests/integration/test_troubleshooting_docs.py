@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.doc_commands import Reader
 from support.documents import CHECKOUT, blocks, read
+from support.waiting import PATIENCE_S
 
 from barnabas import Broker, Consumer, Producer
 
@@ -17,7 +18,7 @@ def test_the_first_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     reader = Reader(tmp_path, monkeypatch)
     with Broker(tmp_path / "data", group_initial_rebalance_delay_ms=0) as broker:
         with Producer(broker) as producer:
-            producer.send("orders", b"x").result(10)
+            producer.send("orders", b"x").result(PATIENCE_S)
         with Consumer(broker, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.subscribe("orders")
             assert consumer.poll(10) is not None

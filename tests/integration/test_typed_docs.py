@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.schema_registry import serving
+from support.waiting import PATIENCE_S
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.app.cli.main import main
@@ -16,7 +17,7 @@ from barnabas.schemas import AvroEncoder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
 
 
 def test_the_examples(
@@ -45,7 +46,7 @@ def test_the_examples(
             read: list[object] = [message.value for message in consumer.messages(stop_at_end=True)]
             assert read == [{"article": "a book", "count": 1}]
         with Producer(broker) as producer:
-            producer.send("orders", b"no order").result(10)
+            producer.send("orders", b"no order").result(PATIENCE_S)
         with pytest.raises(SystemExit) as ended:
             main(shlex.split(here(command)))
         said = capsys.readouterr()

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.app.clients.classic.producer import ClassicProducer
@@ -52,7 +52,7 @@ def test_produce_join_and_fetch(checkout: Path, steps: dict[str, list[tuple[str,
     with watching(checkout) as met:
         settings = {"group_initial_rebalance_delay_ms": 0}
         with Broker(tmp_path, config=settings) as broker, Producer(broker.bootstrap) as producer:
-            producer.send("t", b"x").result(30)
+            producer.send("t", b"x").result(PATIENCE_S)
             with Consumer(broker.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
                 consumer.subscribe(["t"])
                 assert consumer.poll(30.0) is not None
@@ -64,6 +64,6 @@ def test_classic_produce(checkout: Path, steps: dict[str, list[tuple[str, str]]]
     with watching(checkout) as met, Broker(tmp_path, listeners="classic://127.0.0.1:0") as broker:
         (listener,) = broker.listeners
         with ClassicProducer(broker_list=f"0:{listener.removeprefix('classic://')}") as producer:
-            producer.send("t", b"x").result(30)
+            producer.send("t", b"x").result(PATIENCE_S)
         wait_for(lambda: steps["A classic produce"][-1] in met)  # 0.7 answers no produce
     assert [step for step in steps["A classic produce"] if step not in met] == []

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 SOURCE, TARGET = "source", "target"
 PARTITIONS = 2
 GROUP = "transformers"
-CALL_S = 20.0
+CALL_S = 120.0
 """For one call of a client: longer than a broker needs to come back."""
 TOGETHER = 40
 """The most messages of one transaction."""

@@ -23,7 +23,7 @@ from barnabas.ports.errors import BarnabasError
 
 SCRIPT = Path(__file__).with_name("classic_consumer_process.py")
 SESSION_MS = 3000
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 PARTITIONS = 3
 """Of each topic at each broker."""
 FLUSH_MESSAGES = 20

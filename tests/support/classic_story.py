@@ -20,7 +20,7 @@ from barnabas.testing.tcp_proxy import TcpProxy
 
 BACKOFF_MS = 500
 RETRIES = 10
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 LOOK_S = 0.05
 SETTINGS = {"rebalance_backoff_ms": BACKOFF_MS, "rebalance_retries_max": RETRIES}
 GROUPS: dict[str, dict[str, Any]] = {"a": {"topics": {"views": 1}}, "b": {"whitelist": "views|clicks"}}

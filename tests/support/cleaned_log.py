@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve
+from support.waiting import PATIENCE_S
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
@@ -82,7 +83,7 @@ class CleanedLogs:
         """In order."""
         stopped: list[bool] = []
         self.cleaner.stop(lambda: self.manager.stop(lambda: stopped.append(True)))
-        self.wait(100)
+        self.wait(PATIENCE_S)
         assert stopped
 
     def kill(self, *, power_cut: bool = False) -> None:
@@ -104,10 +105,10 @@ class CleanedLogs:
     def roll(self) -> None:
         """Have all that is there in sealed segments, and durable."""
         self.configure(segment_ms=1)
-        self.wait(10)
+        self.wait(PATIENCE_S)
         self.put((b"rolled", b"%d" % self.clock.now_ms()))
         self.configure(segment_ms=2**62)
-        self.wait(10)
+        self.wait(PATIENCE_S)
 
     def wait(self, ms: float) -> None:
         """What was due in a very long time comes at its end, all at once."""

@@ -12,8 +12,8 @@ import psutil
 from support.process import COMMAND
 from support.waiting import wait_for
 
-START_PATIENCE_S = 60
-STOP_PATIENCE_S = 60
+START_PATIENCE_S = 300
+STOP_PATIENCE_S = 300
 
 
 class ClusterProcess:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from support.waiting import PATIENCE_S
+
 from barnabas import Consumer, Message
 from barnabas.ports.words import TopicPartition
 
@@ -73,7 +75,7 @@ class RunningMember:
         """Let the thread end, then close."""
         self._stopping = True
         self.hold.set()
-        self.thread.join(20)
+        self.thread.join(PATIENCE_S)
         self.consumer.close(**how)
 
 

@@ -11,7 +11,7 @@ from support.ports import free_ports
 from support.server_process import ServerProcess
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-_FORMAT_LIMIT_S = 60
+_FORMAT_LIMIT_S = 300
 
 
 class KafkaServer(ServerProcess):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("barnabas")
-PATIENCE_S = 30
+PATIENCE_S = 120.0
 
 
 class BrokerProcess:
@@ -94,7 +94,7 @@ def broker_process(
 def barnabas(*arguments: str | Path, stdin: bytes = b"", expect: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run the command to its end."""
     done = subprocess.run(
-        [str(COMMAND), *map(str, arguments)], input=stdin, capture_output=True, timeout=60, check=False
+        [str(COMMAND), *map(str, arguments)], input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == expect, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
     return done

@@ -5,6 +5,8 @@ import struct
 from types import TracebackType
 from typing import Self
 
+from support.waiting import PATIENCE_S
+
 
 def frame(api_key: int, version: int, body: bytes, correlation_id: int = 7) -> bytes:
     content = struct.pack(">hhih", api_key, version, correlation_id, -1) + body
@@ -46,7 +48,7 @@ class RawConnection:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self

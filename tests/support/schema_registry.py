@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
+from support.waiting import PATIENCE_S
 
 from barnabas.schemas.registry.server import RegistryServer
 
@@ -37,7 +38,7 @@ class Asking:
         """Status and body. `body`: a value, or bytes as they are."""
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
         given = {"Content-Type": "application/vnd.schemaregistry.v1+json"} if body is not None else {}
-        connection = HTTPConnection(self._address, timeout=30)
+        connection = HTTPConnection(self._address, timeout=PATIENCE_S)
         try:
             connection.request(method, path, sent, given | {key.replace("_", "-"): headers[key] for key in headers})
             answer = connection.getresponse()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from support.waiting import wait_for
 
-START_PATIENCE_S = 60.0
-END_PATIENCE_S = 10
+START_PATIENCE_S = 300
+END_PATIENCE_S = 120
 
 
 class ServerProcess:

@@ -14,7 +14,7 @@ import pytest
 _PTRACE_SEIZE, _PTRACE_INTERRUPT, _PTRACE_DETACH = 0x4206, 0x4207, 17
 _WALL = 0x40000000
 _FDATASYNC = {"x86_64": 75, "aarch64": 83}
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 @contextmanager

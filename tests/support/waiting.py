@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def wait_for(condition: Callable[[], object], patience_s: float = PATIENCE_S, *, pause_s: float = 0.002) -> None:

@@ -20,8 +20,8 @@ from table_kills.verdict import faults
 from barnabas import Admin
 
 TOPICS = {"a": 3, "b": 1}
-CALL_S = 20.0
-SETTLED_S = 60.0
+CALL_S = 120.0
+SETTLED_S = 300.0
 PER_ROUND = 300
 """Messages of each partition."""
 

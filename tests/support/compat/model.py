@@ -5,7 +5,7 @@ from typing import Protocol
 
 import attrs
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 HEARTBEAT_MS = 200
 SESSION_MS = 6000
 

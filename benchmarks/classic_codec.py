@@ -6,8 +6,8 @@ from zlib import crc32
 
 from harness import MESSAGE_BYTES, Result
 
-from barnabas.core.message.classic.check import check_set, good_prefix
 from barnabas.core.message.classic.reader import decode_set
+from barnabas.core.message.classic.validation import check_set, good_prefix
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete

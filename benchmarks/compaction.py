@@ -20,12 +20,11 @@ from harness import BareClient, Result, RunningBroker, broker, fetch_frame, prod
 
 from barnabas import Admin
 from barnabas.adapters.storage_fs import open_log_dir
-from barnabas.core.log.cleaning.choice import look_at
-from barnabas.core.log.cleaning.cleaning import Cleaning
-from barnabas.core.log.cleaning.order import CleanerSettings
-from barnabas.core.log.cleaning.placing import order_for
+from barnabas.core.log.compaction.cleaner import Cleaning
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
+from barnabas.core.log.compaction.log_to_clean import look_at, order_for
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy

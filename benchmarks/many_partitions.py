@@ -16,8 +16,8 @@ from crc32c import crc32c
 from harness import BareClient, Result, broker, fetch_frame, produce_frame, records_of
 
 from barnabas import Admin, Message
-from barnabas.core.log.producer_state import ProducerStates
-from barnabas.core.log.producer_state_snapshot import encode_snapshot
+from barnabas.core.log.producers.producer_state import ProducerStates
+from barnabas.core.log.producers.snapshot import encode_snapshot
 from barnabas.core.message.batch_header import stamp
 from barnabas.core.message.batch_writer import encode_batch
 

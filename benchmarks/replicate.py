@@ -7,7 +7,7 @@ from harness import Result
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import stamp
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..core.log.checkpoints import Sealed
 from ..core.log.config import LogConfig
-from ..core.log.log import Log
+from ..core.log.partition_log.log import Log
 from ..core.log.retention import DeletionPolicy
 from ..core.message.batch_writer import encode_batch
 from ..core.message.codec import NO_CODECS, Codec, Codecs

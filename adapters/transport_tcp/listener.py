@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from ...core.traffic.flood import Flood
+from ...core.traffic.log_line_limit import Flood
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .polling import READ

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, cast
 
-from ...core.traffic.request_watch import RequestWatch, SeenRequest
+from ...core.traffic.request_log import RequestWatch, SeenRequest
 from ...ports.broker_api import (
     BrokerApi,
     Caller,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from attrs import evolve
 
-from ...core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
+from ...core.traffic.request_log import RequestWatch, SeenRequest, patience_ms
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from ...core.cluster.brokers import next_broker_id
-from ...core.log.identity import META_PROPERTIES, read_identity
+from ...core.log.manager.meta_properties import META_PROPERTIES, read_identity
 from ...ports.coordination import Coordination
 from ...ports.errors import ConfigError
 from ...ports.report import Report, info

@@ -4,9 +4,9 @@ once."""
 from collections import deque
 from collections.abc import Sequence
 
-from ...core.log.admission import AdmissionTakesLong
-from ...core.log.format import Admitted
-from ...core.log.origin import AppendOrigin
+from ...core.log.append_origin import AppendOrigin
+from ...core.log.formats.validation import AdmissionTakesLong
+from ...core.log.log_format import Admitted
 from ...core.replica.append import unwritable
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import (

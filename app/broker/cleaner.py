@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ...core.log.cleaning.cleaner import LogCleaner
-from ...core.log.data_folder import DataFolder
+from ...core.log.compaction.log_cleaner import LogCleaner
+from ...core.log.manager.data_folder import DataFolder
 from ...ports.metrics import Metrics
 from ...ports.report import Report
 from ...ports.words import Offset, TopicPartition

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Sequence
 
 from ...core.cluster.brokers import cluster_id
 from ...core.cluster.registry import ClusterRegistry
-from ...core.log.identity import (
+from ...core.log.manager.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     check_broker,
@@ -12,7 +12,7 @@ from ...core.log.identity import (
     read_identity,
     write_identity,
 )
-from ...core.log.survey import found_partitions
+from ...core.log.manager.survey import found_partitions
 from ...ports.coordination import CoordinationError
 from ...ports.entropy import Entropy
 from ...ports.errors import ConfigError

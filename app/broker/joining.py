@@ -10,7 +10,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
-from ...core.log.broker_epoch import largest_epoch, noted_epoch
+from ...core.log.manager.broker_epoch_file import largest_epoch, noted_epoch
 from ...ports.broker_api import Caller, Reply
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.transport import Address

@@ -12,9 +12,9 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.store import confirm_deleted, deleted_of
 from ...core.cluster.topics import BrokerRegistration
-from ...core.log.cleaning.cleaner import LogCleaner
+from ...core.log.compaction.log_cleaner import LogCleaner
 from ...core.log.config import LogConfig
-from ...core.log.manager import LogManager
+from ...core.log.manager.log_manager import LogManager
 from ...core.log.retention import DeletionPolicy
 from ...plugins.host import PluginHost
 from ...ports.broker_api import BrokerApi

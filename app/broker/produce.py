@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core.log.origin import AppendOrigin
+from ...core.log.append_origin import AppendOrigin
 from ...ports.broker_api import Caller, Origin, Produce, ProduceResult, ProduceResultPartition, Reply
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

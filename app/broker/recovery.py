@@ -10,8 +10,8 @@ from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import PartitionState, Topic, first_state
-from ...core.log.identity import common_cluster
-from ...core.log.survey import FoundPartition, found_partitions
+from ...core.log.manager.meta_properties import common_cluster
+from ...core.log.manager.survey import FoundPartition, found_partitions
 from ...ports.broker_api import NewTopic
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from ...core.log.cleaning.cleaner import LogCleaner
-from ...core.log.log import Log
-from ...core.log.scrubber import LogScrubber
+from ...core.log.compaction.log_cleaner import LogCleaner
+from ...core.log.partition_log.log import Log
+from ...core.log.scrubbing.scrubber import LogScrubber
 from ...core.replica.segment_repairs import SegmentRepairs
 from ...ports.report import Report
 from ...ports.storage import StorageError

@@ -6,10 +6,10 @@ from attrs import evolve
 
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import INTERNAL_TOPICS
-from ...core.log.cleaning.order import CleanerSettings
+from ...core.log.compaction.cleaning_job import CleanerSettings
 from ...core.log.config import LogConfig
 from ...core.log.retention import DeletionPolicy, record_policy
-from ...core.log.scrubber import ScrubSettings
+from ...core.log.scrubbing.scrubber import ScrubSettings
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError

@@ -9,8 +9,8 @@ from ...core.cluster.election import ElectionRules, may_join
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
-from ...core.log.log import Log
-from ...core.log.manager import LogManager
+from ...core.log.manager.log_manager import LogManager
+from ...core.log.partition_log.log import Log
 from ...core.replica.insync import IsrChange
 from ...core.replica.partition import Partition
 from ...core.replica.replicas import AssignedReplica, Replicas

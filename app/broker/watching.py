@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from ...core.traffic.flood import Flood
-from ...core.traffic.request_watch import RequestWatch
+from ...core.traffic.log_line_limit import Flood
+from ...core.traffic.request_log import RequestWatch
 from ...ports.clock import Clock
 from ...ports.metrics import Histogram, Metrics
 from ...ports.report import Level, Report, counted, in_room

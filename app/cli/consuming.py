@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...core.message.damage import CorruptRecord
+from ...core.message.corrupt_record import CorruptRecord
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.values import frozen

@@ -13,9 +13,9 @@ from ...ports.storage import FolderLocked
 from .options import AsJson, print_json, progress
 
 if TYPE_CHECKING:
-    from ...core.log.checking.data_folder import Checked, Circumstances
-    from ...core.log.checking.findings import Finding
-    from ...core.log.checking.repair import Repaired
+    from ...core.logtools.verify.data_folder import Checked, Circumstances
+    from ...core.logtools.verify.findings import Finding
+    from ...core.logtools.verify.repair import Repaired
     from ...ports.storage import LogDir
     from ..compose.log_files import LogPlace, LookedTree
 
@@ -82,8 +82,8 @@ def repair(
     No message is deleted: what is cut out of a segment stays beside it, in a file *.aside. Ends with 1 as long as
     anything is wrong.
     """
-    from ...core.log.checking.pretended import PretendedLogDir
-    from ...core.log.checking.repair import repair as mend
+    from ...core.logtools.verify.overlay_folder import PretendedLogDir
+    from ...core.logtools.verify.repair import repair as mend
     from ..compose.log_files import log_places, opened_place
 
     places = log_places(paths)
@@ -134,8 +134,8 @@ def _mended_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | Non
 
 
 def _with_tree(checked: "Checked", tree: "LookedTree | None", log_dir: "LogDir") -> "Checked":
-    from ...core.log.checking.tree_check import without_folder
     from ...core.log.names import folder_partition
+    from ...core.logtools.verify.tree_check import without_folder
 
     if tree is None:
         return checked
@@ -152,7 +152,7 @@ def _circumstances(
     alone: bool | None,
     in_use: bool,
 ) -> "Circumstances":
-    from ...core.log.checking.data_folder import Circumstances
+    from ...core.logtools.verify.data_folder import Circumstances
     from ...plugins.builtin.codecs import builtin_codecs
 
     if alone is None:
@@ -167,7 +167,7 @@ def _circumstances(
 
 
 def _checked(log_dir: "LogDir", place: "LogPlace", circumstances: "Circumstances") -> "Checked":
-    from ...core.log.checking.data_folder import DataFolderCheck
+    from ...core.logtools.verify.data_folder import DataFolderCheck
 
     with progress(f"checking {place.path.name}", None) as advance:
         done = 0
@@ -188,7 +188,7 @@ def _findings(place: "LogPlace", circumstances: "Circumstances", log_dir: "LogDi
 
 
 def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
-    from ...core.log.checking.findings import problems
+    from ...core.logtools.verify.findings import problems
 
     return problems(findings)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ...core.log.aborted_index import ENTRY as ABORTED_ENTRY
 from ...core.log.checkpoints import (
     CLEANED,
     HIGH_WATERMARK,
@@ -16,13 +15,20 @@ from ...core.log.checkpoints import (
     parse_partition_metadata,
     parse_segments,
 )
-from ...core.log.examine import BatchFinding, examine_segment, index_entries, time_index_entries
-from ...core.log.examine_classic import ClassicFinding, examine_classic_segment
-from ...core.log.producer_state_snapshot import decode_snapshot
+from ...core.log.producers.snapshot import decode_snapshot
+from ...core.log.segment.transaction_index import ENTRY as ABORTED_ENTRY
+from ...core.logtools.dump import (
+    BatchFinding,
+    ClassicFinding,
+    examine_classic_segment,
+    examine_segment,
+    index_entries,
+    time_index_entries,
+)
 from ...core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, crc_valid
 from ...core.message.classic.message_set import ClassicMessageSet
 from ...core.message.codec import Codecs
-from ...core.message.markers import read_marker
+from ...core.message.control_records import read_marker
 from ...core.message.message import Message
 from ...core.message.message_set import MessageSet
 from ...ports.errors import ApiError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .log_rows import Gathered, SegmentRow, codecs_in_words, lowest, moment
 
 if TYPE_CHECKING:
-    from ...core.log.figures.figures import Figures
+    from ...core.logtools.stats.log_stats import Figures
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --ink: #1c2330; --soft: #667085; --rule: #e4e7ec;
@@ -46,7 +46,7 @@ _UNITS = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 def page(gathered: Gathered) -> str:
     """The whole page. Everything that comes from the logs is escaped."""
-    from ...core.log.figures.figures import Figures
+    from ...core.logtools.stats.log_stats import Figures
 
     topics, total = gathered.topics, Figures()
     for topic in topics:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from ...core.log.figures.figures import Figures
+    from ...core.logtools.stats.log_stats import Figures
 
 
 @frozen(kw_only=True)
@@ -30,7 +30,7 @@ class Gathered:
 
 def gather(rows: Iterable[SegmentRow]) -> Gathered:
     """Put them together. Of a segment no more is kept than what is told, since there may be very many."""
-    from ...core.log.figures.figures import Figures
+    from ...core.logtools.stats.log_stats import Figures
 
     found = Gathered(segments=[], partitions=[], topics=[])
     groups: dict[tuple[str, int], Figures] = {}

@@ -13,7 +13,7 @@ from .log_rows import SegmentRow, codecs_in_words, fields, gather, moment
 from .options import AsJson, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from ...core.log.figures.figures import Figures
+    from ...core.logtools.stats.log_stats import Figures
     from ...ports.storage import Folder
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
@@ -68,8 +68,8 @@ def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
 
 
 def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "Figures"]]:
-    from ...core.log.figures.reading import batch_figures, classic_figures
     from ...core.log.names import CLASSIC_SEGMENT_FILE, LOG_SUFFIX, SEGMENT_FILE
+    from ...core.logtools.stats.reader import batch_figures, classic_figures
     from ...plugins.builtin.codecs import builtin_codecs
     from ...ports.storage import FileMissing
 

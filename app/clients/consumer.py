@@ -12,7 +12,7 @@ from ...core.client.arguments import as_topic_partition, check_offset
 from ...core.client.consumer.fetch_state import AtOffset, AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset, GroupMetadata
-from ...core.message.damage import Damage
+from ...core.message.corrupt_record import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition

@@ -11,7 +11,7 @@ from attrs import define
 from ...core.client.consumer.fetch_state import AssignedPartition, AtOffset, AtTime, Chunk
 from ...core.client.errors import EncodeError
 from ...core.message.batch_header import BatchHeader
-from ...core.message.damage import CorruptRecord, Damage, is_damage
+from ...core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
 from ...ports.broker_api import EARLIEST

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...adapters.storage_fs import LOCK_FILE, is_in_use, look_into, open_log_dir
-from ...core.log.checking.findings import Finding
-from ...core.log.checking.tree_check import KnownTopics, known_topics
-from ...core.log.identity import META_PROPERTIES
+from ...core.log.manager.meta_properties import META_PROPERTIES
 from ...core.log.names import CLASSIC_SEGMENT_FILE, SEGMENT_FILE
+from ...core.logtools.verify.findings import Finding
+from ...core.logtools.verify.tree_check import KnownTopics, known_topics
 from ...ports.errors import ConfigError
 from ...ports.storage import LogDir
 from ...ports.values import frozen

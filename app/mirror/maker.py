@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import EncodeError, HookError, NoOffset
-from ...core.message.damage import is_damage
+from ...core.message.corrupt_record import is_damage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted

@@ -9,10 +9,10 @@ from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.values import frozen
 from ...ports.words import Buffer, TopicPartition
-from ..message.aborted import without_aborted
+from ..message.aborted_transactions import without_aborted
 from ..message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
-from ..message.chain import Batches, Chain, ChainBreak, Trust, follow, next_intact
-from ..message.damage import CorruptRecord, Damage
+from ..message.batch_sequence import Batches, Chain, ChainBreak, Trust, follow, next_intact
+from ..message.corrupt_record import CorruptRecord, Damage
 from .detour import Detour
 
 EMPTY_MAX = 5

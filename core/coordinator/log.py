@@ -9,7 +9,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler
 from ...ports.words import TopicPartition
-from ..log.origin import AppendOrigin
+from ..log.append_origin import AppendOrigin
 from ..message.batch_writer import encode_columns
 from ..replica.append import ALL_IN_SYNC
 from ..replica.replicas import Replicas

@@ -10,12 +10,12 @@ from ...ports.errors import ApiError
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import Region
 from ...ports.words import Buffer
-from ..log.damage import OffsetsDamaged
+from ..log.segment.damage import OffsetsDamaged
 from ..message.batch_header import BatchHeader, crc_valid, parse_header
 from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
-from ..message.markers import read_marker
-from ..message.plain_batches import KeysAndValues, Transacted, take_plain
+from ..message.control_records import read_marker
+from ..message.key_value_reader import KeysAndValues, Transacted, take_plain
 from ..replica.partition import Partition
 from ..replica.purgatory import Delayed
 from ..replica.replicas import Replicas

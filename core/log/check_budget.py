@@ -1,7 +1,7 @@
 """The budget for record checks that no topic asks for: docs/design/log.md, 'Validation budget'."""
 
 from ..message.batch_header import CODEC_MASK, BatchHeader
-from ..message.record_walk import PIECE
+from ..message.record_validation import PIECE
 
 _LEFT_MAX = 2_000
 """About 1.2 ms."""

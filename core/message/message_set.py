@@ -9,7 +9,7 @@ from ...ports.words import Buffer
 from .batch_header import HEADER_SIZE, BatchHeader, parse_header
 from .batch_reader import batch_size, decode_batch
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
-from .damage import is_damage
+from .corrupt_record import is_damage
 from .message import Message
 
 

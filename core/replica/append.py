@@ -12,15 +12,15 @@ from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
 from ...ports.words import Offset, TopicPartition
 from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
-from ..log.admission import AdmissionTakesLong
+from ..log.append_origin import AppendOrigin
 from ..log.check_budget import AlwaysChecked, CheckBudget
 from ..log.config import LogConfig
-from ..log.format import Admitted
-from ..log.log import Appended
-from ..log.origin import AppendOrigin
-from ..log.producer_state import ProducerStates
+from ..log.formats.validation import AdmissionTakesLong
+from ..log.log_format import Admitted
+from ..log.partition_log.log import Appended
+from ..log.producers.producer_state import ProducerStates
 from ..message.batch_header import parse_header
-from ..message.record_check import InvalidRecords
+from ..message.record_validation import InvalidRecords
 from ..traffic.steps import Steps
 from .delayed_produce import NONE, DelayedProduce, Required
 from .early_batches import EarlyBatches

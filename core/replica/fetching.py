@@ -13,8 +13,8 @@ from ...ports.storage import StorageError, size_of
 from ...ports.words import TopicPartition
 from ..client.driver import Submit
 from ..cluster.topics import ReplicaId
-from ..log.log import Log
-from ..log.manager import LogManager
+from ..log.manager.log_manager import LogManager
+from ..log.partition_log.log import Log
 from .followed import Followed, records_of, where_to_cut
 from .follower_flushes import FollowerFlushes
 from .local_partitions import LocalPartitions

@@ -1,8 +1,8 @@
 """Flushes that somebody waits for (facts B3: `flush.messages`, `flush.ms`)."""
 
 from ...ports.words import TopicPartition
-from ..log.log import Log
-from ..log.manager import LogManager
+from ..log.manager.log_manager import LogManager
+from ..log.partition_log.log import Log
 from .partition import Partition
 from .purgatory import Purgatory
 

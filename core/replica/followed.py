@@ -2,7 +2,7 @@
 
 from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
 from ...ports.words import Buffer
-from ..log.leader_epochs import LeaderEpochs
+from ..log.leader_epoch_cache import LeaderEpochs
 from .partition import Partition
 
 FIRST_BACKOFF_MS = 20.0

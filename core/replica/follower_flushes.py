@@ -7,8 +7,8 @@ the disk. So a follower asks for no more of a partition before it is (Kafka's fo
 from collections.abc import Callable
 
 from ...ports.words import TopicPartition
-from ..log.log import Log
-from ..log.manager import LogManager
+from ..log.manager.log_manager import LogManager
+from ..log.partition_log.log import Log
 
 
 class FollowerFlushes:

@@ -7,7 +7,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
-from ..log.log import Log
+from ..log.partition_log.log import Log
 from .partition import Partition
 
 

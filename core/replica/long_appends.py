@@ -15,9 +15,9 @@ from attrs import evolve
 from ...ports.broker_api import ProducePartition, ProduceResultPartition
 from ...ports.clock import Clock
 from ...ports.scheduler import Outcome, Scheduler
-from ..log.admission import UnpackedTooLong
-from ..log.origin import AppendOrigin
-from ..log.producer_state import ProducerStates
+from ..log.append_origin import AppendOrigin
+from ..log.formats.validation import UnpackedTooLong
+from ..log.producers.producer_state import ProducerStates
 from ..message.codec import DECOMPRESSED_BYTES_MAX
 from ..traffic.steps import StepRunner
 

@@ -11,7 +11,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Offset
-from ..log.results import TimestampOffset
+from ..log.partition_log.results import TimestampOffset
 from ..traffic.steps import Steps
 from .isolation import FetchIsolation
 from .partition import Partition

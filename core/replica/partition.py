@@ -8,10 +8,10 @@ from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.words import Buffer, Offset, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
+from ..log.append_origin import AppendOrigin
 from ..log.check_budget import CheckBudget
-from ..log.format import Admitted
-from ..log.log import Appended, Log
-from ..log.origin import AppendOrigin
+from ..log.log_format import Admitted
+from ..log.partition_log.log import Appended, Log
 from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 

@@ -11,7 +11,7 @@ from ...ports.storage import Region, StorageError, size_of
 from ...ports.words import Buffer, TopicPartition
 from ..cluster.topics import ReplicaId
 from ..message.batch_header import ZSTD_ID
-from ..message.batch_prefix import bytes_without_codec
+from ..message.codec_prefix import bytes_without_codec
 from .delayed_fetch import AwaitedPartition, DelayedFetch
 from .insync import InSync
 from .isolation import FetchIsolation

@@ -13,8 +13,8 @@ from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
 from ..cluster.change_queue import on_disk, on_disk_together
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
-from ..log.log import Log
-from ..log.manager import LogManager
+from ..log.manager.log_manager import LogManager
+from ..log.partition_log.log import Log
 from .append import Appends
 from .delete_records import Deletions
 from .fetching import Copying, FollowingNobody, ReplicaFetchers

@@ -20,16 +20,16 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import File, StorageError
 from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
-from ..log.cleaning.pace import CleaningPace
-from ..log.cleaning.run import CleaningRun, Ended
-from ..log.damage import NO_BOUND, Gap
-from ..log.data_folder import DataFolder
-from ..log.format import LogSegment
-from ..log.log import Log
+from ..log.compaction.cleaning_run import CleaningRun, Ended
+from ..log.compaction.throttler import CleaningPace
+from ..log.log_format import LogSegment
+from ..log.manager.data_folder import DataFolder
 from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
-from ..log.segment import Segment
-from ..log.segment_rebuild import BatchRange, RebuildStats, SegmentRebuild
-from ..log.sparse_index import IndexDamaged
+from ..log.partition_log.log import Log
+from ..log.scrubbing.segment_rebuild import BatchRange, RebuildStats, SegmentRebuild
+from ..log.segment.damage import NO_BOUND, Gap
+from ..log.segment.offset_index import IndexDamaged
+from ..log.segment.segment import Segment
 from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
 from .followed import records_of
 from .partition import Partition

@@ -15,8 +15,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.words import TopicPartition
-from ..log.origin import AppendOrigin
-from ..log.producer_state import ProducerStates
+from ..log.append_origin import AppendOrigin
+from ..log.producers.producer_state import ProducerStates
 from ..message.batch_header import BatchHeader, parse_header
 from .append import AppendResults, Appends
 from .local_partitions import LocalPartitions

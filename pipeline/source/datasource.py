@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...core.message.damage import CorruptRecord
+from ...core.message.corrupt_record import CorruptRecord
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ..spark.errors import plain_worker_errors

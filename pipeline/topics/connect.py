@@ -13,7 +13,7 @@ from ...app.clients.producer import Producer
 from ...app.clients.settings import CommonSettings, FetchSettings, read_settings
 from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
 from ...core.message.batch_header import BatchHeader
-from ...core.message.damage import CorruptRecord, Damage
+from ...core.message.corrupt_record import CorruptRecord, Damage
 from ...plugins.host import PluginHost
 from ...ports.broker_api import TopicMetadata
 from ...ports.error_codes import ErrorCode

@@ -8,9 +8,9 @@ from ...app.clients.classic.cluster_listing import ClusterListing, address_text,
 from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
 from ...app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from ...app.clients.settings import read_settings
+from ...core.message.classic.entry import next_intact_entry
 from ...core.message.classic.message_set import ClassicMessageSet
-from ...core.message.classic.resync import next_intact_entry
-from ...core.message.damage import CorruptRecord, is_damage
+from ...core.message.corrupt_record import CorruptRecord, is_damage
 from ...plugins.host import PluginHost
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from crashes.written import Broken, Written
 
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import BatchHeader, parse_header
-from barnabas.core.message.markers import read_marker
+from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.words import TopicPartition

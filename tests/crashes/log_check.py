@@ -9,7 +9,7 @@ from support.classic_frames import message_set
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.report import Level, Line

@@ -6,7 +6,7 @@ from attrs import define, field, frozen
 from crashes.committed import check_compacted, check_transactions
 from crashes.written import Broken, Written, serve
 
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.ports.words import TopicPartition
 

@@ -20,12 +20,12 @@ from support.classic_frames import message_set
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.cleaning.cleaner import LogCleaner
-from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
+from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs

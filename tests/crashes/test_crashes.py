@@ -11,8 +11,10 @@ from crashes.table_check import try_table_crashes
 from crashes.written import Broken
 
 from barnabas.adapters.storage_fs import file, folder
-from barnabas.core.log import damage, loading, producer_state_files
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.producers import producer_state_manager as producer_state_files
+from barnabas.core.log.recovery import log_loader as loading
+from barnabas.core.log.segment import damage
 from barnabas.pipeline.tables import commits
 from barnabas.pipeline.tables.state import TableError
 

@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.ports.errors import ApiError

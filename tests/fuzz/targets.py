@@ -28,17 +28,19 @@ from barnabas.core.coordinator.group import records as group_records
 from barnabas.core.coordinator.regular_expression import RegularExpression
 from barnabas.core.coordinator.transaction import records as transaction_records
 from barnabas.core.coordinator.transaction.states import TransactionState
-from barnabas.core.log import broker_epoch, checkpoints, identity
-from barnabas.core.log.aborted_index import ENTRY, VERSION, AbortedIndex
-from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates, SentBatch
-from barnabas.core.log.producer_state_snapshot import decode_snapshot, encode_snapshot
-from barnabas.core.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
+from barnabas.core.log import checkpoints
+from barnabas.core.log.manager import broker_epoch_file as broker_epoch
+from barnabas.core.log.manager import meta_properties as identity
+from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates, SentBatch
+from barnabas.core.log.producers.snapshot import decode_snapshot, encode_snapshot
+from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
+from barnabas.core.log.segment.transaction_index import ENTRY, VERSION, AbortedIndex
 from barnabas.core.message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header, write_crc
-from barnabas.core.message.classic.check import check_set, good_prefix
 from barnabas.core.message.classic.reader import decode_set
-from barnabas.core.message.markers import Marker, encode_marker, read_marker
+from barnabas.core.message.classic.validation import check_set, good_prefix
+from barnabas.core.message.control_records import Marker, encode_marker, read_marker
 from barnabas.core.message.message_set import MessageSet
-from barnabas.core.message.record_check import validate_records
+from barnabas.core.message.record_validation import validate_records
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError, ConfigError, Malformed

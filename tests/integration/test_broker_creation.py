@@ -11,8 +11,8 @@ from support.confluent import AdminClient, NewTopic
 from support.waiting import PATIENCE_S
 
 from barnabas.app.broker.broker import Broker
-from barnabas.core.log.creation import Opening
-from barnabas.core.log.log import Log
+from barnabas.core.log.manager.creation import Opening
+from barnabas.core.log.partition_log.log import Log
 
 
 def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

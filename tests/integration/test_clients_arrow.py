@@ -17,7 +17,7 @@ from barnabas.core.client.errors import EncodeError
 from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
 from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.damage import CorruptRecord
+from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
 from barnabas.ports.words import TopicPartition

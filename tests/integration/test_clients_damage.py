@@ -9,7 +9,7 @@ from support.plain_cluster import PlainCluster, PlainConnector
 from barnabas import Consumer, Message
 from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header, write_crc
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.damage import CorruptRecord
+from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api import (
     AbortedTransaction,
     Fetch,

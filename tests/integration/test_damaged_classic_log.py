@@ -7,7 +7,7 @@ import pytest
 from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
-from barnabas.core.message.damage import CorruptRecord
+from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.pipeline.topics.connect_classic import ClassicCluster
 from barnabas.pipeline.topics.model import LATEST, ClusterPartition, Where
 from barnabas.ports.errors import ApiError

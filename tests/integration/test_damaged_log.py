@@ -11,7 +11,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Message, MirrorMaker, Producer, SimpleConsumer
 from barnabas.core.message.batch_header import HEADER, LENGTH_OVERHEAD, crc_valid, parse_header
-from barnabas.core.message.damage import CorruptRecord
+from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.pipeline.load import load
 
 if TYPE_CHECKING:

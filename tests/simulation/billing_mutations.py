@@ -7,9 +7,9 @@ import pytest
 from simulation.cluster_mutations import Mutation
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets
-from barnabas.core.log.cleaning.offset_map import OffsetMap
-from barnabas.core.log.cleaning.transactions import TransactionWatch
-from barnabas.core.log.log_transactions import LogTransactions
+from barnabas.core.log.compaction.cleaned_transactions import TransactionWatch
+from barnabas.core.log.compaction.offset_map import OffsetMap
+from barnabas.core.log.partition_log.transactions import LogTransactions
 from barnabas.core.replica.partition import Partition
 
 

@@ -7,7 +7,7 @@ from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.layout import BrokerPartition
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.words import TopicPartition
 from barnabas.simulation.disk import FaultyDisk

@@ -13,7 +13,7 @@ from attrs import define, field
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.replica.partition import Partition
 from barnabas.core.tree.tree import Change

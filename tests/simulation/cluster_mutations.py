@@ -18,7 +18,7 @@ from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState
 from barnabas.core.coordinator.log_loader import _Reading
 from barnabas.core.coordinator.table import CoordinatorTable
-from barnabas.core.log.producer_state import NO_OFFSET, ProducerStates
+from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica import append
 from barnabas.core.replica.delayed_produce import Required
 from barnabas.core.replica.followers import NO_BOUND, Followers

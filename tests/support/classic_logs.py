@@ -6,7 +6,7 @@ from attrs import evolve
 from support.classic_frames import message_set
 
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import builtin_codecs

@@ -8,11 +8,11 @@ from support.waiting import PATIENCE_S
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.cleaning.cleaner import LogCleaner
-from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
+from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import NO_CODECS, Codecs

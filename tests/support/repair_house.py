@@ -6,13 +6,13 @@ from support.classic_frames import message_set
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.checking.data_folder import Checked, Circumstances, DataFolderCheck
-from barnabas.core.log.checking.findings import Finding, problems
-from barnabas.core.log.checking.pretended import PretendedLogDir
-from barnabas.core.log.checking.repair import Repaired, repair
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.logtools.verify.data_folder import Checked, Circumstances, DataFolderCheck
+from barnabas.core.logtools.verify.findings import Finding, problems
+from barnabas.core.logtools.verify.overlay_folder import PretendedLogDir
+from barnabas.core.logtools.verify.repair import Repaired, repair
 from barnabas.core.message.batch_header import crc_valid, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.core.message.classic.message_set import ClassicMessageSet

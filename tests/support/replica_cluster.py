@@ -13,8 +13,8 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster.election import ElectionRules, claimed, new_state, settled, wants_claim, with_isr
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.insync import IsrChange
 from barnabas.core.replica.partition import Partition

@@ -9,9 +9,9 @@ from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.manager import LogManager
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.core.replica.partition import Partition

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from ....core.cluster.registry import ClusterRegistry
-from ....core.log.log import Log
-from ....core.log.manager import LogManager
+from ....core.log.manager.log_manager import LogManager
+from ....core.log.partition_log.log import Log
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition

@@ -10,7 +10,7 @@ from attrs import asdict, define
 from ....core.message.batch_header import HEADER_SIZE, BatchHeader, check_content, content_of
 from ....core.message.batch_reader import decode_columns, whole_batches
 from ....core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
-from ....core.message.damage import is_damage
+from ....core.message.corrupt_record import is_damage
 from ....core.message.message import Headers
 from ....core.message.message_set import MessageSet
 from ....ports.errors import ApiError

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....core.message.batch_header import BatchHeader
-from ....core.message.damage import CorruptRecord, Damage, is_damage
+from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ....core.message.message_set import MessageSet
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition

@@ -10,7 +10,7 @@ from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
-from ...message.damage import Damage
+from ...message.corrupt_record import Damage
 from ...message.message_set import MessageSet
 from ..course import Course, CourseRules
 

@@ -21,7 +21,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.words import TopicPartition
 from ...message.codec import Codecs
-from ...message.damage import CorruptRecord
+from ...message.corrupt_record import CorruptRecord
 from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..course import Course, CoursePiece

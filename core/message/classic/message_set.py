@@ -9,7 +9,7 @@ from ....ports.storage import Region, size_of
 from ....ports.transport import Piece
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
-from ..damage import CorruptRecord, is_damage
+from ..corrupt_record import CorruptRecord, is_damage
 from ..message import Message
 from .entry import LENGTH
 from .reader import SetDecoder, ShallowMessage, shallow_messages

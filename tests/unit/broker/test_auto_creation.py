@@ -61,7 +61,7 @@ def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Callable[[], object]] = []
     with monkeypatch.context() as patch:
         patch.setattr(broker.scheduler, "offload", lambda work, done: kept.append(lambda: done(work())))
-        patch.setattr("barnabas.core.log.creation.Creation.__call__", lambda _: None)
+        patch.setattr("barnabas.core.log.manager.creation.Creation.__call__", lambda _: None)
         first, second = (broker.submit(Metadata(topics=["t", name])) for name in ("u", "v"))
         broker.scheduler.advance(500)
         assert (first, second) == ([], [])
@@ -78,7 +78,7 @@ def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyP
         raise StorageError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("barnabas.core.log.log.Log.open", broken)
+        patch.setattr("barnabas.core.log.partition_log.log.Log.open", broken)
         assert errors(broker, "t") == {"t": ErrorCode.KAFKA_STORAGE_ERROR}
     assert errors(broker, "t") == {"t": NONE}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from support.coordination_faults import BlockingCoordination
 
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.ports.broker_api import (
     ConfigAlteration,
     ConfigDescription,

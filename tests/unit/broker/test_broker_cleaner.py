@@ -1,6 +1,6 @@
 """The cleaner of a running broker: what it compacts, and what the metrics tell of it."""
 
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import (

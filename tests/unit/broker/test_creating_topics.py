@@ -10,7 +10,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.app.broker.creating import TOPICS_AT_A_TIME
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import Topic
-from barnabas.core.log.creation import Creation, Opening
+from barnabas.core.log.manager.creation import Creation, Opening
 from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
 from barnabas.ports.coordination import NodeChange
 from barnabas.ports.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from support.classic_frames import message_set
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
 from barnabas.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
-from barnabas.core.log.identity import META_PROPERTIES, parse_identity
+from barnabas.core.log.manager.meta_properties import META_PROPERTIES, parse_identity
 from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,

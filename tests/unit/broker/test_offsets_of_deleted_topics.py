@@ -10,7 +10,7 @@ from support.replica_house import led_in_sync
 from barnabas.core.cluster.deltas import TopicDeleting, TopicSet
 from barnabas.core.cluster.layout import topic_path
 from barnabas.core.coordinator.group.records import StoredOffset, encode_offset, encode_offset_key
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.replica.append import ALL_IN_SYNC
 from barnabas.core.replica.partition import Partition

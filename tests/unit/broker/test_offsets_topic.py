@@ -16,7 +16,7 @@ from support.group_requests import (
 )
 
 from barnabas.core.coordinator.group.records import encode_offset_key
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message

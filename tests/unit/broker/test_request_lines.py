@@ -4,8 +4,8 @@ import pytest
 from support.log_lines import warnings_of
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.traffic.flood import Flood
-from barnabas.core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
+from barnabas.core.traffic.log_line_limit import Flood
+from barnabas.core.traffic.request_log import RequestWatch, SeenRequest, patience_ms
 from barnabas.ports.broker_api import Caller, Heartbeat, JoinGroup
 from barnabas.ports.report import Level, Line
 from barnabas.testing.manual_broker import fetch, produce

@@ -14,8 +14,8 @@ from barnabas import Message
 from barnabas.app.clients.arrow.decode import ArrowColumns, decode_arrow, decode_set
 from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header, stamp_time
 from barnabas.core.message.batch_reader import Columns, decode_columns
-from barnabas.core.message.batch_thinning import thin_batch
 from barnabas.core.message.batch_writer import encode_batch, encode_columns
+from barnabas.core.message.compacted_batch import thin_batch
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.record_scan import scan_records
 from barnabas.plugins.builtin.codecs import builtin_codecs

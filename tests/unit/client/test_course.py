@@ -12,7 +12,7 @@ from barnabas.core.client.course import BEYOND_MAX, EMPTY_MAX, Course, CourseRul
 from barnabas.core.client.detour import Detour
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.message.damage import CorruptRecord, Damage
+from barnabas.core.message.corrupt_record import CorruptRecord, Damage
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode

@@ -13,7 +13,7 @@ from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSe
 from barnabas.core.client.producer.batch import Batch
 from barnabas.core.client.producer.identity import EPOCH_MAX, ProducerIdentity
 from barnabas.core.client.producer.sender import Sender, SenderSettings
-from barnabas.core.log.producer_state import ProducerStates
+from barnabas.core.log.producers.producer_state import ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet

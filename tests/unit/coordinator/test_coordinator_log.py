@@ -11,7 +11,7 @@ from barnabas.core.message.batch_header import HEADER_SIZE, parse_header, stamp
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import Codec
-from barnabas.core.message.markers import Marker, encode_marker
+from barnabas.core.message.control_records import Marker, encode_marker
 from barnabas.core.message.message import Message
 from barnabas.core.replica.partition import Partition
 from barnabas.plugins.builtin.codecs import builtin_codecs

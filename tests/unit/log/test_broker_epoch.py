@@ -4,15 +4,6 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.broker_epoch import (
-    BROKER_EPOCH,
-    LIVES_MAX,
-    UNKNOWN,
-    BrokerLives,
-    noted_epoch,
-    read_lives,
-    write_lives,
-)
 from barnabas.core.log.checkpoints import (
     HIGH_WATERMARK,
     PARTITION_METADATA,
@@ -21,7 +12,16 @@ from barnabas.core.log.checkpoints import (
     parse_incomplete_until,
 )
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.broker_epoch_file import (
+    BROKER_EPOCH,
+    LIVES_MAX,
+    UNKNOWN,
+    BrokerLives,
+    noted_epoch,
+    read_lives,
+    write_lives,
+)
+from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.words import TopicPartition

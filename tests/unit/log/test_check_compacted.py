@@ -7,9 +7,9 @@ from attrs import evolve
 from support.cleaned_log import COMPACT, CleanedLogs
 
 from barnabas.adapters.storage_memory import MemoryLogDir
-from barnabas.core.log.checking.data_folder import Circumstances, DataFolderCheck
-from barnabas.core.log.checking.findings import Finding, problems
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.logtools.verify.data_folder import Circumstances, DataFolderCheck
+from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 

@@ -9,7 +9,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from barnabas.app.cli.log import register
-from barnabas.core.log.examine_classic import examine_classic_segment
+from barnabas.core.logtools.dump import examine_classic_segment
 
 DATA = entry(b"one", magic=0) + entry(b"two") + gzip_wrapper(b"a", b"b")
 FIRST = f"{0:020d}.kafka"

@@ -10,7 +10,7 @@ from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.cluster.topics import ReplicaId, first_state
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.partition import Partition
 from barnabas.core.traffic.steps import complete

@@ -14,7 +14,7 @@ from support.classic_logs import open_classic, put_set
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.flushing import FlushWork
+from barnabas.core.log.partition_log.durability import FlushWork
 from barnabas.ports.storage import LogDir
 from barnabas.testing.logs import bytes_of
 

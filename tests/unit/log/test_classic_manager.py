@@ -10,8 +10,8 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT, parse_offsets
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import StorageError

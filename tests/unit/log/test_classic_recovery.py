@@ -7,8 +7,8 @@ from support.classic_frames import entry, gzip_wrapper, message_set
 from support.classic_logs import content, flush, open_classic, overwrite, put, put_set, visible
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.core.log.classic_recovery import SCAN_CHUNK_BYTES
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.formats.classic_segment import SCAN_CHUNK_BYTES
 from barnabas.ports.report import counted
 from barnabas.ports.storage import Folder, StorageError
 

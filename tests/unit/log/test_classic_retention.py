@@ -8,7 +8,7 @@ from support.classic_logs import flush, open_classic, put, visible
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import SegmentInfo
 from barnabas.ports.storage import Folder
 from barnabas.testing.logs import bytes_of

@@ -4,16 +4,16 @@ import pytest
 from attrs import evolve
 from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
-from barnabas.core.log.cleaning.order import CleanerSettings
-from barnabas.core.log.log import Log
-from barnabas.core.log.origin import AppendOrigin
-from barnabas.core.log.segment import Segment
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, parse_header
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import Codecs
 from barnabas.core.message.message import Message
-from barnabas.core.message.record_check import InvalidRecords
+from barnabas.core.message.record_validation import InvalidRecords
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import ZstdCodec
 from barnabas.ports.error_codes import ErrorCode

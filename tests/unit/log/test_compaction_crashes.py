@@ -5,7 +5,7 @@ from attrs import evolve
 from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
 from barnabas.adapters.storage_memory import MemoryDisk
-from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.ports.storage import StorageError
 from barnabas.testing.logs import TP
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.cleaned_log import CleanedLogs, last_values, messages_of
 
-from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.ports.words import Offset
 from barnabas.testing.logs import TP, bytes_of

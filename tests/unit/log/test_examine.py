@@ -3,7 +3,7 @@
 from struct import pack
 
 from barnabas import Message
-from barnabas.core.log.examine import examine_segment, index_entries
+from barnabas.core.logtools.dump import examine_segment, index_entries
 from barnabas.core.message.batch_header import stamp
 from barnabas.core.message.batch_writer import encode_batch
 

@@ -5,7 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.ports.storage import Folder
 from barnabas.testing.logs import numbered, open_log, read_all
 

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.core.log.identity import (
+from barnabas.core.log.manager.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     check_broker,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.log.leader_epochs import LeaderEpochs
+from barnabas.core.log.leader_epoch_cache import LeaderEpochs
 
 
 def test_assign() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.segment import Segment
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import crc_valid, parse_header, stamp, stamp_time, write_crc
 from barnabas.core.message.codec import Codec, Codecs
-from barnabas.core.message.record_check import InvalidRecords
+from barnabas.core.message.record_validation import InvalidRecords
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.damage import Gap, Memory, OffsetsDamaged, find_intact, walk
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.segment.damage import Gap, Memory, OffsetsDamaged, find_intact, walk
 from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_header, stamp
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode

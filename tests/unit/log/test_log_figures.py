@@ -9,10 +9,9 @@ from support.classic_frames import gzip_wrapper, message_set
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.app.cli.log_page import page, short
 from barnabas.app.cli.log_rows import SegmentRow, fields, gather
-from barnabas.core.log.figures.distinct import EXACT_MAX, DistinctCount
-from barnabas.core.log.figures.figures import Figures, Rates
-from barnabas.core.log.figures.reading import batch_figures, classic_figures
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.logtools.stats.log_stats import EXACT_MAX, DistinctCount, Figures, Rates
+from barnabas.core.logtools.stats.reader import batch_figures, classic_figures
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.storage import File
 from barnabas.testing.logs import batch, numbered, open_log

@@ -8,12 +8,12 @@ from support.log_lines import infos_of
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.data_folder import DataFolder
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.manager.data_folder import DataFolder
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll

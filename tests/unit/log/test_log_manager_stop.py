@@ -9,8 +9,8 @@ from barnabas.adapters.storage_memory.memory import MemoryFile
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.manager import LogManager
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.errors import ClosedError

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import stamp
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs

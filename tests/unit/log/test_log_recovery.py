@@ -10,7 +10,7 @@ from barnabas.adapters.storage_memory.memory import MemoryFile
 from barnabas.core.log import batch_scan
 from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from support.repair_house import CONFIG, TP, RepairHouse
 
 from barnabas.adapters.storage_memory import MemoryDisk
-from barnabas.core.log.checking.findings import Finding
-from barnabas.core.log.checking.repair import repair
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.logtools.verify.findings import Finding
+from barnabas.core.logtools.verify.repair import repair
 from barnabas.core.message.batch_header import CRC_AT
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition

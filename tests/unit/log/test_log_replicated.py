@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import stamp
-from barnabas.core.message.markers import Marker, encode_marker
+from barnabas.core.message.control_records import Marker, encode_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.batch_header import stamp_time
 from barnabas.core.traffic.steps import complete

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.log.cleaning import offset_map
-from barnabas.core.log.cleaning.offset_map import OffsetMap
+from barnabas.core.log.compaction import offset_map
+from barnabas.core.log.compaction.offset_map import OffsetMap
 
 _rounds = st.lists(st.lists(st.integers(0, 60).map(lambda n: b"key %d" % n), min_size=1, max_size=9), max_size=30)
 

@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates, SentBatch
-from barnabas.core.log.producer_state_snapshot import decode_snapshot, encode_snapshot
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates, SentBatch
+from barnabas.core.log.producers.snapshot import decode_snapshot, encode_snapshot
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder

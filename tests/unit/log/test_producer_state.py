@@ -4,8 +4,8 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Appended, Log
-from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates
+from barnabas.core.log.partition_log.log import Appended, Log
+from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

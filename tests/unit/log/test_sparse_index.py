@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.storage_memory.memory import MemoryFile
-from barnabas.core.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
+from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
 from barnabas.ports.storage import Folder, StorageFull
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.adapters.system import SeededEntropy
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.origin import AppendOrigin
-from barnabas.core.message.aborted import without_aborted
+from barnabas.core.log.partition_log.log import Log
+from barnabas.core.message.aborted_transactions import without_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.message.markers import read_marker
+from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import AbortedTransaction
 from barnabas.ports.storage import Folder

@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.batch_scan import BatchIterator
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Appended, Log
-from barnabas.core.log.origin import AppendOrigin
-from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates
-from barnabas.core.log.segment import Segment
+from barnabas.core.log.partition_log.log import Appended, Log
+from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
+from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.batch_reader import open_records
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.message.markers import Marker, encode_marker, read_marker
+from barnabas.core.message.control_records import Marker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.message.aborted import without_aborted
+from barnabas.core.message.aborted_transactions import without_aborted
 from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, stamp, write_crc
+from barnabas.core.message.batch_sequence import Trust, follow
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.chain import Trust, follow
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import AbortedTransaction
 from barnabas.ports.errors import ApiError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.classic.check import CheckedSet, GoodPrefix, check_set, good_prefix
+from barnabas.core.message.classic.validation import CheckedSet, GoodPrefix, check_set, good_prefix
 from barnabas.core.message.classic.writer import encode_set, encode_shallow
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete

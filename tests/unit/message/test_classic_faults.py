@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.classic.check import check_set, good_prefix
 from barnabas.core.message.classic.message_set import ClassicMessageSet
 from barnabas.core.message.classic.reader import decode_set, decode_shallow
+from barnabas.core.message.classic.validation import check_set, good_prefix
 from barnabas.core.message.classic.writer import encode_set, encode_shallow
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete

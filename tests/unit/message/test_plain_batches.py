@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from barnabas.core.message.batch_header import stamp, write_crc
 from barnabas.core.message.batch_reader import decode_columns
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.markers import Marker, encode_marker
+from barnabas.core.message.control_records import Marker, encode_marker
+from barnabas.core.message.key_value_reader import KeysAndValues, Transacted, take_plain
 from barnabas.core.message.message import Message
-from barnabas.core.message.plain_batches import KeysAndValues, Transacted, take_plain
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
 

@@ -8,9 +8,14 @@ from support.messages import GOLDEN, NOW_MS, message_lists, with_right_crc
 from barnabas import Message
 from barnabas.core.message.batch_header import check_batch, parse_header, stamp, stamp_time
 from barnabas.core.message.batch_reader import decode_batch
-from barnabas.core.message.batch_rebuild import rebuild_in_steps
 from barnabas.core.message.batch_writer import assemble, encode_batch, encode_columns
-from barnabas.core.message.record_check import RECORD_ERRORS_MAX, InvalidRecords, open_content, validate_records
+from barnabas.core.message.record_validation import (
+    RECORD_ERRORS_MAX,
+    InvalidRecords,
+    open_content,
+    rebuild_in_steps,
+    validate_records,
+)
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode

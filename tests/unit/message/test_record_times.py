@@ -10,7 +10,7 @@ from barnabas.core.message.batch_header import stamp_time, write_crc
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.core.message.record_times import first_record_at
+from barnabas.core.message.timestamp_search import first_record_at
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

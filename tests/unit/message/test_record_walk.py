@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_columns
-from barnabas.core.message.record_walk import PIECE, RecordRules, RecordsWalk, renumber_records, walk_records
+from barnabas.core.message.record_validation import PIECE, RecordRules, RecordsWalk, renumber_records, walk_records
 from barnabas.core.message.varint import encode_varint
 from barnabas.ports.errors import ApiError
 

@@ -4,8 +4,8 @@ from support.cleaned_log import last_values, messages_of
 from support.replica_cluster import KEY, Member, ReplicaCluster
 
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.log.cleaning.cleaner import LogCleaner
-from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.core.log.compaction.cleaning_job import CleanerSettings
+from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.ports.broker_api import ProducePartition

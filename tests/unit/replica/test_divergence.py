@@ -7,7 +7,7 @@ from attrs import evolve
 from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
-from barnabas.core.log.leader_epochs import LeaderEpochs
+from barnabas.core.log.leader_epoch_cache import LeaderEpochs
 from barnabas.core.replica.followed import where_to_cut
 from barnabas.ports.broker_api import DivergingEpoch
 from barnabas.ports.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.message.batch_writer import encode_columns
-from barnabas.core.message.record_walk import PIECE
+from barnabas.core.message.record_validation import PIECE
 from barnabas.core.replica import long_appends
 from barnabas.core.replica.long_appends import LongAppends
 from barnabas.plugins.builtin.codecs import builtin_codecs

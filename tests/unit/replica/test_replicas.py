@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from support.replica_house import ME, OTHER, ReplicaHouse, reached
 
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica import early_batches
 from barnabas.core.replica.isolation import FetchIsolation

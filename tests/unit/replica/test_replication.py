@@ -9,7 +9,7 @@ from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
+from barnabas.core.log.partition_log.log import Log
 from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartition

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.replica_cluster import KEY, Member, ReplicaCluster
 
+from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.ports.broker_api import AbortedTransaction, ProducePartition, TxnMarker, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode

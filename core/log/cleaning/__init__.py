@@ -1,1 +1,0 @@
-"""The log of one partition: segments, indexes, recovery, retention."""

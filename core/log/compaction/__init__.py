@@ -1,0 +1,1 @@
+"""Log compaction: the choice of the dirtiest log, and the cleaning of its segments."""

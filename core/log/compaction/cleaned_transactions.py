@@ -1,0 +1,53 @@
+"""What a cleaning does about transactions: the data of aborted ones goes, and the markers of those without data."""
+
+from collections.abc import Sequence
+
+from ...message.batch_header import BatchHeader
+from ...message.control_records import Marker
+from ..segment.transaction_index import AbortedEntry
+
+
+class TransactionWatch:
+    """Told of every batch of a log, in order, from offset `start` on."""
+
+    def __init__(self, aborted: Sequence[AbortedEntry], start: int) -> None:
+        there = [each for each in aborted if each.last_offset >= start]
+        self._coming = sorted(there, key=lambda each: each.first_offset, reverse=True)
+        self.still_there: list[AbortedEntry] = []
+        """The aborted ones that had batches and have ended: for the index of what is being made."""
+        self._aborted: dict[int, tuple[AbortedEntry, bool]] = {}
+        """Producers in an aborted transaction: that, and whether a batch of it is there."""
+        self._committed: set[int] = set()
+        """Producers in another one, of which a batch is there."""
+
+    def aborts(self, header: BatchHeader) -> bool:
+        """True if a batch that is no marker belongs to an aborted transaction."""
+        self._reach(header)
+        if not header.transactional:
+            return False
+        known = self._aborted.get(header.producer_id)
+        if known is not None:
+            self._aborted[header.producer_id] = known[0], True
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def ends_empty(self, header: BatchHeader, marker: Marker | None) -> bool:
+        """True if nothing is left of the transaction that this control batch ends."""
+        self._reach(header)
+        producer = header.producer_id
+        if marker is None:
+            return False
+        if not marker.committed:
+            entry, there = self._aborted.pop(producer, (None, False))
+            if entry is not None and there:
+                self.still_there.append(entry)
+            return not there
+        there = producer in self._committed
+        self._committed.discard(producer)
+        return not there
+
+    def _reach(self, header: BatchHeader) -> None:
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            entry = self._coming.pop()
+            self._aborted[entry.producer_id] = entry, False

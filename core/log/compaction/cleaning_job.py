@@ -1,0 +1,126 @@
+"""What a cleaning is told when it begins: it runs on a worker, and touches nothing of the log itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.storage import Folder, Region
+from ....ports.values import frozen
+from ....ports.words import Offset, TopicPartition
+from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ...message.codec import Codecs
+from ..config import LogConfig
+from ..retention import RecordPolicy
+from ..segment.segment import Segment
+from ..segment.transaction_index import AbortedEntry
+
+SLOT_BYTES = 24
+"""Of the offset map, for each key."""
+
+
+class CannotClean(BarnabasError):
+    """The log is damaged, or does not fit what the cleaner may use: it stays as it is."""
+
+
+@frozen(kw_only=True)
+class CleanerSettings:
+    """The keys log.cleaner.*, as they are now."""
+
+    threads: int = 1
+    """How many logs are cleaned side by side; 0: none."""
+    dedupe_buffer_bytes: int = 134_217_728
+    """Of all offset maps together."""
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 524_288
+    """Of all cleanings together, half of it for reading."""
+    io_max_bytes_per_second: float = float("inf")
+    """Read and written, of all cleanings together."""
+    backoff_ms: int = 15_000
+
+
+@frozen(kw_only=True)
+class Source:
+    """A segment to be cleaned."""
+
+    segment: Segment
+    """Not to be touched by a worker; to be recognised when it is replaced."""
+    base_offset: Offset
+    next_offset: Offset
+    """Exclusive."""
+    records: Region
+    index_bytes: int
+    """Of the larger of its indexes."""
+    modified_ms: int
+
+
+@frozen(kw_only=True)
+class Order:
+    """One cleaning of one log."""
+
+    folder: Folder
+    config: LogConfig
+    codecs: Codecs
+    sources: Sequence[Source]
+    """All segments below `upto`, oldest first."""
+    first_dirty: Offset
+    """What is below was cleaned before."""
+    upto: Offset
+    """The offset map takes nothing from here on."""
+    now_ms: int
+    map_bytes: int
+    load_factor: float
+    chunk_bytes: int
+    secret: bytes
+    """For the offset map: random, and known to nobody."""
+    last_of_producers: Mapping[int, tuple[Offset, int]] = {}
+    """Producer → the last offset of its last batch (-1: it has only markers in its epoch), and its epoch: this batch is
+    kept, if without records, to know the producer by."""
+    partition: TopicPartition
+    policy: RecordPolicy | None = None
+    """Says of each message if it stays; None: the last of each key does."""
+    aborted: Sequence[AbortedEntry] = ()
+    """The aborted transactions that reach into [first segment, upto)."""
+
+
+ChunkBatches = list[tuple[int, BatchHeader]]
+"""(position in the bytes read, header)."""
+
+
+def chunks_of(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, ChunkBatches]]:
+    """The whole batches of a segment, about `chunk_bytes` at a time, a larger batch by itself.
+
+    Offsets may leave gaps. Raises `CannotClean` for damage: to go on would give it a new checksum, or lose what is
+    behind it; `StorageError`.
+    """
+    region, position, size = source.records, 0, source.records.size
+    expected, wanted = source.base_offset, max(chunk_bytes, HEADER_SIZE)
+    while position < size:
+        data = region.read(position, min(wanted, size - position))
+        batches: ChunkBatches = []
+        at = 0
+        try:
+            while at + HEADER_SIZE <= len(data):
+                header = parse_header(data, at)
+                if at + header.size > len(data):
+                    break
+                _check(data, at, header, expected, source.next_offset)
+                batches.append((at, header))
+                at += header.size
+                expected = header.next_offset
+        except (ApiError, ValueError) as error:
+            raise CannotClean(f"the batch at position {position + at} is damaged: {error}") from error
+        if batches:
+            yield data, batches
+            position += at
+            wanted = max(chunk_bytes, HEADER_SIZE)
+        else:
+            wanted = header.size if len(data) >= HEADER_SIZE else HEADER_SIZE
+            if wanted > size - position:
+                raise CannotClean(f"the batch at position {position} is cut")
+
+
+def _check(data: bytes, at: int, header: BatchHeader, expected: int, end: int) -> None:
+    if header.base_offset < expected or header.next_offset > end or header.count > header.last_offset_delta + 1:
+        claim = f"{header.count} records at offsets {header.base_offset} to {header.last_offset}"
+        raise ValueError(f"{claim}, where {expected} to {end - 1} are expected")
+    if not crc_valid(data, header, at):
+        raise ValueError("the CRC-32C does not match the content")

@@ -1,0 +1,161 @@
+"""One cleaning under way: pieces of work on a worker, and what the log does between them (owner thread)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ....ports.clock import Clock
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.storage import StorageError
+from ..log_format import LogSegment
+from ..manager.data_folder import DataFolder
+from ..partition_log.log import Log
+from ..partition_log.replacement import Replacement, SegmentsChanged, SegmentWork
+from ..segment.damage import NO_BOUND
+from .throttler import CleaningPace
+
+_SLICE_MS = 2.0
+"""A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
+
+
+class Ended(NamedTuple):
+    """`stats` of what was done to the end, `error` that ended it; neither: it was given up, or the log is gone."""
+
+    stats: Any
+    error: BaseException | None
+    took_ms: float
+
+
+class CleaningRun:
+    """Owner thread only. `begin` once; `ended` is called once, when no worker is at it any more."""
+
+    def __init__(
+        self,
+        log: Log,
+        work: SegmentWork,
+        *,
+        home: DataFolder,
+        scheduler: Scheduler,
+        clock: Clock,
+        pace: CleaningPace,
+        replaced: Callable[[Sequence[LogSegment]], None],
+        ended: Callable[["CleaningRun", Ended], None],
+    ) -> None:
+        """replaced: told of the segments that are to be deleted."""
+        self.log = log
+        self._home = home
+        self._scheduler = scheduler
+        self._clock = clock
+        self._pace = pace
+        self._replaced = replaced
+        self._ended = ended
+        self.work = work
+        self._steps = work.steps()
+        self._began_ms = clock.monotonic_ms()
+        self._stopping = False
+        self._resting: Timer | None = None
+
+    def begin(self) -> None:
+        """The checkpoint must not vouch any more for segments that are about to go."""
+        log, home = self.log, self._home
+        home.cleaned_to[log.topic_partition] = min(home.cleaned_to.get(log.topic_partition, 0), log.swaps.cut_to)
+        log.swaps.cut_to = NO_BOUND
+        home.unvouched.add(log.topic_partition)
+        home.write_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
+
+    def stop(self) -> None:
+        """Give up, now or when the worker is done with its piece."""
+        self._stopping = True
+        if self._resting is not None:
+            self._resting.cancel()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._resting = None
+        if self._stopping or self.log.closed:
+            self._give_up(None)
+            return
+        upto_bytes = self.work.bytes_moved + self._pace.begin()
+        self._scheduler.offload(lambda: self._slice(upto_bytes), self._sliced)
+
+    def _slice(self, upto_bytes: float) -> Replacement | bool:
+        """On a worker: True when all is done."""
+        now_ms, work = self._clock.monotonic_ms, self.work
+        until_ms = now_ms() + _SLICE_MS
+        for step in self._steps:
+            if step is not None:
+                return step
+            if now_ms() >= until_ms or work.bytes_moved >= upto_bytes:
+                return False
+        return True
+
+    def _sliced(self, outcome: Outcome[Replacement | bool]) -> None:
+        if outcome.error is not None:
+            self._give_up(outcome.error)
+        elif outcome.value is True:
+            self._end(Ended(self.work.stats, None, self._took_ms()))
+        elif isinstance(outcome.value, Replacement):
+            self._exchange(outcome.value)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._resting = self._scheduler.call_later(self._pace.rest_ms(self.work.bytes_moved), self._go_on)
+
+    def _took_ms(self) -> float:
+        return self._clock.monotonic_ms() - self._began_ms
+
+    # --- a segment takes the place of others
+
+    def _exchange(self, swap: Replacement) -> None:
+        try:
+            self.log.swaps.begin(swap)
+        except (StorageError, SegmentsChanged) as error:
+            self._give_up(error)
+            return
+        self._flush_folder(self._end_swap)
+
+    def _end_swap(self) -> None:
+        try:
+            replaced = self.log.swaps.end(self._clock.now_ms())
+        except SegmentsChanged as error:
+            self._give_up(error)
+            return
+        except StorageError as error:
+            self._home.fail(error)
+            self._give_up(error)
+            return
+        self._replaced(replaced)
+        self._flush_folder(self._rest)
+
+    def _flush_folder(self, then: Callable[[], None]) -> None:
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None or self.log.closed:
+                self._give_up(outcome.error)
+            else:
+                then()
+
+        self._scheduler.offload(self.work.folder.flush, done)
+
+    # --- the end
+
+    def _give_up(self, error: BaseException | None) -> None:
+        """What was exchanged stays so; what was being made is removed."""
+        if self.log.closed:
+            self._end(Ended(None, None, self._took_ms()))
+            return
+        try:
+            self.log.swaps.drop()
+            self.work.abandon()
+        except StorageError as failed:
+            error = error or failed  # what is left over goes at the next start
+        changed = isinstance(error, SegmentsChanged)
+        self._end(Ended(None, None if changed else error, self._took_ms()))
+
+    def _end(self, ended: Ended) -> None:
+        partition = self.log.topic_partition
+        self._home.unvouched.discard(partition)
+        cleaned_to = self.work.cleaned_to if ended.stats is not None else None
+        if cleaned_to is not None and not self.log.closed:
+            self._home.cleaned_to[partition] = cleaned_to
+            self._home.write_later(self._scheduler, "offsets", self._home.checkpoint_contents)
+        self._ended(self, ended)

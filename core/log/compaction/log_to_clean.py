@@ -1,0 +1,130 @@
+"""Which logs are to be cleaned, and how dirty they are (facts B5)."""
+
+from itertools import pairwise
+
+from ....ports.values import frozen
+from ....ports.words import Offset, Position
+from ...message.codec import Codecs
+from ..config import LONG_MAX
+from ..partition_log.log import Log
+from ..producers.producer_state import NO_OFFSET
+from ..retention import RecordPolicy
+from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY
+from ..segment.segment import NO_TIMESTAMP, Segment
+from .cleaning_job import SLOT_BYTES, CleanerSettings, Order, Source
+
+
+@frozen(kw_only=True)
+class Dirt:
+    """What a look at a compacted log has found."""
+
+    log: Log
+    first_dirty: Offset
+    upto: Offset
+    """The first segment that may not be cleaned yet begins here."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int
+    """For so long, the oldest dirty message has been older than max.compaction.lag.ms."""
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what could be cleaned."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def due(self) -> bool:
+        config = self.log.config
+        return self.cleanable_bytes > 0 and (self.ratio > config.min_cleanable_dirty_ratio or self.overdue_ms > 0)
+
+
+def look_at(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> Dirt:
+    """`cleaned_to`: as of the checkpoint; from `decided_to` on, a message may still turn out not to count (high
+    watermark, open transactions). Raises `StorageError`, `ApiError`."""
+    segments = [segment for segment in log.segments if isinstance(segment, Segment)]
+    config, start = log.config, log.log_start_offset
+    first_dirty = cleaned_to if start <= cleaned_to <= log.log_end_offset else start
+    undecided = log.transactions.first_undecided_on_disk  # what it has replaced stays until its marker is durable
+    bound = min(decided_to, log.recovery_point, LONG_MAX if undecided is None else undecided)
+    lag = config.min_compaction_lag_ms
+    upto, oldest = segments[-1].base_offset, LONG_MAX
+    clean = cleanable = 0
+    for segment, following in pairwise(segments):
+        next_base, dirty = following.base_offset, following.base_offset > first_dirty
+        if next_base > bound or (lag > 0 and dirty and _newest(segment) > now_ms - lag):
+            upto = segment.base_offset
+            break
+        if dirty:
+            cleanable += segment.size
+            first = segment.first_timestamp if config.max_compaction_lag_ms < LONG_MAX else NO_TIMESTAMP
+            oldest = min(oldest, first) if first > 0 else oldest
+        else:
+            clean += segment.size
+    overdue = now_ms - oldest - config.max_compaction_lag_ms if oldest < LONG_MAX else 0
+    return Dirt(
+        log=log,
+        first_dirty=min(first_dirty, upto),
+        upto=upto,
+        clean_bytes=clean,
+        cleanable_bytes=cleanable,
+        overdue_ms=max(0, overdue),
+    )
+
+
+def _newest(segment: Segment) -> int:
+    """The largest timestamp in it, or when it was written where it has none."""
+    largest = segment.largest_timestamp
+    return largest if largest > 0 else segment.modified_ms
+
+
+_CHUNK_BYTES_MIN = 65_536
+_MAP_BYTES_MIN = 64 * SLOT_BYTES
+
+
+def order_for(
+    dirt: Dirt,
+    settings: CleanerSettings,
+    *,
+    now_ms: int,
+    codecs: Codecs,
+    secret: bytes,
+    policy: RecordPolicy | None = None,
+) -> Order:
+    """Owner thread only. Raises `StorageError`."""
+    log, threads = dirt.log, max(1, settings.threads)
+    segments = log.segments
+    below = [segment for segment in segments if segment.base_offset < dirt.upto and isinstance(segment, Segment)]
+    ends = [segment.base_offset for segment in segments[1 : len(below) + 1]]
+    producers = log.producers.producers
+    return Order(
+        folder=log.folder,
+        config=log.config,
+        partition=log.topic_partition,
+        policy=policy,
+        codecs=codecs,
+        sources=[_source(segment, end) for segment, end in zip(below, ends, strict=True)],
+        first_dirty=dirt.first_dirty,
+        upto=dirt.upto,
+        now_ms=now_ms,
+        aborted=log.transactions.aborted(below[0].base_offset, dirt.upto),
+        map_bytes=max(_MAP_BYTES_MIN, settings.dedupe_buffer_bytes // threads),
+        load_factor=settings.load_factor,
+        chunk_bytes=max(_CHUNK_BYTES_MIN, settings.io_buffer_bytes // threads // 2),
+        secret=secret,
+        last_of_producers={
+            number: (Offset(each.batches[-1].last_offset if each.batches else NO_OFFSET), each.epoch)
+            for number, each in producers.items()
+        },
+    )
+
+
+def _source(segment: Segment, end: Offset) -> Source:
+    return Source(
+        segment=segment,
+        base_offset=segment.base_offset,
+        next_offset=end,
+        records=segment.region(Position(0), segment.size),
+        index_bytes=max(segment.index.count * OFFSET_ENTRY.size, segment.time_index.count * TIME_ENTRY.size),
+        modified_ms=segment.modified_ms,
+    )

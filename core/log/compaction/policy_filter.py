@@ -1,0 +1,61 @@
+"""Passes through logs whose deletion policies let single messages go: when they are due, and what stays."""
+
+from ....ports.words import Buffer
+from ...message.batch_header import BatchHeader
+from ...message.batch_reader import decode_batch
+from ...message.compacted_batch import thin_batch
+from ..partition_log.log import Log
+from ..retention import LOOK_AGAIN_MS, RecordPolicy, record_policy
+from .batch_filter import BatchFilter
+from .cleaning_job import CannotClean, Order
+from .offset_map import Survivors, unpacked
+
+
+class PolicyPasses:
+    """When the last one of each log was. The first one is due at once. Owner thread only."""
+
+    def __init__(self) -> None:
+        self._next_ms: dict[Log, float] = {}
+
+    def due(self, log: Log, now_ms: float) -> RecordPolicy | None:
+        """The policy that is to look at the messages of this log now. `now_ms`: monotonic."""
+        policy = record_policy(log.policy) if "delete" in log.config.cleanup_policy else None
+        return None if policy is None or now_ms < self._next_ms.get(log, now_ms) else policy
+
+    def begun(self, log: Log, policy: RecordPolicy, now_ms: float) -> None:
+        self._next_ms = {each: next_ms for each, next_ms in self._next_ms.items() if not each.closed}
+        self._next_ms[log] = now_ms + getattr(policy, "look_again_ms", LOOK_AGAIN_MS)
+
+
+class PolicyFilter(BatchFilter):
+    """What a policy keeps of a batch. Of transactions as compaction: data of aborted ones goes."""
+
+    def __init__(self, order: Order, survivors: Survivors, policy: RecordPolicy) -> None:
+        super().__init__(order, survivors)
+        self._policy = policy
+
+    def _records(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
+        if self.transactions.aborts(header) or not header.count:
+            return None
+        keep = self._asked(data, at, header)
+        left = sum(keep)
+        self.messages_kept += left
+        if not left:
+            return None
+        if left == header.count:
+            return data[at : at + header.size]
+        codecs = self._order.codecs
+        body, begin, records = unpacked(data, at, header, codecs)
+        codec = codecs.by_id(header.codec_id) if header.codec_id else None
+        return thin_batch(header, body, begin, records, keep, codec=codec)
+
+    def _asked(self, data: bytes, at: int, header: BatchHeader) -> list[int]:
+        order, keeps = self._order, self._policy.keeps
+        topic, number = order.partition
+        batch = memoryview(data)[at : at + header.size]
+        messages = decode_batch(batch, order.codecs, topic=topic, partition=number, check_crc=False, header=header)
+        try:
+            return [1 if keeps(message, now_ms=order.now_ms) else 0 for message in messages]
+        except Exception as error:
+            text = f"the deletion policy {order.config.deletion_policy!r} failed: {type(error).__name__}: {error}"
+            raise CannotClean(text) from error

@@ -1,1 +1,0 @@
-"""What a log holds, in figures: `barnabas log stats`."""

@@ -1,0 +1,1 @@
+"""The two formats of a log: record batches and classic messages."""

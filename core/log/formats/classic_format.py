@@ -1,0 +1,166 @@
+"""The classic generation: messages without offsets, addressed by their position in the log (facts A2 to A4)."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from ....ports.storage import Folder, StorageError
+from ....ports.words import Offset, Position
+from ...message.classic.validation import CheckedSet, check_set
+from ...message.codec import Codecs
+from ...traffic.steps import Steps
+from ..append_origin import AppendOrigin
+from ..checkpoints import PARTITION_METADATA, Noted
+from ..config import LONG_MAX, LogConfig
+from ..log_format import Admitted, Loaded, RecoveryWatch
+from ..names import ASIDE_SUFFIX, CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
+from ..recovery.quarantine import set_aside
+from .classic_segment import ClassicSegment, recover_tail
+from .validation import AdmissionTakesLong
+
+
+class ClassicFormat:
+    """Fulfils `LogFormat`."""
+
+    flushed_only = True
+    keeps_epochs = False
+    keeps_producers = False
+
+    def admit(
+        self,
+        records: memoryview,
+        config: LogConfig,
+        codecs: Codecs,
+        *,
+        now_ms: int,  # noqa: ARG002  classic messages have no time
+        allows_zstd: bool,  # noqa: ARG002
+        origin: AppendOrigin,  # noqa: ARG002  and there are no transactions
+        budget: object = None,  # noqa: ARG002  all is checked
+    ) -> Admitted:
+        """The whole messages of a set; what is cut at its end is left out (facts A3)."""
+        steps = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        try:
+            next(steps)
+        except StopIteration as end:
+            checked: CheckedSet = end.value
+            return _admitted(records, checked)
+        steps.close()
+        raise AdmissionTakesLong
+
+    def admit_in_steps(
+        self,
+        records: memoryview,
+        config: LogConfig,
+        codecs: Codecs,
+        *,
+        clock_ms: Callable[[], int],  # noqa: ARG002
+        allows_zstd: bool,  # noqa: ARG002
+        origin: AppendOrigin,  # noqa: ARG002
+        unpacked_max: int,  # noqa: ARG002
+        whole: bool,  # noqa: ARG002
+    ) -> Steps[Admitted]:
+        """Do what `admit` does, in bounded pieces."""
+        checked = yield from check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        return _admitted(records, checked)
+
+    def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
+        """The file's content is what came; nothing is written into it."""
+
+    def begin_segment(
+        self,
+        folder: Folder,
+        base_offset: Offset,
+        config: LogConfig,  # noqa: ARG002
+        *,
+        now_ms: int,
+        report: Callable[[str], None],  # noqa: ARG002
+    ) -> ClassicSegment:
+        segment = ClassicSegment(folder, base_offset, size=0, modified_ms=now_ms)
+        if segment.file.size:
+            segment.file.truncate(0)
+        return segment
+
+    def load(
+        self,
+        folder: Folder,
+        config: LogConfig,  # noqa: ARG002
+        *,
+        now_ms: int,  # noqa: ARG002
+        report: Callable[[str], None],
+        recover: bool,
+        noted: Noted,
+        recovery: RecoveryWatch,  # noqa: ARG002
+    ) -> Loaded:
+        """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
+
+        Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
+        """
+        recovery_point = noted.recovery_point
+        segments = segments_in_chain(folder, classic_segments(folder, report), recovery_point, recover, report)
+        if not segments:
+            return Loaded(())
+        _check_gapless(folder, segments)
+        last = segments[-1]
+        durable = last.position_of(recovery_point)
+        if not (known := 0 < durable <= last.size):
+            durable = Position(0)
+        if recover_tail(folder, last, report, durable=durable, whole=recover or not known) or recover:
+            last.file.flush()
+            folder.flush()
+        end = last.offset_at(last.size)
+        return Loaded(segments, end, end)
+
+
+def _admitted(records: memoryview, checked: CheckedSet) -> Admitted:
+    valid_bytes, messages = checked
+    return Admitted(records[:valid_bytes], valid_bytes, messages)
+
+
+def classic_segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegment]:
+    found = []
+    for name, info in folder.files().items():
+        match = CLASSIC_SEGMENT_FILE.fullmatch(name)
+        if name == PARTITION_METADATA or ASIDE_SUFFIX in name:
+            continue
+        if match is None:
+            report(f"{folder.name}/{name} is no file of a classic log and is left alone")
+        elif int(match["base"]) >= LONG_MAX:
+            set_aside(folder, [name], "begins beyond all offsets", report)
+        elif match["state"] == DELETED_SUFFIX:
+            folder.delete(name)
+        else:
+            found.append(
+                ClassicSegment(folder, Offset(int(match["base"])), size=info.size, modified_ms=info.modified_ms)
+            )
+    return sorted(found, key=lambda segment: segment.base_offset)
+
+
+def segments_in_chain(
+    folder: Folder,
+    segments: Sequence[ClassicSegment],
+    recovery_point: int,
+    recover: bool,
+    report: Callable[[str], None],
+) -> Sequence[ClassicSegment]:
+    """The segments that follow each other; those inside of another one or behind an orderly end are set aside."""
+    kept: list[ClassicSegment] = []
+    for number, segment in enumerate(segments):
+        base, end = segment.base_offset, kept[-1].base_offset + kept[-1].size if kept else 0
+        later = {other.base_offset for other in segments[number + 1 :]}
+        if kept and base < end and (end in later or end == recovery_point):
+            why = f"lies inside of {kept[-1].names[0]}, which goes on to offset {end}"
+        elif kept and base > end == recovery_point > 0 and not recover:
+            why = f"begins behind the end of the log, which is {end}"
+        else:
+            kept.append(segment)
+            continue
+        segment.close()
+        set_aside(folder, segment.names, why, report)
+    return kept
+
+
+def _check_gapless(folder: Folder, segments: Sequence[ClassicSegment]) -> None:
+    for one, other in pairwise(segments):
+        end = one.base_offset + one.size
+        if end != other.base_offset:
+            names = f"{one.names[0]} ends at {end}, but {other.names[0]} follows it"
+            raise StorageError(f"{folder.name}: {names}; a segment is missing or damaged")

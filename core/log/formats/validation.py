@@ -1,0 +1,211 @@
+"""What a batch goes through before it is appended: the checks and changes of facts B2."""
+
+from collections.abc import Callable
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ...message.batch_header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_batch,
+    check_timestamps,
+    parse_header,
+    stamp_time,
+)
+from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
+from ...message.record_validation import (
+    PIECE,
+    RECORD_SIZE_MIN,
+    RecordRules,
+    check_records,
+    claimed_timestamp,
+    open_content,
+    rebuild_in_steps,
+)
+from ...traffic.steps import Steps
+from ..append_origin import AppendOrigin
+from ..check_budget import CheckBudget
+from ..config import LONG_MAX, LogConfig
+from ..log_format import Admitted
+
+LOG_APPEND_TIME = "LogAppendTime"
+PRODUCER = "producer"
+_BROKER = AppendOrigin.BROKER
+
+
+class AdmissionTakesLong(Exception):
+    """The records of a batch take longer to open than one request may have the broker: use `admit_in_steps`."""
+
+
+class UnpackedTooLong(Exception):
+    """A batch decompresses to more than it was given room for; nothing else is wrong with it yet."""
+
+
+def admit(
+    records: memoryview,
+    config: LogConfig,
+    codecs: Codecs,
+    *,
+    now_ms: int,
+    allows_zstd: bool,
+    origin: AppendOrigin,
+    budget: CheckBudget | None = None,
+) -> Admitted:
+    """Check a client's batch, and set its timestamps and compression as the topic wants them, in bounded time.
+
+    The `budget` of its sender says whether all records are checked where the topic does not ask for it.
+    Changes `records` in place, or leaves them and gives a new batch. Raises `ApiError` as `check_batch` and
+    `check_records`, RECORD_LIST_TOO_LARGE for more than a segment may hold, and `AdmissionTakesLong`: nothing has
+    changed then.
+    """
+    header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
+    max_timestamp = header.max_timestamp
+    append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+    whole = budget is not None and budget.is_due(header)
+    if whole or config.opens_records or (append_time < 0 and header.base_timestamp == NO_TIMESTAMP != max_timestamp):
+        if header.count > PIECE and (whole or config.compacted or config.record_validation):
+            raise AdmissionTakesLong
+        steps = _open(records, header, config, codecs, now_ms, lambda: now_ms, DECOMPRESSED_BYTES_MAX, whole=whole)
+        try:
+            next(steps)
+        except StopIteration as end:
+            admitted: Admitted = end.value
+            return admitted
+        steps.close()
+        raise AdmissionTakesLong
+    if append_time < 0:
+        _check_window(header, max_timestamp, config, now_ms)
+        return Admitted(records, header.last_offset_delta + 1, header.count, append_time, header)
+    stamp_time(records, append_time, log_append_time=True)
+    return Admitted(records, header.last_offset_delta + 1, header.count, append_time, parse_header(records))
+
+
+def admit_in_steps(
+    records: memoryview,
+    config: LogConfig,
+    codecs: Codecs,
+    *,
+    clock_ms: Callable[[], int],
+    allows_zstd: bool,
+    origin: AppendOrigin,
+    unpacked_max: int = DECOMPRESSED_BYTES_MAX,
+    whole: bool = False,
+) -> Steps[Admitted]:
+    """Do what `admit` does in bounded pieces, and on a worker what compresses and decompresses.
+
+    `whole` has all records checked. `clock_ms` is asked at the end for the time of the append. The memory of `records`
+    must stay. Raises as `admit`, and `UnpackedTooLong` for a batch that decompresses to more than `unpacked_max`.
+    """
+    header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
+    return (yield from _open(records, header, config, codecs, clock_ms(), clock_ms, unpacked_max, whole=whole))
+
+
+def _check(
+    records: memoryview, config: LogConfig, codecs: Codecs, *, allows_zstd: bool, origin: AppendOrigin
+) -> BatchHeader:
+    header = check_batch(
+        records,
+        codecs=codecs,
+        max_bytes=config.max_message_bytes,
+        allows_zstd=allows_zstd,
+        needs_sequence=origin is not _BROKER,
+    )
+    if header.size > config.segment_bytes:
+        raise _too_large_for_segment(header.size, config)
+    if not header.attributes & CODEC_MASK and header.count * RECORD_SIZE_MIN > header.size - HEADER_SIZE:
+        text = f"{header.count} records cannot be in {header.size - HEADER_SIZE} bytes"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
+    return header
+
+
+def _check_window(header: BatchHeader, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
+    before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if not now_ms - before_max <= header.base_timestamp <= max_timestamp <= now_ms + after_max:
+        check_timestamps(
+            header.base_timestamp, max_timestamp, now_ms=now_ms, before_max_ms=before_max, after_max_ms=after_max
+        )
+
+
+def _open(
+    records: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    codecs: Codecs,
+    now_ms: int,
+    clock_ms: Callable[[], int],
+    unpacked_max: int,
+    *,
+    whole: bool,
+) -> Steps[Admitted]:
+    """Open the records as far as the topic, or `whole`, asks for it. Nothing of `records` changes before the last
+    yield."""
+    is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    max_timestamp, consecutive = header.max_timestamp, True
+    untimed = not is_append_time and header.base_timestamp == NO_TIMESTAMP != max_timestamp
+    validated = config.compacted or config.record_validation
+    if not is_append_time and not untimed:
+        _check_window(header, max_timestamp, config, now_ms)
+    content: bytes | None = None
+    if untimed or validated or whole:
+        try:
+            content = yield from _content(records, header, codecs, unpacked_max)
+        except ApiError as error:
+            if validated or whole or error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            max_timestamp = claimed_timestamp(header)
+    if content is not None:
+        rules = _rules(config, header, now_ms) if validated else RecordRules(consecutive=whole and not header.codec_id)
+        checked = yield from check_records(content, header, rules)
+        if untimed or validated:
+            max_timestamp, consecutive = checked.max_timestamp, checked.consecutive or not validated
+    if untimed:
+        _check_window(header, max_timestamp, config, now_ms)
+    ready: memoryview | bytearray = records
+    codec = codecs.by_id(header.codec_id) if header.codec_id else None
+    if config.compression_type != PRODUCER:
+        codec = codecs.by_name(config.compression_type)
+    if not consecutive or header.codec_id != (codec.id if codec is not None else 0):
+        if content is None:
+            content = yield from _content(records, header, codecs, unpacked_max)
+        ready = yield from rebuild_in_steps(header, content, codec, consecutive=consecutive)
+        _check_size(len(ready), config)
+    append_time = clock_ms() if is_append_time else -1
+    if append_time >= 0 or max_timestamp != header.max_timestamp:
+        stamp_time(ready, append_time if append_time >= 0 else max_timestamp, log_append_time=append_time >= 0)
+        header = parse_header(ready)
+    elif ready is not records:
+        header = parse_header(ready)
+    return Admitted(ready, header.last_offset_delta + 1, header.count, append_time, header)
+
+
+def _content(records: memoryview, header: BatchHeader, codecs: Codecs, unpacked_max: int) -> Steps[bytes]:
+    try:
+        content = yield from open_content(records, header, codecs, max_bytes=unpacked_max)
+    except ApiError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and unpacked_max < DECOMPRESSED_BYTES_MAX:
+            raise UnpackedTooLong from error
+        raise
+    return content
+
+
+def _rules(config: LogConfig, header: BatchHeader, now_ms: int) -> RecordRules:
+    before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        before_max = after_max = LONG_MAX
+    return RecordRules(config.compacted, now_ms - before_max, now_ms + after_max, not header.codec_id)
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{size} bytes as {config.compression_type}; at most {config.max_message_bytes} are allowed",
+        )
+    if size > config.segment_bytes:
+        raise _too_large_for_segment(size, config)
+
+
+def _too_large_for_segment(size: int, config: LogConfig) -> ApiError:
+    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes; a segment holds {config.segment_bytes}")

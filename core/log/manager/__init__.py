@@ -1,0 +1,1 @@
+"""All logs of a broker: data folders, creation, retention, flushing and shutdown."""

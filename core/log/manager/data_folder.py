@@ -1,0 +1,314 @@
+"""One data folder of a broker: its checkpoints and the logs in it (facts B3)."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+
+from ....ports.scheduler import Outcome, Scheduler
+from ....ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
+from ....ports.words import TopicPartition
+from ..checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    SEGMENTS,
+    Sealed,
+    format_offsets,
+    format_segments,
+    join_segments,
+    read_offsets,
+    read_segments,
+)
+from ..formats.registry import holds_classic_segments
+from ..log_format import LogSegment
+from ..names import ETCD_FOLDER, before_it_was_deleted, classic_folder_partition, folder_partition, folder_state
+from ..partition_log.log import Log
+from ..recovery import data_loss
+from .broker_epoch_file import BrokerLives, read_lives, write_lives
+
+REMOVE_AGAIN_MS = 60_000.0
+"""A folder that could not be removed is tried again so much later, the default of Kafka's file.delete.delay.ms."""
+
+
+class DataFolder:
+    """Not frozen: it is the state itself. Owner thread only."""
+
+    def __init__(self, log_dir: LogDir, report: Callable[[str], None]) -> None:
+        self.log_dir = log_dir
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failure: StorageError | None = None
+        """Why the folder is out of use."""
+        self.clean = False
+        """True if the broker before stopped in order."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As of the last checkpoint before the start."""
+        self.lives = BrokerLives()
+        """The lives of the broker in which the folder was in use."""
+        self.report = report
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._complained = False
+        self._writing: dict[str, list[tuple[Callable[[], Mapping[str, bytes]], Callable[[], None]]]] = {}
+        """What is being written, and who waits for that to be written once more."""
+        self.present: set[TopicPartition] = set()
+        """The partitions that had a folder here at the start."""
+        self.cleaned_to: dict[TopicPartition, int] = {}
+        """Compacted logs are clean below."""
+        self._has_cleaned = False
+        self.unvouched: set[TopicPartition] = set()
+        """Logs whose segments are about to be exchanged: the checkpoint says nothing of them."""
+        self._sealed: dict[TopicPartition, list[Sealed]] = {}
+        self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
+        self._finished = False
+        self.incomplete = False
+        """True if a log here could not be opened: the next start must not take it for closed in order."""
+
+    def begin(self) -> tuple[list[TopicPartition], list[str]]:
+        """Read the checkpoints, take the marker of an orderly stop away; (partitions here, folders to be removed).
+
+        Raises `StorageError`.
+        """
+        root = self.log_dir.root
+        self.clean = CLEAN_SHUTDOWN in root.files()
+        self._recovery_points = read_offsets(root, RECOVERY_POINT, self.report)
+        self._log_starts = read_offsets(root, LOG_START, self.report)
+        self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self.report)
+        self.cleaned_to = read_offsets(root, CLEANED, self.report)
+        self._has_cleaned = bool(self.cleaned_to)
+        self._sealed = read_segments(root, self.report)
+        if self.clean:
+            root.delete(CLEAN_SHUTDOWN)
+            root.flush()
+        partitions, removable = [], []
+        for name in self.log_dir.folders():
+            state, partition = folder_state(name), self._partition_of(name)
+            if state == "delete":
+                removable.append(name)
+                deleted = before_it_was_deleted(name)
+                if deleted is not None and not self.clean:
+                    self.forget(deleted)  # the checkpoints did not know yet, and may be followed by another of its name
+            elif name == ETCD_FOLDER:
+                continue
+            elif state is not None or partition is None:
+                self.report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
+            else:
+                partitions.append(partition)
+        self.present = set(partitions)
+        self.lives = read_lives(self.log_dir, is_new=not partitions)
+        return partitions, removable
+
+    def note_broker_epoch(self, epoch: int, folder_count: int) -> None:
+        """Note a life that begins, with so many data folders; durable on return. Any thread. Raises `StorageError`."""
+        lives = self.lives.followed_by(epoch, folder_count)
+        write_lives(self.log_dir, lives)
+        self.lives = lives
+
+    def _partition_of(self, name: str) -> TopicPartition | None:
+        found = folder_partition(name)
+        if found is not None:
+            return found
+        found = classic_folder_partition(name)
+        return found if found is not None and holds_classic_segments(self.log_dir.folder(name).files()) else None
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition is gone: what was noted about it does not hold for another of its name."""
+        offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
+        for noted in (*offsets, self._sealed, self._sealed_lines):
+            noted.pop(partition, None)
+
+    def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
+        """Remove a sub-folder in the background, when the checkpoints say nothing any more of the partition that it was
+        of. Until then the folder tells the next start not to believe them. What cannot be removed is tried again: a
+        flush that was under way may have put a file into a folder that was being emptied."""
+
+        def remove() -> None:
+            self.log_dir.delete_folder(name)
+            self.log_dir.root.flush()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None and not self._finished:
+                seconds = REMOVE_AGAIN_MS / 1000
+                text = f"{self.log_dir.path}/{name} could not be removed, which is tried again in {seconds:.0f} s"
+                self.report(f"{text}: {outcome.error}")
+                scheduler.call_later(REMOVE_AGAIN_MS, begin)
+
+        def begin() -> None:
+            if not self._finished:
+                scheduler.offload(remove, done)
+
+        if after_checkpoints:
+            self.write_later(scheduler, "offsets", self.checkpoint_contents, begin)
+        else:
+            begin()
+
+    def recovery_point(self, partition: TopicPartition) -> int:
+        return self._recovery_points.get(partition, 0)
+
+    def log_start(self, partition: TopicPartition) -> int:
+        return self._log_starts.get(partition, 0)
+
+    def sealed(self, partition: TopicPartition) -> Collection[Sealed]:
+        return self._sealed.get(partition, ())
+
+    def tell_losses(self, log: Log) -> bool:
+        """Compare a log that was here at the start with what the checkpoints know of it; True if something durable is
+        gone. Raises `StorageError`."""
+        partition, lost = log.topic_partition, log.lost_end
+        known = self._sealed.pop(partition, ())
+        for line in data_loss.sealed_lost(partition, known, log.segments, in_order=self.clean):
+            self.report(line)
+            lost = True
+        visible = self.high_watermarks.get(partition, 0)
+        if log.log_end_offset < visible and not self.clean:
+            self.report(data_loss.visible_lost(partition, log.log_end_offset, visible))
+        return lost
+
+    def has_noted(self, partition: TopicPartition) -> bool:
+        """Return True if a checkpoint of before the start names the partition: it had a log here."""
+        return partition in self._recovery_points or partition in self.high_watermarks
+
+    def missing(self) -> Mapping[TopicPartition, int]:
+        """The recovery points of the partitions that an orderly stop has left here, and that have no folder now."""
+        points = self._recovery_points if self.clean else {}
+        return {partition: point for partition, point in points.items() if point and partition not in self.present}
+
+    def checkpoint_contents(self) -> dict[str, bytes]:
+        """What the offset checkpoints should hold now, by file name; to be written on any thread.
+
+        The log starts come first: a recovery point may be as high as a start, where nothing below was ever flushed, and
+        would tell of a loss without it.
+        """
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        vouched = [partition for partition in self.logs if partition not in self.unvouched]
+        logs, known = self.logs, self.cleaned_to
+        cleaned = {key: min(end, log.swaps.cut_to) for key, log in logs.items() if (end := known.get(key))}
+        self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        return {
+            LOG_START: format_offsets(starts),
+            RECOVERY_POINT: format_offsets(points),
+            **({CLEANED: format_offsets(cleaned)} if self._has_cleaned else {}),
+            SEGMENTS: join_segments(line for partition in vouched for line in self._lines_of(partition)),
+        }
+
+    def _lines_of(self, partition: TopicPartition) -> list[str]:
+        """Of the sealed segments that are durable; made once for each roll, since there may be very many."""
+        log = self.logs[partition]
+        segments = log.segments
+        known = self._sealed_lines.get(partition)
+        if known is None or known[0] is not segments:
+            sealed = [Sealed(one.base_offset, other.base_offset, one.size) for one, other in pairwise(segments)]
+            known = self._sealed_lines[partition] = segments, format_segments(partition, sealed)
+        durable = bisect_right(segments, log.recovery_point, key=lambda segment: segment.base_offset) - 1
+        return known[1][: max(0, durable)]
+
+    def write(self, contents: Mapping[str, bytes]) -> None:
+        """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""
+        self.log_dir.root.write_all_small(contents)
+
+    def write_later(
+        self,
+        scheduler: Scheduler,
+        what: str,
+        contents: Callable[[], Mapping[str, bytes]],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Offload the writing of some small files, unless those of before (by the same `what`) are being written.
+
+        With `then` it is done in any case: after those, and `then` is called at the end, also after a failure.
+        """
+        waiting = self._writing.get(what)
+        if waiting is not None or self.failure is not None:
+            if waiting is not None and then is not None:
+                waiting.append((contents, then))
+            elif then is not None:
+                scheduler.call_soon(then)
+            return
+        self._write_later(scheduler, what, contents, [] if then is None else [then])
+
+    def _write_later(
+        self,
+        scheduler: Scheduler,
+        what: str,
+        contents: Callable[[], Mapping[str, bytes]],
+        told: Sequence[Callable[[], None]],
+    ) -> None:
+        self._writing[what] = []
+        texts = contents()
+
+        def done(outcome: Outcome[None]) -> None:
+            waiting = self._writing.pop(what)
+            self.checked("writing checkpoints", outcome.error)
+            if waiting:
+                self._write_later(scheduler, what, waiting[-1][0], [then for _, then in waiting])
+            for then in told:
+                then()
+
+        scheduler.offload(lambda: self.write(texts), done)
+
+    def checked(self, what: str, error: BaseException | None) -> None:
+        """Note how an operation on the folder went: a failure is reported once, until something works again."""
+        if error is None:
+            self._complained = False
+        elif not self._complained:
+            self._complained = True
+            self.report(f"{self.log_dir.path}: {what} failed: {error}")
+
+    def fail(self, error: StorageError) -> None:
+        """Its disk is broken: its logs take no more records, new partitions go elsewhere."""
+        if isinstance(error, StorageFull | StorageReadOnly) or self.failure is not None:
+            return
+        self.failure = error
+        self.report(f"{self.log_dir.path} is taken out of use until a restart: {error}")
+        for log in self.logs.values():
+            log.fail(error)
+
+    def close(self, now_ms: int, also: Mapping[str, bytes]) -> None:
+        """Close the logs, one after the other, and then the folder (see `finish`)."""
+        for partition, log in self.logs.items():
+            error: BaseException | None = None
+            try:
+                log.close(now_ms)
+            except StorageError as failure:
+                error = failure
+            self.closed(partition, error)
+        self.finish(also)
+
+    def closed(self, partition: TopicPartition, error: BaseException | None) -> None:
+        """Note how closing a log went. After a failure the marker will be missing, and the next start recovers."""
+        if error is not None:
+            self.incomplete = True
+            self.report(f"{self.log_dir.path}: closing {partition} failed: {error}")
+
+    def finish(self, also: Mapping[str, bytes]) -> None:
+        """The logs are closed: write what the next start wants to know (and `also`), last the marker of an orderly
+        stop, and give the folder back. Failures are reported. Any thread, when nobody else uses the folder."""
+        self._finished = True
+        try:
+            if self.failure is None and not self.incomplete:
+                self.write({**self.checkpoint_contents(), **also})
+                self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
+        except StorageError as error:
+            self.report(f"{self.log_dir.path}: the next start will recover its logs: {error}")
+        self.logs.clear()
+        self.log_dir.close()
+
+
+def tell_missing(folders: Collection[DataFolder]) -> bool:
+    """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows. True
+    if there are any."""
+    if any(folder.failure is not None for folder in folders):
+        return False
+    found = False
+    for folder in folders:
+        for partition, point in folder.missing().items():
+            if not any(partition in other.present for other in folders):
+                folder.report(data_loss.folder_missing(folder.log_dir.path, partition, point))
+                found = True
+    return found

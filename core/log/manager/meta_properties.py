@@ -1,0 +1,88 @@
+"""meta.properties: which cluster and broker a data folder belongs to (facts B3)."""
+
+import re
+from collections.abc import Sequence
+
+from ....ports.errors import ConfigError
+from ....ports.storage import FileMissing, LogDir
+from ....ports.values import frozen
+from ...cluster.layout import decode_id
+
+META_PROPERTIES = "meta.properties"
+
+_LINE = re.compile(r"([\w.]+)\s*[=:\s]\s*(.*)")
+_BROKER_KEYS = ("broker.id", "node.id")  # of version 0 and 1
+_VERSIONS = ("0", "1")
+
+
+@frozen(kw_only=True)
+class MetaProperties:
+    """`broker_id` is None where the file does not say."""
+
+    cluster_id: str
+    broker_id: int | None = None
+
+
+def format_identity(identity: MetaProperties) -> bytes:
+    lines = ["#", "version=0", f"cluster.id={identity.cluster_id}"]
+    if identity.broker_id is not None:
+        lines.append(f"broker.id={identity.broker_id}")
+    return "\n".join([*lines, ""]).encode()
+
+
+def parse_identity(content: bytes) -> MetaProperties:
+    """Raises `ValueError` for what tells no cluster, or is of a version that is not known."""
+    values: dict[str, str] = {}
+    for line in content.decode().splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        found = _LINE.fullmatch(stripped)
+        if found is None:
+            raise ValueError(f"{stripped[:50]!r} is no property")
+        values[found[1]] = found[2]
+    if values.get("version") not in _VERSIONS:
+        raise ValueError(f"version {values.get('version')!r}, expected 0 or 1")
+    cluster_id = values.get("cluster.id", "")
+    try:
+        decode_id(cluster_id)
+    except ValueError as error:
+        raise ValueError(f"cluster.id={cluster_id[:50]}: {error}") from error
+    number = next((values[key] for key in _BROKER_KEYS if key in values), None)
+    return MetaProperties(cluster_id=cluster_id, broker_id=None if number is None else int(number))
+
+
+def read_identity(log_dir: LogDir) -> MetaProperties | None:
+    """Whose the folder is; None where nothing says so. Raises `StorageError`, `ConfigError` for a damaged file."""
+    try:
+        return parse_identity(log_dir.root.read_small(META_PROPERTIES))
+    except FileMissing:
+        return None
+    except ValueError as error:
+        text = f"{log_dir.path}/{META_PROPERTIES} is damaged: {error}"
+        raise ConfigError(f"{text}; if the folder is this broker's, remove the file: it is written anew") from error
+
+
+def write_identity(log_dir: LogDir, identity: MetaProperties) -> None:
+    """Raises `StorageError`."""
+    log_dir.root.write_small(META_PROPERTIES, format_identity(identity))
+
+
+def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int) -> None:
+    """Raise `ConfigError` for a data folder of another broker."""
+    for log_dir, identity in found:
+        if identity.broker_id is not None and identity.broker_id != broker_id:
+            text = f"{log_dir.path} belongs to broker {identity.broker_id}, says its {META_PROPERTIES}"
+            raise ConfigError(
+                f"{text}, and this is broker {broker_id}: set broker.id={identity.broker_id}, or give this broker a "
+                "folder of its own"
+            )
+
+
+def common_cluster(found: Sequence[tuple[LogDir, MetaProperties]]) -> str | None:
+    """The one cluster that the data folders belong to; None where none says. Raises `ConfigError` for several."""
+    names = {identity.cluster_id: log_dir.path for log_dir, identity in found}
+    if len(names) > 1:
+        told = ", ".join(f"{path} to {name}" for name, path in names.items())
+        raise ConfigError(f"the data folders belong to different clusters, says their {META_PROPERTIES}: {told}")
+    return next(iter(names), None)

@@ -1,0 +1,62 @@
+"""What partitions there are in a data folder, by what lies in it: nothing is opened, checked or changed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from ....ports.storage import FileMissing, LogDir, StorageError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ..checkpoints import read_epochs
+from ..formats.registry import format_of_files
+from ..names import SNAPSHOT_SUFFIX, classic_folder_partition, folder_partition, folder_state, segment_file
+from ..producers.producer_state_manager import snapshot_offsets
+from ..producers.snapshot import decode_snapshot
+from .creation import read_label
+
+
+@frozen(kw_only=True)
+class FoundPartition:
+    """The folder of a partition, and the format of the segments in it; `topic_id` None where it has no label."""
+
+    partition: TopicPartition
+    log_dir: LogDir
+    format_name: str
+    topic_id: bytes | None
+
+    @property
+    def path(self) -> str:
+        return f"{self.log_dir.path}/{self.partition}"
+
+    def latest_epoch(self, report: Callable[[str], None]) -> int:
+        """The newest leader epoch that its records have; -1 when that is not known. Raises `StorageError`."""
+        epochs = read_epochs(self.log_dir.folder(str(self.partition)), report)
+        return epochs[-1][0] if epochs else -1
+
+    def largest_producer_id(self) -> int:
+        """Of the newest snapshot that can be read, -1 without. Raises `StorageError`."""
+        folder = self.log_dir.folder(str(self.partition))
+        for offset in snapshot_offsets(folder):
+            with suppress(ValueError, FileMissing):  # a damaged one: an older one tells enough
+                states = decode_snapshot(folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX)), now_ms=0)
+                return max(states.producers, default=-1)
+        return -1
+
+
+def found_partitions(log_dir: LogDir, report: Callable[[str], None]) -> Iterator[FoundPartition]:
+    """The partitions with segments, by the names of their folders; one that cannot be read is reported and left out.
+
+    Raises `StorageError` where that is the data folder itself.
+    """
+    for name in log_dir.folders():
+        partition = folder_partition(name) or classic_folder_partition(name)
+        if partition is None or folder_state(name) is not None:
+            continue
+        try:
+            folder = log_dir.folder(name)
+            found = format_of_files(f"{log_dir.path}/{name}", folder.files())
+            label = read_label(folder, report)
+        except StorageError as error:
+            report(f"{log_dir.path}/{name} is left out: {error}")
+            continue
+        if found is not None:
+            yield FoundPartition(partition=partition, log_dir=log_dir, format_name=found, topic_id=label)

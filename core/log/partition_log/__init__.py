@@ -1,0 +1,1 @@
+"""The log of one partition, and the parts that it delegates to."""

@@ -1,0 +1,154 @@
+"""How much of a log is durable, and when it must be flushed (facts B3, A4)."""
+
+from collections.abc import Mapping, Sequence
+
+from ....ports.errors import ClosedError
+from ....ports.storage import File, Folder, StorageError
+from ....ports.words import Offset
+from ..checkpoints import LEADER_EPOCHS
+from ..config import LogConfig
+
+
+class FlushWork:
+    """What to flush, collected by `LogFlushes.begin`. Call it on any thread, then give it to `LogFlushes.end`."""
+
+    __slots__ = (
+        "_epochs",
+        "_files",
+        "_folder",
+        "_new_names",
+        "appended_messages",
+        "began_ms",
+        "files_flushed",
+        "snapshots",
+        "target",
+        "truncations",
+    )
+
+    def __init__(
+        self,
+        *,
+        target: Offset,
+        files: Sequence[File],
+        folder: Folder,
+        new_names: bool,
+        epochs: bytes | None,
+        truncations: int,
+        began_ms: int,
+        appended_messages: int,
+        snapshots: Mapping[str, bytes],
+    ) -> None:
+        self.target = target
+        """Everything below this offset is durable when the work is done."""
+        self.truncations = truncations
+        self.began_ms = began_ms
+        self.appended_messages = appended_messages
+        """How many messages the log had taken, ever, when the work began."""
+        self.files_flushed = False
+        """Set when the records are durable and only small files remain."""
+        self.snapshots = snapshots
+        """Of the producers: by file name what is true once the records are durable."""
+        self._files = files
+        self._folder = folder
+        self._new_names = new_names
+        self._epochs = epochs
+
+    def __call__(self) -> None:
+        """Do it. Raises `StorageError`; unless `files_flushed` it is then unknown which records became durable."""
+        for file in self._files:
+            try:
+                file.flush()
+            except ClosedError:
+                continue  # the segment was deleted meanwhile
+        if self._new_names:
+            self._folder.flush()
+        self.files_flushed = True
+        small = {} if self._epochs is None else {LEADER_EPOCHS: self._epochs}
+        self._folder.write_all_small({**small, **self.snapshots})
+
+
+class Durability:
+    """What one log knows of its flushes. Owner thread only.
+
+    recovery_point: everything below is durable.
+    appended:       messages that the log has taken, ever; `at_roll` of them when the active segment began.
+    new_names:      files have come since the folder was flushed last.
+    failure:        why nothing more is appended: what was written may not have become durable.
+    """
+
+    def __init__(self) -> None:
+        self.recovery_point = Offset(0)
+        self.appended = 0
+        self.at_roll = 0
+        self.new_names = True
+        self.failure: StorageError | None = None
+        self.under_way = False
+        self._flushed = 0
+        self._last_flush_ms = 0
+        self._truncations = 0
+        self._found: tuple[int, int, int] | None = None
+
+    def opened(self, recovery_point: Offset, end: Offset, *, in_order: bool) -> None:
+        """The log stands as it was found, `in_order` if an orderly stop has left it so."""
+        self.recovery_point = recovery_point
+        self.appended = end - recovery_point
+        self._found = self._state() if in_order else None
+
+    @property
+    def is_as_found(self) -> bool:
+        """True if nothing was appended, cut or flushed since an orderly stop: there is nothing to flush at the next."""
+        return self._found == self._state()
+
+    def _state(self) -> tuple[int, int, int]:
+        return self.appended, self._truncations, self.recovery_point
+
+    def begun_anew(self, offset: Offset) -> None:
+        """The log is empty, and begins at `offset`."""
+        self.recovery_point = offset
+        self._flushed = self.at_roll = self.appended
+
+    def flushed_at(self, now_ms: int) -> None:
+        """The interval of `flush.ms` begins now."""
+        self._last_flush_ms = max(self._last_flush_ms, now_ms)
+
+    def due(self, end: Offset, config: LogConfig, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush of a log that ends at `end`."""
+        if end <= self.recovery_point:
+            return False
+        last_ms = self._last_flush_ms
+        self._last_flush_ms = last_ms if last_ms <= now_ms else now_ms  # the clock may have been set back
+        return self.appended - self._flushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms
+
+    def may_begin(self, target: Offset) -> bool:
+        """False if there is nothing to flush below `target`, or a flush is under way, or there was a failure."""
+        return not self.under_way and self.failure is None and target > self.recovery_point
+
+    def take_new_names(self) -> bool:
+        """True if the folder must be flushed, too; while another flush may do so, nobody knows yet that it did."""
+        taken, self.new_names = self.new_names or self.under_way, False
+        return taken
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was cut: a flush that began before one says nothing of what came after."""
+        return self._truncations
+
+    def truncated(self, offset: Offset) -> None:
+        """Nothing from `offset` on counts any more."""
+        self._truncations += 1
+        self.lower(offset)
+
+    def lower(self, offset: Offset) -> None:
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def raise_to(self, offset: Offset) -> None:
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def done(self, work: FlushWork, end: Offset) -> bool:
+        """The records of `work` are durable. False: the log was cut meanwhile, so that nobody knows which."""
+        self.flushed_at(work.began_ms)
+        if work.truncations != self._truncations:
+            return False
+        self.raise_to(min(work.target, end))
+        self._flushed = max(self._flushed, work.appended_messages)
+        return True

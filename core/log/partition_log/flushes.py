@@ -1,0 +1,91 @@
+"""How a log becomes durable: what is to be flushed, done elsewhere, and what a failure means."""
+
+from ....ports.storage import StorageError
+from ....ports.words import Offset
+from ..checkpoints import format_epochs
+from .durability import FlushWork
+from .log_state import LogState
+
+
+class LogFlushes:
+    """Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def due(self, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush now."""
+        state = self._state
+        return state.durable.due(state.end, state.config, now_ms)
+
+    @property
+    def under_way(self) -> bool:
+        return self._state.durable.under_way
+
+    def begin(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
+        """What must be done to make everything up to now durable (`sealed_only`: all but the active segment).
+
+        None when there is nothing to do, or a flush is under way already. Follow with `end`, also on failure.
+        """
+        state = self._state
+        durable, active = state.durable, state.segments.active
+        target = active.base_offset if sealed_only else state.end
+        if not durable.may_begin(target):
+            return None
+        try:
+            work = self._work(target, now_ms, durable.at_roll if sealed_only else durable.appended)
+        except StorageError:
+            return None  # no room for what belongs to the records; the roll tells if it goes on
+        durable.under_way = True
+        return work
+
+    def _work(self, target: Offset, now_ms: int, messages: int) -> FlushWork:
+        state = self._state
+        durable, epochs = state.durable, state.epochs
+        files = state.segments.to_flush(durable.recovery_point, target, state.end)
+        changed_epochs = format_epochs(epochs.entries) if epochs.changed else None
+        epochs.changed = False
+        return FlushWork(
+            target=target,
+            files=files,
+            folder=state.folder,
+            new_names=durable.take_new_names(),
+            epochs=changed_epochs,
+            truncations=durable.truncations,
+            began_ms=now_ms,
+            appended_messages=messages,
+            snapshots=state.ledger.take_pending(),
+        )
+
+    def end(self, work: FlushWork, error: StorageError | None = None) -> None:
+        """The work is done, or has failed: if on a segment's file, records may be lost and the log takes no more."""
+        state = self._state
+        state.durable.under_way = False
+        if error is not None:
+            self._failed(work, error)
+            if not work.files_flushed:
+                return
+        if not state.durable.done(work, state.end):
+            state.ledger.drop_written(work.snapshots)
+
+    def _failed(self, work: FlushWork, error: StorageError) -> None:
+        self._state.epochs.changed = True
+        if not work.files_flushed:
+            self._state.durable.failure = error
+
+    def now(self, now_ms: int = 0) -> None:
+        """Flush here and now, blocking. Raises `StorageError`."""
+        state = self._state
+        work = self._work(state.end, now_ms, state.durable.appended)
+        try:
+            work()
+        except StorageError as error:
+            self._failed(work, error)
+            raise
+        state.durable.done(work, state.end)
+
+    def names_are_durable(self) -> None:
+        """The folder was flushed since its last file came."""
+        self._state.durable.new_names = False

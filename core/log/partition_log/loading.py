@@ -1,0 +1,98 @@
+"""From a folder to the state of the log in it: what is there, as far as it is to be believed, or a new log."""
+
+from collections.abc import Sequence
+
+from ....ports.words import Offset, Position
+from ...message.batch_header import BatchHeader
+from ..checkpoints import Noted
+from ..config import LONG_MAX
+from ..leader_epoch_cache import LeaderEpochs
+from ..log_format import LogSegment
+from ..producers.producer_state_manager import ProducerLedger
+from ..recovery import data_loss
+from ..segment.segment import Segment
+from ..segment.segment_list import SegmentList
+from .log_state import LogState
+
+
+class Recovered:
+    """Fulfils `RecoveryWatch`."""
+
+    def __init__(self, epochs: LeaderEpochs, ledger: ProducerLedger, now_ms: int) -> None:
+        self._epochs = epochs
+        self._ledger = ledger
+        self._now_ms = now_ms
+        self._epochs_known_from = epochs.entries[0][1] if epochs.entries else LONG_MAX
+        self._recovers = False
+
+    def lacks_epochs(self, start: int) -> bool:
+        """True if the checkpoint of the epochs is lost, or a crash has left one of a later start than the log's."""
+        lost = self._epochs_known_from == LONG_MAX
+        return self._epochs_known_from > start and (lost or self._recovers)
+
+    def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
+        self._recovers = True
+        self._ledger.begin_recovery(
+            [segment for segment in earlier if isinstance(segment, Segment)], offset, self._now_ms
+        )
+
+    def found(self, segment: LogSegment, position: Position, header: BatchHeader) -> None:
+        assert isinstance(segment, Segment)
+        self._epochs_known_from = min(self._epochs_known_from, header.base_offset)
+        self._epochs.found(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self._ledger.recovered(segment, position, header, self._now_ms)
+
+
+def load(state: LogState, noted: Noted, *, now_ms: int, recover: bool, may_end_early: bool) -> bool:
+    """As `Log.open` has it; True if the log ended below its recovery point. Raises `StorageError`."""
+    recovery = Recovered(state.epochs, state.ledger, now_ms)
+    loaded = state.format.load(
+        state.folder,
+        state.config,
+        now_ms=now_ms,
+        report=state.report,
+        recover=recover,
+        noted=noted,
+        recovery=recovery,
+    )
+    state.durable.flushed_at(now_ms)
+    if not loaded.segments:
+        state.begin_empty(max(Offset(0), noted.log_start), now_ms)
+        return _lost_end(state, noted.recovery_point, now_ms, may_end_early=may_end_early)
+    state.segments = SegmentList(loaded.segments)
+    state.end = loaded.end
+    state.start = max(loaded.segments[0].base_offset, noted.log_start)
+    if state.start > loaded.end:
+        state.report(f"{state.topic_partition}: ends at {loaded.end}, before its start {state.start}; begun anew")
+        state.begin_anew(state.start, now_ms)
+        return False
+    state.durable.opened(loaded.recovery_point, state.end, in_order=not recover)
+    lost_end = _lost_end(state, noted.recovery_point, now_ms, may_end_early=may_end_early)
+    state.ledger.load(state.segments.items, state.end, now_ms)
+    if recovery.lacks_epochs(state.start) and state.format.keeps_epochs:
+        _read_epochs(state)
+    state.epochs.truncate_from_start(state.start)
+    state.epochs.truncate_from_end(state.end)  # last: of an epoch that begins where the log ends nothing is here
+    return lost_end
+
+
+def _read_epochs(state: LogState) -> None:
+    """The checkpoint of the epochs is lost, or knows of a later start than the log has: the batches know them."""
+    for segment in state.segments.items:
+        for _, header in segment.batches():
+            state.epochs.found(header.leader_epoch, header.base_offset)
+
+
+def _lost_end(state: LogState, recovery_point: Offset, now_ms: int, *, may_end_early: bool) -> bool:
+    """True if the log ends below what was durable once: that is told, and unless it may end there it goes on behind."""
+    if state.end >= recovery_point:
+        return False
+    ends = state.format.flushed_only or may_end_early
+    state.report(data_loss.end_lost(state.topic_partition, state.end, recovery_point, goes_on=not ends))
+    if not ends:
+        kept = data_loss.without_empty_end(state.segments.items)
+        state.segments = SegmentList((*kept, state.new_segment(recovery_point, now_ms)))
+        state.start, state.end = max(state.start, state.segments.bases[0]), recovery_point
+        state.durable.opened(recovery_point, recovery_point, in_order=False)
+    return True

@@ -1,0 +1,587 @@
+"""The log of one partition: an append-only sequence of batches in segments (facts B2, B3, B6).
+
+The segments are an immutable tuple that is replaced as a whole, so that readers never wait. Nothing here blocks but
+reads and writes of the page cache; what makes durable is `flushes`, whose work runs elsewhere.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+
+from attrs import evolve
+
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import Folder, StorageError
+from ....ports.words import Offset, TopicPartition
+from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
+from ...message.control_records import Marker, encode_marker, read_marker
+from ...traffic.steps import Steps, complete
+from ..append_origin import AppendOrigin
+from ..check_budget import CheckBudget
+from ..checkpoints import Noted, Sealed, read_epochs
+from ..config import LONG_MAX, LogConfig
+from ..formats.validation import LOG_APPEND_TIME, AdmissionTakesLong
+from ..leader_epoch_cache import LeaderEpochs
+from ..log_format import Admitted, LogSegment
+from ..names import DELETED_SUFFIX
+from ..producers.producer_state import ProducerStates
+from ..retention import DeletionPolicy, removable
+from ..segment.segment import INT_MAX, Segment, fitting
+from ..segment.segment_list import SegmentList
+from .flushes import LogFlushes
+from .loading import load
+from .log_state import LogState
+from .replacement import LogSwaps
+from .results import EMPTY_SLICE, Appended, LogSlice, Replicated, TimestampOffset
+from .times import LogTimes
+from .transactions import LogTransactions
+
+__all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
+
+_new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
+
+
+class Log:
+    """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads.
+
+    What is asked of it besides appends and reads stands with its parts: `times`, `transactions`, `flushes`, `swaps`.
+    """
+
+    def __init__(self, state: LogState, deletion_policy: DeletionPolicy, entropy: Entropy | None) -> None:
+        self._state = state
+        self.topic_partition = state.topic_partition
+        self.epochs = state.epochs
+        self.times = LogTimes(state)
+        self.transactions = LogTransactions(state)
+        self.flushes = LogFlushes(state)
+        self.swaps = LogSwaps(state)
+        self.lost_end = False
+        """True if it ended below its recovery point when it was opened: durable messages are gone."""
+        self.rolled: Callable[[Log], None] | None = None
+        """Called after a new segment was begun: a good time to flush the sealed ones."""
+        self.format_name = state.config.message_format
+        """Of the entries; it stays what it is, whatever the configuration says later."""
+        self.policy = deletion_policy
+        self.policy_name = state.config.deletion_policy
+        """Of the policy in use, so that the owner can bring another one when the configuration changes."""
+        self._entropy = entropy
+        self._jitter_ms = self._draw_jitter()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Folder,
+        *,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        recover: bool,
+        codecs: Codecs,
+        deletion_policy: DeletionPolicy,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        sealed: Collection[Sealed] = (),
+        may_end_early: bool = False,
+        report: Callable[[str], None] = lambda _: None,
+        entropy: Entropy | None = None,
+    ) -> "Log":
+        """Open what is in the folder, or begin a log there.
+
+        With `recover` (no orderly stop before) all from `recovery_point` on is checked, and cut at the first bad batch.
+        `sealed` segments are known to follow each other; `entropy` draws the roll jitter. A log that ends below its
+        recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
+        `StorageError`.
+        """
+        epochs = LeaderEpochs(read_epochs(folder, report))
+        state = LogState(folder, topic_partition, config, codecs, epochs, report)
+        log = cls(state, deletion_policy, entropy)
+        noted = Noted(Offset(recovery_point), Offset(log_start_offset), sealed)
+        log.lost_end = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
+        log.transactions.mend()  # at once: the next start would find nothing wrong beside them
+        return log
+
+    # --- what it is
+
+    @property
+    def config(self) -> LogConfig:
+        return self._state.config
+
+    def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
+        """Go by another configuration, in the format that the log has; without a policy the present one stays."""
+        if config.message_format != self.format_name:
+            config = evolve(config, message_format=self.format_name)
+        before, self._state.config = self._state.config, config
+        if (config.segment_jitter_ms, config.roll_ms) != (before.segment_jitter_ms, before.roll_ms):
+            self._jitter_ms = self._draw_jitter()
+        if deletion_policy is not None:
+            self.policy, self.policy_name = deletion_policy, config.deletion_policy
+        for segment in self._state.segments.items:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._state.start
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._state.end
+
+    @property
+    def readable_end(self) -> Offset:
+        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
+        return self._state.readable_end
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is durable."""
+        return self._state.durable.recovery_point
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Oldest first; the last is the active one."""
+        return self._state.segments.items
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._state.segments.items)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producers that have written here with an id; none in a classic log."""
+        return self._state.ledger.states
+
+    @property
+    def folder(self) -> Folder:
+        """Of its files. For others than the owner: only for files that are no part of the log."""
+        return self._state.folder
+
+    @property
+    def closed(self) -> bool:
+        return self._state.closed
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
+        return self._state.durable.failure
+
+    def fail(self, error: StorageError) -> None:
+        """Refuse appends until the log is opened again and recovered."""
+        self._state.durable.failure = error
+
+    def _closed_to_records(self) -> StorageError:
+        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self.failure}")
+
+    # --- append
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        admitted: Admitted | None = None,
+        bounded: bool = False,
+        budget: CheckBudget | None = None,
+    ) -> Appended:
+        """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
+
+        `admitted` is what `admit_in_steps` gave for these records. `bounded` takes no more than a bounded time: what
+        needs more raises `AdmissionTakesLong`, and has changed nothing. `budget` is that of the sender, for checks.
+
+        Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
+        producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
+        not append (`admit`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
+        """
+        state = self._state
+        if state.durable.failure is not None:
+            raise self._closed_to_records()
+        if admitted is not None:
+            entry = admitted
+        else:
+            try:
+                entry = state.format.admit(
+                    records,
+                    state.config,
+                    state.codecs,
+                    now_ms=now_ms,
+                    allows_zstd=allows_zstd,
+                    origin=origin,
+                    budget=budget,
+                )
+            except AdmissionTakesLong:
+                if bounded:
+                    raise
+                steps = self.admit_in_steps(records, clock_ms=lambda: now_ms, allows_zstd=allows_zstd, origin=origin)
+                entry = complete(steps)
+        header = entry.header
+        if header is not None and header.producer_id >= 0:
+            known = state.ledger.states.check(header, origin)
+            if known is not None:
+                append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
+                return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, state.start)
+        return self._append(entry, leader_epoch, now_ms)
+
+    def admit_in_steps(
+        self,
+        records: memoryview,
+        *,
+        clock_ms: Callable[[], int],
+        allows_zstd: bool,
+        origin: AppendOrigin,
+        unpacked_max: int = DECOMPRESSED_BYTES_MAX,
+        whole: bool = False,
+    ) -> Steps[Admitted]:
+        """Check the batch and set what the topic wants, in bounded pieces, before `append` gets the outcome.
+
+        Raises as `admit_in_steps` of `admission`.
+        """
+        state = self._state
+        return state.format.admit_in_steps(
+            records,
+            state.config,
+            state.codecs,
+            clock_ms=clock_ms,
+            allows_zstd=allows_zstd,
+            origin=origin,
+            unpacked_max=unpacked_max,
+            whole=whole,
+        )
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """End the transaction that a producer is in, as its coordinator says; where it is in none nobody sees it.
+
+        Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for what has come too late,
+        `StorageError` when it cannot be written: the log is as it was.
+        """
+        state = self._state
+        if state.durable.failure is not None:
+            raise self._closed_to_records()
+        state.ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        marker = Marker(committed, coordinator_epoch)
+        is_append_time = state.config.message_timestamp_type == LOG_APPEND_TIME
+        batch = encode_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            now_ms=now_ms,
+            log_append_time=is_append_time,
+        )
+        entry = Admitted(batch, 1, 1, now_ms if is_append_time else -1, parse_header(batch))
+        return self._append(entry, leader_epoch, now_ms, marker)
+
+    def _append(self, entry: Admitted, leader_epoch: int, now_ms: int, marker: Marker | None = None) -> Appended:
+        ready, span, messages, append_time, header = entry
+        state = self._state
+        base = state.end
+        last = Offset(base + span - 1)
+        if last >= LONG_MAX:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
+        if span:
+            segment = state.segments.active
+            if segment.must_roll(entry, last, state.config, jitter_ms=self._jitter_ms, now_ms=now_ms):
+                segment = self._roll(now_ms, base)
+            state.format.stamp(ready, base, leader_epoch)
+            segment.append(entry, base_offset=base, now_ms=now_ms)
+            if leader_epoch != state.epochs.latest and state.format.keeps_epochs:
+                state.epochs.assign(leader_epoch, base)
+            if header is not None and header.producer_id >= 0:
+                state.ledger.appended(segment, header, base, marker, now_ms)
+                state.durable.new_names |= marker is not None  # .txnindex may have come
+            state.end = Offset(last + 1)
+            state.durable.appended += messages
+        return Appended(base, last, append_time, state.start, messages)
+
+    def append_replicated(self, records: memoryview, *, now_ms: int) -> Replicated:
+        """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.
+
+        Nothing is refused for what a client did: control batches, transactions and sequences are as the leader took
+        them. Raises `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`),
+        `StorageError` when it cannot be written: segments before the one that failed keep theirs.
+        """
+        state = self._state
+        durable, epochs = state.durable, state.epochs
+        if durable.failure is not None:
+            raise self._closed_to_records()
+        start, size, messages = state.start, 0, 0
+        headers = whole_batches(records, state.end, epochs.latest, empty=start == state.end)
+        if headers and headers[0].base_offset < start:
+            self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
+        while headers:
+            segment, count = self._room(headers, now_ms)
+            run, headers = headers[:count], headers[count:]
+            bytes_of_run = sum([header.size for header in run])
+            segment.append_run(records[size : size + bytes_of_run], run, now_ms=now_ms)
+            for header in run:
+                if header.leader_epoch != epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    marker = self._marker_in(records[size:], header) if header.control else None
+                    state.ledger.appended(segment, header, header.base_offset, marker, now_ms)
+                    durable.new_names |= marker is not None
+                messages += header.count
+                durable.appended += header.count
+                size += header.size
+            state.end = run[-1].next_offset
+            state.move_start(start)
+        return Replicated(size, messages, state.end)
+
+    def _marker_in(self, batch: memoryview, header: BatchHeader) -> Marker | None:
+        try:
+            return read_marker(batch, header)
+        except ApiError as error:
+            self._state.report(f"{self.topic_partition}: {error.message}; what it ended counts as open")
+            return None
+
+    def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
+        """The segment that the batches go to, and how many of them. Raises `StorageError`."""
+        config, segment = self._state.config, self._state.segments.active
+        assert isinstance(segment, Segment)
+        count = fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        base = headers[0].base_offset
+        if count and headers[0].last_offset - segment.base_offset <= INT_MAX:
+            return segment, count
+        segment = self._roll(now_ms, base)
+        assert isinstance(segment, Segment)
+        return segment, fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment, if there is anything in it, and begin another one. Raises `StorageError`."""
+        if self._state.segments.active.size:
+            self._roll(now_ms, self._state.end)
+
+    def _roll(self, now_ms: int, base: Offset) -> LogSegment:
+        """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""
+        state = self._state
+        kept = state.segments.items
+        if kept[-1].size or base == state.end:
+            kept[-1].seal()
+        else:
+            kept = kept[:-1]  # nothing is in it, and the next offset is too far from its base
+        if state.format.flushed_only:
+            self.flushes.now(now_ms)  # before the next file has a name: recovery opens the newest alone (facts A4)
+        segment = state.new_segment(base, now_ms)
+        if state.format.keeps_producers:
+            state.ledger.take(base)
+        dropped = state.segments.items[len(kept) :]
+        state.segments = SegmentList((*kept, segment))
+        for empty in dropped:
+            empty.delete()
+        self._jitter_ms = self._draw_jitter()
+        state.durable.at_roll = state.durable.appended
+        if self.rolled is not None:
+            self.rolled(self)
+        return segment
+
+    def _draw_jitter(self) -> int:
+        bound = min(self.config.segment_jitter_ms, self.config.roll_ms)
+        return self._entropy.below(bound) if bound > 0 and self._entropy is not None else 0
+
+    # --- read
+
+    def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
+        """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
+
+        About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
+        `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
+        `offset` on, `max_bytes` at most, whatever begins or ends there. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
+        CORRUPT_MESSAGE where the log is damaged; `StorageError`.
+        """
+        state = self._state
+        start, end = state.start, state.readable_end
+        if not start <= offset <= end:
+            text = f"{self.topic_partition} has offsets {start} to {end}, not {offset}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        segments = state.segments
+        place = segments.find(Offset(offset), Offset(limit) if limit < end else end, state.end)
+        if place is None:
+            return EMPTY_SLICE
+        number, position, first_batch_size, end_position = place
+        left = end_position - position
+        size = left if left < max_bytes else max_bytes
+        if size < first_batch_size:
+            if not whole_first_batch:
+                return EMPTY_SLICE
+            size = first_batch_size
+        segment = segments.items[number]
+        return _new(LogSlice, (segment.region(position, size), segment.base_offset, position))
+
+    def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
+        """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
+        state = self._state
+        if offset < state.start:
+            return 0
+        limit = min(limit, state.readable_end)
+        return state.segments.available_bytes(Offset(offset), Offset(limit), state.end, max_bytes)
+
+    # --- retention and truncation
+
+    def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
+        """Take the segments away that the log need not keep: their files are renamed to *.deleted, and returned.
+
+        Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
+        each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
+        """
+        if self.swaps.under_way:
+            return []
+        state = self._state
+        infos = state.segments.infos(state.end)
+        bounds = (min(state.start, high_watermark), high_watermark)
+        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, state.config, state.report)
+        if empty_one_too:
+            state.segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
+        if not count:
+            return []
+        if count == len(infos):
+            self._roll(now_ms, state.end)
+        return self._take_away(count)
+
+    def _take_away(self, count: int) -> list[LogSegment]:
+        state = self._state
+        removed: list[LogSegment] = []
+        try:
+            for segment in state.segments.items[:count]:
+                segment.rename(DELETED_SUFFIX)
+                removed.append(segment)
+        finally:
+            if removed:
+                state.segments = SegmentList(state.segments.items[len(removed) :])
+                state.move_start(state.segments.bases[0])
+                state.ledger.drop_below(state.segments.bases[0])
+                for segment in removed:
+                    segment.close()
+        return removed
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are no longer served; their segments go at the next `retain`.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; a lower one than the present start does nothing.
+        """
+        if offset > (end := self.readable_end):
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
+        self._state.move_start(Offset(offset))
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
+
+        Below the log start the log begins anew at `offset`. Raises `StorageError`; the log is then out of use.
+        """
+        if offset >= self._state.end:
+            return
+        offset = Offset(offset)
+        self._state.durable.truncated(offset)
+        try:
+            self.swaps.note_cut(offset)
+            self._truncate(offset, now_ms)
+        except StorageError as error:
+            self.fail(error)
+            raise
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything; the next batch may have `offset`. Raises `StorageError`; the log is then out of use."""
+        offset = Offset(offset)
+        self._state.durable.truncated(offset)
+        try:
+            self.swaps.note_cut(offset)
+            self._state.begin_anew(offset, now_ms)
+        except StorageError as error:
+            self.fail(error)
+            raise
+
+    def _truncate(self, offset: Offset, now_ms: int) -> None:
+        state = self._state
+        items, bases = state.segments.items, state.segments.bases
+        if offset < state.start or offset < bases[0]:
+            state.begin_anew(offset, now_ms)
+            return
+        keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
+        for segment in reversed(items[keep:]):
+            segment.delete()
+        state.folder.flush()  # else one may come back behind the cut
+        state.segments = SegmentList(items[:keep])
+        end = state.segments.active.cut(offset)
+        if end < state.start:
+            state.begin_anew(state.start, now_ms)
+            return
+        state.end = end
+        state.durable.lower(end)
+        state.epochs.truncate_from_end(end)
+        state.ledger.load(state.segments.items, end, now_ms)
+
+    # --- the end
+
+    def close(self, now_ms: int = 0) -> None:
+        """Write the indexes, make everything durable, release the files. Twice is harmless. Raises `StorageError`."""
+        state = self._state
+        if state.closed:
+            return
+        durable, active = state.durable, state.segments.active
+        try:
+            if durable.failure is None:
+                active.write_indexes()
+            if durable.failure is None and (state.epochs.changed or not durable.is_as_found):
+                if state.format.keeps_producers:
+                    state.ledger.take_at_stop(state.end, state.segments.bases[0])
+                self.flushes.now(now_ms)
+                for file in active.side_files():
+                    if file.size:
+                        file.flush()
+        finally:
+            self.abandon()
+        if durable.failure is not None:
+            raise durable.failure
+
+    def abandon(self) -> None:
+        """Release the files without making anything durable: the log is deleted, or its disk has failed."""
+        self._state.closed = True
+        for segment in self._state.segments.items:
+            segment.close()
+
+
+def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty: bool) -> list[BatchHeader]:
+    """The headers of the whole batches, up to the first that a log which ends at `end` cannot take.
+
+    An `empty` log takes a first batch that reaches over its end: records were deleted up to the middle of it. What is
+    cut at the end of `records` is left out. Offsets may leave holes (compaction), never go back, nor do leader epochs.
+    Raises `ApiError` CORRUPT_MESSAGE when the first batch is one that the log cannot take.
+    """
+    headers: list[BatchHeader] = []
+    position, size = 0, len(records)
+    while position + HEADER_SIZE <= size:
+        try:
+            header = parse_header(records, position)
+            if position + header.size > size:
+                break
+            if empty and not headers and header.base_offset < end < header.next_offset:
+                end = header.base_offset
+            _check(records, position, header, end, latest_epoch)
+        except ApiError as error:
+            if headers:
+                break  # the next fetch begins with it
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"from the leader, for offset {end}: {error.message}") from error
+        headers.append(header)
+        position += header.size
+        end, latest_epoch = header.next_offset, header.leader_epoch
+    return headers
+
+
+def _check(records: memoryview, position: int, header: BatchHeader, end: Offset, latest_epoch: int) -> None:
+    if not crc_valid(records, header, position):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
+    if header.base_offset < end:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch with base offset {header.base_offset}")
+    if header.leader_epoch < latest_epoch:
+        text = f"a batch of leader epoch {header.leader_epoch}, behind one of epoch {latest_epoch}"
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)

@@ -1,0 +1,61 @@
+"""Offsets by time: what ListOffsets and the classic offsets request ask of a log (facts A4, B3)."""
+
+from collections.abc import Callable
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ClosedError
+from ....ports.storage import StorageError
+from ....ports.words import Offset
+from ...traffic.steps import Steps
+from ..segment.segment_list import FoundRecord, SegmentList
+from .log_state import LogState
+from .results import TimestampOffset
+
+
+class LogTimes:
+    """Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[Offset]:
+        """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
+
+        LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
+        """
+        state = self._state
+        found = state.segments.offsets_before(time_ms, state.start, state.readable_end, now_ms)
+        return found[: max(0, max_offsets)]
+
+    def first_at(self, timestamp: int) -> Steps[TimestampOffset | None]:
+        """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
+
+        In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        """
+        state = self._state
+        return self._looking(lambda segments: segments.first_at(timestamp, state.start, state.end, state.codecs))
+
+    def first_at_largest(self) -> Steps[TimestampOffset | None]:
+        """The first record with the largest timestamp of all; None when no record has one. As above."""
+        state = self._state
+        return self._looking(lambda segments: segments.first_at_largest(state.start, state.end, state.codecs))
+
+    def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
+        """What `find` finds among the segments; once more when one of them has been taken away meanwhile."""
+        state = self._state
+        while True:
+            present = state.segments
+            try:
+                found = yield from find(present)
+            except (StorageError, ClosedError):
+                if state.closed:
+                    text = f"{state.topic_partition} was closed meanwhile"
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text) from None
+                if set(present.items) <= set(state.segments.items):
+                    raise
+                continue
+            if found is None:
+                return None
+            return TimestampOffset(found.timestamp, found.offset, state.epochs.epoch_at(found.offset))

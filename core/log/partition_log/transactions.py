@@ -1,0 +1,77 @@
+"""What readers of committed records need to know of a log: where all is decided, what was aborted (facts B2, B3)."""
+
+from collections.abc import Sequence
+
+from ....ports.words import Offset, Position
+from ..segment.offset_index import IndexDamaged
+from ..segment.segment import Segment
+from ..segment.transaction_index import AbortedEntry
+from .log_state import LogState
+from .results import LogSlice
+
+
+class LogTransactions:
+    """Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def first_unstable_offset(self, high_watermark: int) -> Offset | None:
+        """The first offset of a transaction that is under way, or that has ended at or above the high watermark."""
+        opened = self._state.ledger.states.open
+        first = opened.first_unstable(high_watermark) if opened.may_hold_back else None
+        return None if first is None else Offset(first)
+
+    @property
+    def first_undecided_on_disk(self) -> int | None:
+        """The first offset of a transaction that is under way, or that a power cut may leave so."""
+        state = self._state
+        return state.ledger.states.open.first_not_durable(state.durable.recovery_point)
+
+    def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
+        """The transactions that were aborted and have records in [from_offset, upto), in the order of their markers.
+
+        Raises `StorageError`.
+        """
+        if not self._state.segments.may_have_aborted(from_offset):
+            return ()
+        return self._aborted(from_offset, upto)
+
+    def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedEntry]:
+        """The same for what a read from an offset gave, as narrow as the index tells. Raises `StorageError`."""
+        state = self._state
+        if not state.segments.may_have_aborted(from_offset):
+            return ()
+        end_position = Position(found.position + found.size)
+        upto = state.segments.end_of_slice(found.segment_base_offset, end_position, state.end)
+        return self._aborted(from_offset, upto)
+
+    def _aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
+        state = self._state
+        try:
+            return state.segments.aborted(from_offset, upto)
+        except IndexDamaged:
+            self._rebuild_damaged()
+        return state.segments.aborted(from_offset, upto)
+
+    def mend(self) -> None:
+        """Make the indexes anew that loading has found damaged, or could not trust. Raises `StorageError`."""
+        if any(segment.aborted.is_distrusted for segment in self._segments()):
+            self._rebuild_damaged()
+
+    def _segments(self) -> list[Segment]:
+        return [segment for segment in self._state.segments.items if isinstance(segment, Segment)]
+
+    def _rebuild_damaged(self) -> None:
+        """All that cannot be used: where one is, others may be, and it is rare."""
+        state, segments = self._state, self._segments()
+        wrong: list[Segment] = []
+        for segment in segments:
+            try:
+                segment.aborted.check()
+            except IndexDamaged as error:
+                state.report(f"{state.folder.name}/{segment.aborted.name} is damaged and rebuilt: {error}")
+                wrong.append(segment)
+        state.ledger.rebuild_aborted(segments, wrong, state.end)

@@ -1,0 +1,1 @@
+"""The state of a partition's producers: sequence numbers, open transactions, snapshots."""

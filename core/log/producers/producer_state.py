@@ -1,0 +1,407 @@
+"""What a partition knows of its producers: the rules of facts B2 as plain values, without files.
+
+Of each producer the last five batches are known, so that one of them that is sent again is recognised. A producer that
+is not known may begin anywhere (KIP-360): UNKNOWN_PRODUCER_ID is an answer of older brokers.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.words import Buffer
+from ...message.batch_header import TRANSACTIONAL_BIT, BatchHeader, parse_header
+from ..append_origin import AppendOrigin
+
+_ENDED_MAX = 1024
+"""So many transactions that have ended are known one by one while their markers are on the way to the replicas."""
+
+
+class _Ended:
+    """Transactions whose markers are on their way: to the replicas, or to the disk."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self) -> None:
+        self._ended: deque[tuple[int, int]] = deque()
+        """(offset of a marker, smallest first offset of those that end there or later), both ascending."""
+
+    def add(self, first_offset: int, marker_offset: int) -> None:
+        ended = self._ended
+        while ended and ended[-1][1] >= first_offset:
+            ended.pop()
+        ended.append((marker_offset, first_offset))
+        if len(ended) > _ENDED_MAX:
+            self._merge()
+
+    def first(self, arrived: int) -> int | None:
+        """Where the first of them begins; markers below `arrived` are there, and it does not go back."""
+        ended = self._ended
+        while ended and ended[0][0] < arrived:
+            ended.popleft()
+        return ended[0][1] if ended else None
+
+    def clear(self) -> None:
+        self._ended.clear()
+
+    def _merge(self) -> None:
+        """Take the older half for one, which ends where the last of it does: too cautious, never too bold."""
+        ended = self._ended
+        first_offset, marker = ended[0][1], 0
+        for _ in range(_ENDED_MAX // 2):
+            marker = ended.popleft()[0]
+        ended.appendleft((marker, first_offset))
+
+
+class OpenTransactions:
+    """By the offset of the first batch of each, which is also the order in which they come. Owner thread only."""
+
+    __slots__ = ("_not_durable", "_not_replicated", "_open", "may_hold_back")
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, int] = OrderedDict()
+        self._not_replicated = _Ended()
+        self._not_durable = _Ended()
+        self.may_hold_back = False
+        """False: `first_unstable` is None. So it is in nearly every fetch, which need not ask then."""
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._open)
+
+    @property
+    def first_offset(self) -> int | None:
+        """Where the oldest one that is under way begins; None when there is none."""
+        return next(iter(self._open)) if self._open else None
+
+    @property
+    def oldest(self) -> int | None:
+        """The producer of that one."""
+        return next(iter(self._open.values())) if self._open else None
+
+    def begun(self, first_offset: int, producer_id: int) -> None:
+        """A producer's transaction begins; those that began before it are known already."""
+        self._open[first_offset] = producer_id
+        self.may_hold_back = True
+
+    def ended(self, first_offset: int, marker_offset: int) -> None:
+        """The transaction that began at `first_offset` has ended; the markers come in their order."""
+        self._open.pop(first_offset, None)
+        self.may_hold_back = True
+        self._not_replicated.add(first_offset, marker_offset)
+        self._not_durable.add(first_offset, marker_offset)
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is under way, or whose marker not all replicas have yet.
+
+        The high watermark does not go back but with `clear`.
+        """
+        first = self._first(self._not_replicated.first(high_watermark))
+        self.may_hold_back = first is not None
+        return first
+
+    def first_not_durable(self, recovery_point: int) -> int | None:
+        """The first offset of a transaction that is under way, or whose marker a power cut may take away.
+
+        The recovery point does not go back but with `clear`.
+        """
+        return self._first(self._not_durable.first(recovery_point))
+
+    def _first(self, ended: int | None) -> int | None:
+        if not self._open:
+            return ended
+        first = next(iter(self._open))
+        return first if ended is None else min(first, ended)
+
+    def clear(self) -> None:
+        self.may_hold_back = False
+        self._open.clear()
+        self._not_replicated.clear()
+        self._not_durable.clear()
+
+
+SEQUENCE_MASK = 0x7FFFFFFF
+"""After sequence 2^31-1 comes 0."""
+BATCHES_KEPT = 5
+"""As many as a producer may have on their way."""
+PRODUCERS_MAX = 10_000
+"""Of one partition, besides those in a transaction. Beyond, the tenth that has been silent for longest is forgotten,
+before its time."""
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+_CLIENT = AppendOrigin.CLIENT  # a member costs a tenth of a microsecond to look up
+
+
+class SentBatch(NamedTuple):
+    """A batch that was appended."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    """ms; with log-append time when it was appended."""
+
+
+class ProducerStateEntry:
+    """One producer. A plain slotted class: it is changed with every batch."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "seen_ms", "txn_first_offset")
+
+    def __init__(
+        self,
+        epoch: int,
+        last_sequence: int,
+        batches: tuple[SentBatch, ...],
+        seen_ms: int,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        txn_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.epoch = epoch
+        self.last_sequence = last_sequence
+        """-1: its next batch of this epoch begins at 0."""
+        self.batches = batches
+        """Its last ones in this epoch, oldest first."""
+        self.seen_ms = seen_ms
+        """When it appended last, by the broker's clock as far as known."""
+        self.coordinator_epoch = coordinator_epoch
+        """Of the newest marker; -1: there was none."""
+        self.txn_first_offset = txn_first_offset
+        """Where its transaction that is under way begins; -1: there is none."""
+
+
+class PutOff(NamedTuple):
+    """A batch that was next, and that the broker could not take for now."""
+
+    epoch: int
+    base_sequence: int
+    code: ErrorCode
+    """What its producer was told, so that it sends it again."""
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction that a marker has ended; below `last_stable_offset` all is decided then."""
+
+    first_offset: int
+    last_stable_offset: int
+
+
+class ProducerStates:
+    """The producers of one partition. Owner thread only."""
+
+    __slots__ = ("_limit", "_producers", "_put_off", "admitting", "open", "verifying")
+
+    def __init__(self, limit: int = PRODUCERS_MAX) -> None:
+        self._producers: dict[int, ProducerStateEntry] = {}
+        self._put_off: dict[int, PutOff] = {}
+        self._limit = limit
+        self.open = OpenTransactions()
+        self.verifying: set[int] = set()
+        """Producers that are about to begin a transaction; a marker takes them out: it has ended that one already."""
+        self.admitting: set[int] = set()
+        """Producers whose batches of a transaction are being opened; a marker takes them out, too."""
+
+    @property
+    def producers(self) -> Mapping[int, ProducerStateEntry]:
+        """By producer id."""
+        return self._producers
+
+    def check(self, header: BatchHeader, origin: AppendOrigin = _CLIENT) -> SentBatch | None:
+        """What a batch with a producer id is: None for the next one, or the appended batch that it repeats.
+
+        Raises `ApiError`: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE for a batch outside
+        of the transaction that is under way, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in a transaction without a
+        name; behind a batch that was put off, what that one was told.
+        """
+        transactional = header.attributes & TRANSACTIONAL_BIT
+        if transactional and origin is _CLIENT:
+            text = "a batch of a transaction needs the transactional id in its request"
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        known = self._producers.get(header.producer_id)
+        if self._put_off:
+            self._check_put_off(header, known)
+        if known is None:
+            return None
+        epoch, base = header.producer_epoch, header.base_sequence
+        if epoch == known.epoch:
+            if base != (known.last_sequence + 1) & SEQUENCE_MASK and base >= 0:
+                last = header.last_sequence
+                for batch in known.batches:
+                    if batch[0] == base and batch[1] == last:
+                        return batch
+                what = f"sequence {base} of producer {header.producer_id}, epoch {epoch}, after {known.last_sequence}"
+                raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what)
+        elif epoch < known.epoch:
+            raise _fenced(header.producer_id, epoch, known)
+        elif base > 0:
+            what = f"sequence {base} of producer {header.producer_id} where the new epoch {epoch} must begin with 0"
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what)
+        if known.txn_first_offset >= 0 and not transactional:
+            text = f"producer {header.producer_id} is in a transaction, to which the batch does not belong"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, text)
+        return None
+
+    def put_off(self, records: Buffer, code: ErrorCode) -> None:
+        """A batch was not taken, by `code`, for no fault of its own: its producer will send it again.
+
+        Those that are on their way behind it are told the same until it has come. OUT_OF_ORDER_SEQUENCE_NUMBER would be
+        true of them as well, but librdkafka then begins a new epoch, in which what stands here and was not answered yet
+        is not known, and sends that twice. A producer that nobody knows may begin anywhere: it would begin with those.
+        """
+        try:
+            header = parse_header(records)
+        except ApiError:
+            return  # its producer is told so as soon as it may be appended
+        self.put_off_batch(header, code)
+
+    def put_off_batch(self, header: BatchHeader, code: ErrorCode) -> None:
+        """The same for one of which only the header is known."""
+        producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
+        known, before = self._producers.get(producer_id), self._put_off.get(producer_id)
+        if producer_id < 0 or base < 0 or not _is_next(known, epoch, base):
+            return
+        if known is None and before is not None and before.epoch == epoch and _is_behind(base, before.base_sequence):
+            return  # any could be next of a producer that nobody knows: the first of those that were put off is
+        if len(self._put_off) >= self._limit:
+            self._put_off.clear()
+        self._put_off[producer_id] = PutOff(epoch, base, code)
+
+    def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
+        put_off = self._put_off.get(header.producer_id)
+        if put_off is None or header.producer_epoch < put_off.epoch:
+            return
+        epoch, base, code = put_off
+        if header.producer_epoch != epoch or not _is_next(known, epoch, base):
+            del self._put_off[header.producer_id]  # it has come, or will not
+        elif _is_behind(header.base_sequence, base):
+            raise ApiError(code, f"sequence {base} of producer {header.producer_id} was put off, and comes first")
+
+    def note(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
+        """The batch has been appended at `base_offset`."""
+        base, delta, epoch = header.base_sequence, header.last_offset_delta, header.producer_epoch
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != epoch:
+            known = self._renewed(header.producer_id, known, epoch, seen_ms)
+        else:
+            known.seen_ms = seen_ms
+        if base >= 0:
+            last = known.last_sequence = (base + delta) & SEQUENCE_MASK
+            batch = SentBatch(base, last, base_offset, base_offset + delta, header.max_timestamp)
+            known.batches = (*known.batches[1 - BATCHES_KEPT :], batch)
+        if header.attributes & TRANSACTIONAL_BIT and known.txn_first_offset < 0:
+            known.txn_first_offset = base_offset
+            self.open.begun(base_offset, header.producer_id)
+
+    def _renewed(
+        self, producer_id: int, known: ProducerStateEntry | None, epoch: int, seen_ms: int
+    ) -> ProducerStateEntry:
+        """The producer in another epoch; the transaction that is under way goes on until a marker ends it."""
+        renewed = ProducerStateEntry(epoch, NO_SEQUENCE, (), seen_ms)
+        if known is not None:
+            renewed.coordinator_epoch, renewed.txn_first_offset = known.coordinator_epoch, known.txn_first_offset
+        self.put(producer_id, renewed)
+        return renewed
+
+    # --- transactions
+
+    def is_open(self, producer_id: int) -> bool:
+        """True if the producer is in a transaction here."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.txn_first_offset >= 0
+
+    def silent_since(self) -> int | None:
+        """When the producer of the oldest transaction that is under way has appended last; None: there is none."""
+        oldest = self.open.oldest
+        return None if oldest is None else self._producers[oldest].seen_ms
+
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+        """Refuse a marker of a producer or a coordinator that others have taken the place of.
+
+        Raises `ApiError` INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return
+        if producer_epoch < known.epoch:
+            raise _fenced(producer_id, producer_epoch, known)
+        if coordinator_epoch < known.coordinator_epoch:
+            text = f"a marker of coordinator epoch {coordinator_epoch}; it has been at {known.coordinator_epoch}"
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
+
+    def end(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int, seen_ms: int
+    ) -> EndedTransaction | None:
+        """A marker stands at `offset`: the transaction that it ends, None where nobody has begun one."""
+        self.verifying.discard(producer_id)
+        self.admitting.discard(producer_id)
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch != producer_epoch:
+            known = self._renewed(producer_id, known, producer_epoch, seen_ms)
+        first_offset, known.txn_first_offset = known.txn_first_offset, NO_OFFSET
+        known.coordinator_epoch, known.seen_ms = coordinator_epoch, seen_ms
+        if first_offset < 0:
+            return None
+        self.open.ended(first_offset, offset)
+        oldest = self.open.first_offset
+        return EndedTransaction(first_offset, offset + 1 if oldest is None else oldest)
+
+    # --- coming and going
+
+    def put(self, producer_id: int, producer: ProducerStateEntry) -> None:
+        """Let a producer be known, in place of what was known of it. One in a transaction is never forgotten; those
+        that are new must come in the order in which their transactions began."""
+        producers = self._producers
+        producers[producer_id] = producer
+        if producer.txn_first_offset >= 0:
+            self.open.begun(producer.txn_first_offset, producer_id)
+        if len(producers) - len(self.open) > self._limit:
+            idle = [number for number, each in producers.items() if each.txn_first_offset < 0 and each is not producer]
+            idle.sort(key=lambda number: producers[number].seen_ms)
+            for number in idle[: max(1, self._limit // 10)]:
+                del producers[number]
+
+    def complete(self, earlier: "ProducerStates") -> None:
+        """Learn older batches of producers of whom only the last one is known."""
+        for producer_id, known in self._producers.items():
+            found = earlier.producers.get(producer_id)
+            if found is not None and found.epoch == known.epoch and found.batches and known.batches:
+                if found.batches[-1].last_offset != known.batches[-1].last_offset:
+                    continue  # it stands in a segment that is gone
+                known.batches = found.batches
+
+    def expire(self, before_ms: int) -> int:
+        """Forget those that have been silent since `before_ms` and are in no transaction; returns how many."""
+        silent = [
+            number
+            for number, producer in self._producers.items()
+            if producer.seen_ms <= before_ms and producer.txn_first_offset < 0
+        ]
+        for number in silent:
+            del self._producers[number]
+            self._put_off.pop(number, None)
+        return len(silent)
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._put_off.clear()
+        self.open.clear()
+
+
+def _is_next(known: ProducerStateEntry | None, epoch: int, base_sequence: int) -> bool:
+    if known is None:
+        return True
+    if epoch == known.epoch:
+        return base_sequence == (known.last_sequence + 1) & SEQUENCE_MASK
+    return epoch > known.epoch and base_sequence == 0
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """True if it comes later than the other, as long as they are less than half of all sequences apart."""
+    return 0 < (sequence - other) & SEQUENCE_MASK < SEQUENCE_MASK >> 1
+
+
+def _fenced(producer_id: int, epoch: int, known: ProducerStateEntry) -> ApiError:
+    text = f"epoch {epoch} of producer {producer_id}; it has been at {known.epoch}"
+    return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, text)

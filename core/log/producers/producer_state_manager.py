@@ -1,0 +1,184 @@
+"""The producers of one log, and their snapshot files (facts B3): taken at a roll and an orderly stop, read at a start.
+
+A snapshot is named by the offset up to which (exclusive) it knows everything. It becomes a file only after the records
+below it are durable, with the next flush; until then, and where it is missing or damaged, the batches are read instead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ....ports.storage import FileMissing, Folder, StorageError
+from ....ports.words import Offset, Position
+from ...message.batch_header import BatchHeader
+from ...message.control_records import Marker
+from ..log_format import LogSegment
+from ..names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
+from ..segment.segment import Segment
+from ..segment.transaction_index import AbortedEntry
+from .producer_state import NO_OFFSET, ProducerStates
+from .replay import look_back, marker_at, replay, take_in
+from .snapshot import decode_snapshot, encode_snapshot
+
+
+def snapshot_offsets(folder: Folder) -> list[int]:
+    """The offsets of the snapshots that are there, newest first."""
+    names = filter(None, map(SEGMENT_FILE.fullmatch, folder.files()))
+    snapshots = (name for name in names if name["kind"] == SNAPSHOT_SUFFIX and not name["state"])
+    return sorted((int(name["base"]) for name in snapshots), reverse=True)
+
+
+class ProducerLedger:
+    """The producers, as of the log's end, and which snapshots there are. Owner thread only."""
+
+    __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_report", "states")
+
+    def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
+        self.states = ProducerStates()
+        self._folder = folder
+        self._report = report
+        self._offsets: set[int] = set()
+        self._pending: dict[int, bytes] = {}
+        self._recovered = False
+
+    # --- at the start
+
+    def begin_recovery(self, earlier: Sequence[Segment], offset: Offset, now_ms: int) -> None:
+        """Recovery is about to look at the batches from `offset` on; those before are in the `earlier` segments.
+
+        Raises `StorageError`.
+        """
+        self._offsets = set(snapshot_offsets(self._folder))
+        self._read(earlier, earlier[0].base_offset if earlier else offset, offset, now_ms)
+        self._recovered = True
+
+    def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
+        """Recovery has found a good batch of a producer; told of all of them, in order. Raises `StorageError`."""
+        marker = marker_at(segment, position, header) if header.control else None
+        aborted = take_in(self.states, header, header.base_offset, marker, now_ms)
+        if aborted is not None:
+            segment.aborted.append(aborted)
+
+    def load(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
+        """Find out the producers of a log that ends at `end`, unless recovery has. Snapshots that are damaged, from
+        beyond the end, or of no more use are removed. Raises `StorageError`."""
+        batches = [segment for segment in segments if isinstance(segment, Segment)]
+        start = batches[0].base_offset if batches else end
+        self._pending.clear()
+        self._offsets = set(snapshot_offsets(self._folder))
+        beyond = [offset for offset in self._offsets if not start <= offset <= end]
+        self._drop(beyond)
+        if beyond:
+            self._folder.flush()  # one that came back after a power cut would tell of other batches
+        if not self._recovered:
+            self._read(batches, start, end, now_ms)
+        self._recovered = False
+        self._drop_strays({segment.base_offset for segment in batches})
+
+    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
+        known_to = self._read_newest(start, end, now_ms)
+        if self.states.producers:
+            look_back(self.states, segments, known_to, now_ms)
+        replay(self.states, segments, known_to, end, now_ms)
+
+    def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
+        """Take over the newest good snapshot up to there; returns its offset, `start` when there is none."""
+        self.states = ProducerStates()
+        for offset in sorted(self._offsets, reverse=True):
+            name = segment_file(offset, SNAPSHOT_SUFFIX)
+            if not start <= offset <= upto:
+                continue
+            try:
+                self.states = decode_snapshot(self._folder.read_small(name), now_ms=now_ms)
+            except FileMissing:
+                continue  # a flush is about to write it, or could not
+            except ValueError as error:
+                self._report(f"{self._folder.name}/{name} is damaged and made anew: {error}")
+                self._drop([offset])
+            else:
+                return Offset(offset)
+        return start
+
+    def rebuild_aborted(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
+        """Make the `.txnindex` of those that are `wrong` anew, in one pass over a log that ends at `end`.
+
+        Raises `StorageError`.
+        """
+        before = ProducerLedger(self._folder, self._report)
+        before._offsets = self._offsets - self._pending.keys()
+        start, reached = segments[0].base_offset, NO_OFFSET
+        for number, segment in enumerate(segments):
+            if segment not in wrong:
+                continue
+            base = segment.base_offset
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if reached == NO_OFFSET or any(reached < offset <= base for offset in before._offsets):
+                before._read(segments[:number], start, base, 0)
+            else:
+                replay(before.states, segments[:number], Offset(reached), base, 0)
+            entries: list[AbortedEntry] = []
+            replay(before.states, [segment], base, next_base, 0, entries.append)
+            segment.aborted.replace(entries)
+            reached = next_base
+
+    # --- while the log is open
+
+    def appended(
+        self, segment: LogSegment, header: BatchHeader, base_offset: Offset, marker: Marker | None, now_ms: int
+    ) -> None:
+        """A producer's batch, which the leader has checked, is in the segment now; `marker`: what it says if it is a
+        control batch."""
+        if not header.control:
+            if header.base_sequence >= 0 or header.transactional:
+                self.states.note(header, base_offset, now_ms)
+            return
+        aborted = take_in(self.states, header, base_offset, marker, now_ms)
+        if aborted is not None and isinstance(segment, Segment):
+            segment.aborted.append(aborted)
+
+    def take(self, offset: int) -> None:
+        """Take a snapshot: the log ends at `offset`. The next flush makes a file of it."""
+        self._pending[offset] = encode_snapshot(self.states)
+        self._offsets.add(offset)
+
+    def take_at_stop(self, end: int, first_base: int) -> None:
+        """Take one for the next start, unless it finds one or there is nothing to read."""
+        if end > max(self._offsets, default=first_base):
+            self.take(end)
+
+    def take_pending(self) -> Mapping[str, bytes]:
+        """By file name what a flush is to write."""
+        pending, self._pending = self._pending, {}
+        return {segment_file(offset, SNAPSHOT_SUFFIX): content for offset, content in pending.items()}
+
+    def drop_below(self, offset: int) -> None:
+        """The segments below are gone, and their snapshots go. Raises `StorageError`."""
+        self._drop([known for known in self._offsets if known < offset])
+
+    def drop_at(self, bases: Sequence[int]) -> None:
+        """The segments that began there are part of others now. Raises `StorageError`."""
+        self._drop([known for known in bases if known in self._offsets])
+
+    def drop_written(self, names: Mapping[str, bytes]) -> None:
+        """What a flush has written is no longer true: the log was truncated meanwhile."""
+        for name in names:
+            try:
+                self._folder.delete(name)
+            except StorageError as error:
+                self._report(f"{self._folder.name}/{name} could not be removed: {error}")
+        self._offsets.difference_update(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names)
+
+    def begin_anew(self) -> None:
+        """The log is empty. Raises `StorageError`."""
+        self.states.clear()
+        self._recovered = False
+        self._drop([*self._offsets, *snapshot_offsets(self._folder)])
+
+    def _drop(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            self._pending.pop(offset, None)
+            self._folder.delete(segment_file(offset, SNAPSHOT_SUFFIX))
+            self._offsets.discard(offset)
+
+    def _drop_strays(self, bases: set[int]) -> None:
+        """Those of earlier orderly stops, in the middle of a segment, but the newest."""
+        newest = max(self._offsets, default=-1)
+        self._drop([offset for offset in self._offsets if offset not in bases and offset != newest])

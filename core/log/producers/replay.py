@@ -1,0 +1,96 @@
+"""What producers did, read from the batches: where no snapshot tells it (facts B3)."""
+
+from collections.abc import Callable, Sequence
+
+from ....ports.errors import ApiError
+from ....ports.words import Offset, Position
+from ...message.batch_header import BatchHeader
+from ...message.control_records import Marker, read_marker
+from ..segment.offset_index import IndexDamaged
+from ..segment.segment import Segment
+from ..segment.transaction_index import AbortedEntry
+from .producer_state import ProducerStates
+
+LOOK_BACK_ENTRIES = 32
+"""A snapshot has one batch of each producer. Those before are read from so many index entries (of about 4 KB, or one
+larger batch) before its offset."""
+MARKER_BYTES_MAX = 4096
+"""A marker has 78 bytes; what is longer is none."""
+
+
+def take_in(
+    states: ProducerStates, header: BatchHeader, base_offset: Offset, marker: Marker | None, seen_ms: int
+) -> AbortedEntry | None:
+    """Note a batch that is in the log from `base_offset` on; `marker`: what it says if it is a control batch.
+
+    Returns the transaction that it aborts. Nothing is checked: the leader has done that.
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.control:
+        if header.base_sequence >= 0 or header.transactional:
+            states.note(header, base_offset, seen_ms)
+        return None
+    if marker is None:
+        return None
+    ended = states.end(header.producer_id, header.producer_epoch, marker.coordinator_epoch, base_offset, seen_ms)
+    if ended is None or marker.committed:
+        return None
+    return AbortedEntry(header.producer_id, ended.first_offset, base_offset, ended.last_stable_offset)
+
+
+def marker_at(segment: Segment, position: Position, header: BatchHeader) -> Marker | None:
+    """What the control batch there says; one that is damaged is reported, and ends nothing. Raises `StorageError`."""
+    if header.producer_id < 0:
+        return None
+    try:
+        return read_marker(segment.file.read(position, min(header.size, MARKER_BYTES_MAX)), header)
+    except ApiError as error:
+        segment.report(f"{segment.path}: {error.message}; what it ended counts as open")
+        return None
+
+
+def replay(
+    states: ProducerStates,
+    segments: Sequence[Segment],
+    start: Offset,
+    end: Offset,
+    now_ms: int,
+    aborts: Callable[[AbortedEntry], None] | None = None,
+) -> None:
+    """Note the batches in [start, end); `aborts` is told of the transactions that were aborted there."""
+    for number, segment in enumerate(segments):
+        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+        if next_base <= start or segment.base_offset >= end or not segment.size:
+            continue
+        found = segment.first_intact(start) if start > segment.base_offset else (Position(0), 0)
+        for position, header in segment.batches(found[0] if found is not None else segment.size):
+            if header.base_offset >= end:
+                break
+            if header.base_offset >= start:
+                marker = marker_at(segment, position, header) if header.control else None
+                seen_ms = min(now_ms, max(header.max_timestamp, segment.modified_ms))
+                aborted = take_in(states, header, header.base_offset, marker, seen_ms)
+                if aborted is not None and aborts is not None:
+                    aborts(aborted)
+
+
+def look_back(states: ProducerStates, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
+    """Read what producers wrote shortly before a snapshot, of which that knows the last batch only."""
+    places: list[tuple[Segment, Position]] = []
+    entries = LOOK_BACK_ENTRIES
+    for segment in reversed(segments):
+        if entries > 0 and segment.base_offset < offset and segment.size:
+            try:
+                places.append((segment, segment.position_before(offset, entries)))
+            except IndexDamaged:
+                break  # a lookup will rebuild it; the last batches are known
+            entries -= segment.index.count + 1
+    earlier = ProducerStates()
+    for segment, position in reversed(places):
+        for _, header in segment.batches(position):
+            if header.next_offset > offset:
+                break
+            if not header.control:
+                take_in(earlier, header, header.base_offset, None, now_ms)
+    states.complete(earlier)

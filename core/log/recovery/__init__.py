@@ -1,0 +1,1 @@
+"""Loading the segments of a partition after a clean or an unclean stop."""

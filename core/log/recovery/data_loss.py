@@ -1,0 +1,75 @@
+"""What is missing of a log that was durable once: told at each start (facts B3 checkpoints)."""
+
+from collections.abc import Iterator, Sequence
+
+from ....ports.report import Line, error
+from ....ports.words import TopicPartition
+from ..checkpoints import Sealed
+from ..log_format import LogSegment
+
+
+def end_lost(partition: TopicPartition, end: int, recovery_point: int, *, goes_on: bool) -> Line:
+    """The log ends below its recovery point. Where offsets count messages and nobody else has them, it `goes_on` there,
+    so that no offset that a consumer may know is given to another message."""
+    text = f"{partition}: offsets {end} to {recovery_point - 1} are lost: the recovery-point checkpoint knows them, "
+    return error(
+        f"{text}but the log ends at {end}; it goes on at {recovery_point if goes_on else end}",
+        partition=str(partition),
+        first_offset=end,
+        last_offset=recovery_point - 1,
+    )
+
+
+def folder_missing(path: str, partition: TopicPartition, recovery_point: int) -> Line:
+    """A partition that an orderly stop has left there."""
+    text = f"{path}/{partition} is missing, and with it what the log had below offset {recovery_point}"
+    return error(text, partition=str(partition), last_offset=recovery_point - 1)
+
+
+def visible_lost(partition: TopicPartition, end: int, high_watermark: int) -> Line:
+    """No orderly stop before, and what consumers may have read was not durable."""
+    text = f"{partition}: offsets {end} to {high_watermark - 1} are lost: consumers may have read them, but they were "
+    return error(
+        f"{text}not durable when the broker ended",
+        partition=str(partition),
+        first_offset=end,
+        last_offset=high_watermark - 1,
+    )
+
+
+def sealed_lost(
+    partition: TopicPartition, known: Sequence[Sealed], segments: Sequence[LogSegment], *, in_order: bool
+) -> Iterator[Line]:
+    """A line for each sealed segment that the last checkpoint knows and that is missing or shorter now.
+
+    Without an orderly stop the oldest may have been deleted since. Raises `StorageError`.
+    """
+    present = {segment.base_offset: segment for segment in segments}
+    for sealed in known:
+        segment = present.get(sealed.base_offset)
+        if segment is None and not in_order and sealed.base_offset < segments[0].base_offset:
+            continue
+        if segment is not None and segment.size >= sealed.size:
+            continue
+        first, last = sealed.base_offset, sealed.next_base - 1
+        found = "its segment is missing"
+        if segment is not None:
+            first = max((header.next_offset for _, header in segment.batches()), default=first)
+            found = f"{segment.names[0]} has {segment.size} bytes and had {sealed.size}"
+        if first > last:
+            continue  # it was compacted, or something lay behind its last message
+        yield error(
+            f"{partition}: offsets {first} to {last} are lost: {found}",
+            partition=str(partition),
+            first_offset=first,
+            last_offset=last,
+        )
+
+
+def without_empty_end(segments: Sequence[LogSegment]) -> Sequence[LogSegment]:
+    """The segments before one that is to be begun. Raises `StorageError`."""
+    if segments[-1].size:
+        segments[-1].seal()
+        return segments
+    segments[-1].delete()
+    return segments[:-1]

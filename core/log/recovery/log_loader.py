@@ -1,0 +1,222 @@
+"""From the files of a partition's folder to its segments: leftovers, index checks, recovery (facts B3)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ....ports.report import counted
+from ....ports.storage import FileInfo, Folder
+from ....ports.values import frozen
+from ....ports.words import Offset, Position
+from ..batch_scan import BadBatch, BatchIterator
+from ..checkpoints import Noted
+from ..config import LogConfig
+from ..log_format import RecoveryWatch
+from ..names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from ..producers.producer_state_manager import snapshot_offsets
+from ..segment.damage import Gap, find_intact, walk
+from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, IndexEntry
+from ..segment.segment import NO_TIMESTAMP, Segment, SegmentFiles
+from .quarantine import set_aside
+from .stale_files import Leftovers, parsed
+from .stray_segments import without_foreign
+
+_PROGRESS_BYTES = 1 << 28
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
+
+
+@frozen(kw_only=True)
+class Loader:
+    """Loads the segments of one folder. Raises `StorageError` throughout."""
+
+    folder: Folder
+    config: LogConfig
+    now_ms: int
+    report: Callable[[str], None]
+    recovery: RecoveryWatch
+
+    def load(self, noted: Noted, stopped_at: int | None) -> list[Segment]:
+        """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
+        not belong into the log is set aside. `stopped_at`: as of `without_foreign`."""
+        listing = Leftovers(self.folder, self.report).clear()
+        bases = sorted(base for base, kind, state in map(parsed, listing) if kind == LOG_SUFFIX and not state)
+        segments = [self._segment(base, listing) for base in bases]
+        return without_foreign(self.folder, segments, noted.sealed, stopped_at=stopped_at, report=self.report)
+
+    def _segment(self, base: int, listing: Mapping[str, FileInfo]) -> Segment:
+        log, *others = (listing.get(segment_file(base, suffix)) for suffix in _SUFFIXES)
+        assert log is not None
+        index_bytes, time_index_bytes, aborted_bytes = (info.size if info is not None else -1 for info in others)
+        return Segment(
+            self.folder,
+            Offset(base),
+            files=SegmentFiles(log.size, index_bytes, time_index_bytes, log.modified_ms, aborted_bytes),
+            now_ms=self.now_ms,
+            index_interval_bytes=self.config.index_interval_bytes,
+            report=self.report,
+        )
+
+    # --- what the segments hold
+
+    def check_indexes(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> None:
+        """Rebuild the indexes of a segment whose batches are trusted, if they are missing or cannot be right.
+
+        Looks at their ends only, to be quick; entries between are checked when a lookup comes upon them.
+        """
+        problem = self._index_problem(segment, listing, next_base)
+        if not problem:
+            return
+        self.report(f"{self.folder.name}/{segment.index.name}: {problem}; rebuilding the indexes")
+        segment.rebuild_indexes()
+        segment.write_indexes()
+        if segment.aborted or any(header.control for _, header in segment.batches()):
+            segment.aborted.distrust(problem)
+
+    def _index_problem(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> str | None:
+        if not segment.size:
+            return None
+        for index, entry in ((segment.index, OFFSET_ENTRY), (segment.time_index, TIME_ENTRY)):
+            info = listing.get(index.name)
+            if info is None:
+                return f"{index.name} is missing"
+            if info.size % entry.size:
+                return f"{index.name} has {info.size} bytes, no multiple of {entry.size}"
+        try:
+            return self._end_problem(segment, segment.index.last(), segment.time_index.last(), next_base)
+        except (IndexDamaged, BadBatch) as error:
+            return str(error)
+
+    def _end_problem(
+        self, segment: Segment, last: IndexEntry | None, last_time: IndexEntry | None, next_base: int
+    ) -> str | None:
+        delta, position = last or (0, 0)
+        if not (0 <= delta < next_base - segment.base_offset and 0 <= position < segment.size):
+            return f"the last entry ({delta}, {position}) is outside the segment"
+        # An entry comes at the latest with the first batch after so many bytes.
+        if position + self.config.index_interval_bytes + 2 * self.config.max_message_bytes < segment.size:
+            return "entries are missing at the end"
+        if last_time is None:
+            return "the time index is empty" if segment.first_timestamp > NO_TIMESTAMP else None
+        if not 0 <= last_time[1] < next_base - segment.base_offset:
+            return f"the last time entry {last_time} is outside the segment"
+        return None
+
+    def load_end(self, segment: Segment, recovery_point: Offset) -> Offset | None:
+        """The next offset of the newest segment after an orderly stop, which has left the recovery point there, if it
+        is known; None when the segment must be recovered after all."""
+        try:
+            end = segment.load_end()
+            if end == recovery_point or not recovery_point:
+                return end
+            raise BadBatch(segment.size, f"the next offset is {end}, and was {recovery_point}")
+        except (IndexDamaged, BadBatch) as error:
+            self.report(f"{self.folder.name}/{segment.names[0]} does not end as an orderly stop leaves it: {error}")
+            return None
+
+    def recover(
+        self, segments: list[Segment], recovery_point: Offset, likely_end: int = -1
+    ) -> tuple[list[Segment], Offset]:
+        """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
+
+        At the first bad batch from the recovery point on the segment is cut and all later ones are set aside. What is
+        damaged below was durable: no torn write, and no reason to give up what is intact behind it. The same holds for
+        segments that follow on a hole above the recovery point, where the end of the one before never reached the disk.
+        """
+        end = segments[0].base_offset
+        durable = max(snapshot_offsets(self.folder), default=0)  # each is written when what is below is durable
+        scanned, begun = 0, False
+        for number, segment in enumerate(segments):
+            later = segments[number + 1 :]
+            if later and later[0].base_offset <= recovery_point:
+                end = later[0].base_offset
+                continue
+            if segment.base_offset > end and number:
+                if end >= recovery_point and segment.base_offset > durable:
+                    self._set_aside(segments[number:], end)
+                    segments[number - 1].resume()
+                    segments[number - 1].next_offset = end
+                    return segments[:number], end
+                self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
+            size, before = segment.size, end
+            if not begun:
+                self.recovery.begin(segments[:number], segment.base_offset)
+                begun = True
+            end, problem = self._recover_segment(
+                segment, later[0].base_offset if later else None, recovery_point, likely_end
+            )
+            scanned += size
+            if scanned >= _PROGRESS_BYTES:
+                self.report(f"{self.folder.name}: recovering, {number + 1} of {counted(len(segments), 'segment')}")
+                scanned = 0
+            if problem is None:
+                continue
+            self._set_aside(later, end)
+            if not segment.size and segment.file.size:
+                return self._without_last(segments[: number + 1], before, problem), before if number else end
+            self.report(
+                f"{self.folder.name}/{segment.names[0]}: cut at its first bad batch {problem}; "
+                f"{counted(size - segment.size, 'byte is', 'bytes are')} dropped"
+            )
+            return segments[: number + 1], end
+        return segments, end
+
+    def _set_aside(self, segments: Sequence[Segment], end: Offset) -> None:
+        for segment in segments:
+            segment.close()
+            set_aside(self.folder, segment.names, f"comes after offset {end}, where the log is cut", self.report)
+
+    def _without_last(self, segments: list[Segment], end: Offset, problem: BadBatch) -> list[Segment]:
+        """The last one begins with nothing that belongs there, but is not without intact batches."""
+        last = segments.pop()
+        last.close()
+        set_aside(self.folder, last.names, f"does not begin with a batch of this log ({problem})", self.report)
+        if segments and last.base_offset != end:
+            segments[-1].resume()
+            segments[-1].next_offset = end
+        else:
+            interval = self.config.index_interval_bytes
+            began = Segment.create(
+                self.folder, last.base_offset, now_ms=self.now_ms, index_interval_bytes=interval, report=self.report
+            )
+            segments.append(began)
+        return segments
+
+    def _recover_segment(
+        self, segment: Segment, next_base: Offset | None, recovery_point: Offset, likely_end: int
+    ) -> tuple[Offset, BadBatch | None]:
+        """(the next offset, what was found at the cut or None)."""
+        end = segment.base_offset
+        items = walk(
+            segment.file,
+            Position(0),
+            segment.size,
+            expected=end,
+            below=segment.next_offset if next_base is None else min(next_base, segment.next_offset),
+            check_crc=True,
+            bridge_below=recovery_point,
+            likely_end=likely_end if next_base is None else next_base,
+        )
+
+        def good() -> BatchIterator:
+            nonlocal end
+            for item in items:
+                if not isinstance(item, Gap):
+                    end = item[1].next_offset
+                    self.recovery.found(segment, *item)
+                    yield item
+                elif item.intact_behind:
+                    segment.note_gap(item)
+                else:
+                    raise BadBatch(item.position, item.reason)
+
+        problem = None
+        segment.aborted.clear()
+        try:
+            segment.index_batches(good())
+        except BadBatch as error:
+            problem = error
+            if segment.size or find_intact(segment.file, Position(0), Position(segment.file.size)) is None:
+                segment.file.truncate(segment.size)
+        segment.next_offset = end
+        if next_base is not None and problem is None:
+            segment.next_offset = next_base
+            segment.write_indexes()
+        return end, problem

@@ -1,0 +1,1 @@
+"""The background check of closed segments, and the rebuild of damaged ones."""

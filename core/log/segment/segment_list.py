@@ -1,0 +1,254 @@
+"""The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.errors import ApiError
+from ....ports.storage import File, Region
+from ....ports.words import Offset, Position
+from ...message.batch_header import HEADER_SIZE, parse_header
+from ...message.codec import Codecs
+from ...message.timestamp_search import first_record_at
+from ...traffic.steps import Steps
+from ..log_format import LogSegment
+from ..retention import SegmentInfo
+from .damage import Gap, OffsetsDamaged
+from .offset_index import IndexDamaged
+from .segment import NO_TIMESTAMP, Segment
+from .transaction_index import AbortedEntry
+
+_BEGINNING = Position(0)
+_new = tuple.__new__  # as in `log`
+_HEADERS_PER_STEP = 64
+_SMALL_BYTES = 65_536
+"""A batch up to this size that is not compressed is opened without a worker."""
+
+
+class ReadStart(NamedTuple):
+    """Where reading can begin: a batch in a segment, and where what may be read there ends."""
+
+    number: int
+    position: Position
+    first_batch_size: int
+    end_position: Position
+
+
+class FoundRecord(NamedTuple):
+    timestamp: int
+    offset: Offset
+
+
+class SegmentList:
+    """Segments by base offset, oldest first. `end` arguments are the log end offset. Errors as of `Segment.locate`."""
+
+    __slots__ = ("_aborting", "active", "bases", "items")
+
+    def __init__(self, segments: Iterable[LogSegment]) -> None:
+        """At least one segment, sorted."""
+        self.items = tuple(segments)
+        self.bases = tuple(segment.base_offset for segment in self.items)
+        self.active = self.items[-1]
+        self._aborting: tuple[Segment, ...] | None = None
+
+    def next_offset(self, index: int, end: Offset) -> Offset:
+        """Where the segment of this number ends (exclusive)."""
+        return self.bases[index + 1] if index + 1 < len(self.bases) else end
+
+    def to_flush(self, recovery_point: Offset, target: Offset, end: Offset) -> list[File]:
+        """The files to flush so that everything below `target` is durable, of what is not below the recovery point.
+
+        Raises `StorageError`.
+        """
+        files: list[File] = []
+        for number, segment in enumerate(self.items):
+            sealed = segment is not self.active
+            if sealed and self.next_offset(number, end) <= recovery_point:
+                continue
+            if segment.base_offset < target or target == end:  # an empty one may have been cut to nothing
+                files.append(segment.file)
+                if sealed:
+                    files += segment.side_files()
+                elif isinstance(segment, Segment):  # a start cannot tell that it lacks something
+                    segment.aborted.write()
+                    files += segment.aborted.side_files()
+        return files
+
+    def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:
+        """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none.
+
+        Raises `OffsetsDamaged` where the log goes on above `offset`, but none of it is there.
+        """
+        if offset >= limit or offset >= end:
+            return None
+        bases, items = self.bases, self.items
+        last = len(items) - 1
+        first = last if offset >= bases[last] else bisect_right(bases, offset) - 1
+        for index in range(first if first > 0 else 0, last + 1):
+            segment = items[index]
+            found = segment.locate(offset) if segment.size else None
+            if found is None:
+                continue  # a gap at the end of the segment
+            position, size = found
+            end_position = segment.intact_until(position)
+            if limit < (end if index == last else bases[index + 1]):
+                beyond = segment.first_intact(limit)
+                if beyond is not None:
+                    end_position = min(end_position, beyond[0])
+            if end_position <= position:
+                return None
+            return _new(ReadStart, (index, position, size, end_position))
+        lost = Gap(
+            position=_BEGINNING,
+            end=_BEGINNING,
+            first_offset=offset,
+            next_offset=end,
+            reason="nothing was found of them",
+        )
+        raise OffsetsDamaged(items[-1].names[0], lost)
+
+    def available_bytes(self, offset: Offset, limit: Offset, end: Offset, max_bytes: int) -> int:
+        """Bytes of batches from `offset` up to `limit`, at most `max_bytes`. Raises only where `offset` is damaged."""
+        total = 0
+        while total < max_bytes:
+            try:
+                place = self.find(offset, limit, end)
+            except ApiError:
+                if not total:
+                    raise
+                break
+            if place is None:
+                break
+            total += place.end_position - place.position
+            offset = self.next_offset(place.number, end)
+        return min(total, max_bytes)
+
+    # --- transactions
+
+    def may_have_aborted(self, from_offset: int) -> bool:
+        """False if no transaction that was aborted has its marker at that offset or above, as far as the segments tell
+        without a look into their indexes."""
+        aborting = self._aborting
+        if aborting is None:  # those that are sealed do not change
+            aborting = self._aborting = tuple(
+                each for each in self.items[:-1] if isinstance(each, Segment) and each.aborted
+            )
+        active = self.active
+        if isinstance(active, Segment) and active.aborted:
+            return True
+        return bool(aborting) and self._follows(aborting[-1]) > from_offset
+
+    def _follows(self, segment: Segment) -> int:
+        return self.bases[self.items.index(segment) + 1]
+
+    def aborted(self, from_offset: int, upto: int) -> list[AbortedEntry]:
+        """See `LogTransactions.aborted`. Raises `IndexDamaged`, `StorageError`."""
+        found: list[AbortedEntry] = []
+        first = max(0, bisect_right(self.bases, from_offset) - 1)
+        for segment in self.items[first:]:
+            if isinstance(segment, Segment) and segment.aborted:
+                some, is_complete = segment.aborted.between(from_offset, upto)
+                found += some
+                if is_complete:
+                    break
+        return found
+
+    def end_of_slice(self, base: Offset, end_position: Position, end: Offset) -> Offset:
+        """An offset that no batch before that position of the segment at `base` reaches, as low as its index tells."""
+        number = bisect_left(self.bases, base)
+        segment = self.items[number]
+        try:
+            entry = segment.index.after(1, end_position) if isinstance(segment, Segment) else None
+        except IndexDamaged:
+            entry = None
+        return self.next_offset(number, end) if entry is None else Offset(base + entry[0] + 1)
+
+    def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
+        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `LogTimes.offsets_before`."""
+        entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
+        if end > entries[-1][0]:
+            entries.append((end, now_ms))
+        if time_ms == LATEST:
+            count = len(entries)
+        elif time_ms == EARLIEST:
+            count = 1
+        else:
+            count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
+        return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
+
+    def first_at(self, timestamp: int, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+        """The first record at or above offset `start` whose timestamp is at least `timestamp`, in steps.
+
+        Batches are opened on a worker: to unpack one can take long. A segment that is gone meanwhile raises
+        `StorageError`.
+        """
+        for index, segment in enumerate(self.items):
+            if self.next_offset(index, end) <= start or not segment.size or segment.largest_timestamp < timestamp:
+                continue
+            for number, (position, header) in enumerate(segment.batches_since(timestamp), 1):
+                if header.max_timestamp >= timestamp and header.last_offset >= start:
+                    batch = segment.region(position, header.size)
+                    found = yield from _first_in_batch(batch, timestamp, start, codecs)
+                    if found is not None:
+                        return found
+                    yield None
+                elif not number % _HEADERS_PER_STEP:
+                    yield None
+        return None
+
+    def first_at_largest(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+        """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
+        largest, chosen = NO_TIMESTAMP, None
+        for segment in self.items:
+            if segment.size and segment.largest_timestamp > largest:
+                largest, chosen = segment.largest_timestamp, segment
+        if chosen is None:
+            return None
+        batch = chosen.largest_timestamp_batch()
+        found: FoundRecord | None = None
+        if batch is not None:
+            found = yield from _first_in_batch(chosen.region(*batch), largest, start, codecs)
+        # A header may claim more than its records have, and the record may lie below the start.
+        return found if found is not None else (yield from self._first_at_largest_by_records(start, end, codecs))
+
+    def _first_at_largest_by_records(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+        best: FoundRecord | None = None
+        while True:
+            timestamp = best.timestamp + 1 if best is not None else 0
+            found = yield from self.first_at(timestamp, start, end, codecs)
+            if found is None:
+                return best
+            best = found
+            yield None
+
+    def infos(self, end: Offset) -> list[SegmentInfo]:
+        """What a deletion policy is told."""
+        infos = []
+        for index, segment in enumerate(self.items):
+            largest = segment.largest_timestamp
+            infos.append(
+                SegmentInfo(
+                    base_offset=segment.base_offset,
+                    next_offset=self.next_offset(index, end),
+                    size_bytes=segment.size,
+                    # 0 stands for none where librdkafka's header was taken at its word.
+                    largest_timestamp_ms=largest if largest > 0 else segment.modified_ms,
+                    active=segment is self.active,
+                )
+            )
+        return infos
+
+
+def _first_in_batch(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+    look = partial(_first_record, batch, timestamp, start, codecs)
+    if batch.size <= _SMALL_BYTES and not parse_header(batch.read(0, HEADER_SIZE)).codec_id:
+        return look()
+    found: FoundRecord | None = yield look
+    return found
+
+
+def _first_record(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> FoundRecord | None:
+    found = first_record_at(batch.read(), timestamp, codecs, from_offset=start)
+    return None if found is None else FoundRecord(found[0], Offset(found[1]))

@@ -1,0 +1,270 @@
+"""The transactions that were aborted in a segment: the `.txnindex` file beside it (facts B3).
+
+Each stands in the segment that has its marker. The file is there only where there are any, has no checksum, and is
+rebuilt from the batches where it cannot be right.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
+
+from ....ports.storage import File, FileMissing, Folder, StorageError
+from .offset_index import IndexDamaged
+
+ENTRY = Struct(">hqqqq")
+"""Version, producer id, first offset, last offset, last stable offset."""
+VERSION = 0
+_BLOCK_ENTRIES = 64
+"""So many are read at once."""
+_BLOCKS_KEPT = 4
+_LANDMARKS_MAX = 63
+"""Every search passes the same blocks first; so many of these are remembered."""
+
+
+class AbortedEntry(NamedTuple):
+    """`last_offset` is that of the marker; below `last_stable_offset` all was decided once it was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+_last_offset = attrgetter("last_offset")
+
+
+class AbortedIndex:
+    """Entries by the offsets of their markers; the file is read where they are needed. Owner thread only."""
+
+    __slots__ = (
+        "_base_offset",
+        "_blocks",
+        "_count",
+        "_doubt",
+        "_file",
+        "_folder",
+        "_landmarks",
+        "_last_offset",
+        "_name",
+        "_unwritten",
+    )
+
+    def __init__(self, folder: Folder, name: str, base_offset: int, file_size: int = -1) -> None:
+        """`file_size`: of the file that is there; -1: there is none."""
+        self._folder = folder
+        self._name = name
+        self._base_offset = base_offset
+        self._file: File | None = None
+        self._count = max(0, file_size) // ENTRY.size
+        self._unwritten: list[AbortedEntry] = []
+        """The newest, which the file could not take."""
+        self._last_offset = -1
+        """Of the newest entry, once it is known."""
+        self._blocks: dict[int, list[AbortedEntry]] = {}
+        self._landmarks: dict[int, int] = {}
+        """Where the first entry of a block has its marker."""
+        self._doubt = ""
+        if file_size > 0 and file_size % ENTRY.size:
+            self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __bool__(self) -> bool:
+        """True if there may be entries."""
+        return bool(self._count or self._unwritten or self._doubt)
+
+    def distrust(self, why: str) -> None:
+        """The file may not have what it should: it is to be rebuilt before it is used."""
+        self._doubt = why
+
+    @property
+    def is_distrusted(self) -> bool:
+        return bool(self._doubt)
+
+    # --- writing
+
+    def append(self, entry: AbortedEntry) -> None:
+        """Add a transaction whose marker has come; while the file cannot be written it stays in memory."""
+        if self._doubt:
+            return  # rebuilding finds it
+        self._unwritten.append(entry)
+        self._last_offset = entry.last_offset
+        try:
+            self.write()
+        except StorageError:
+            return  # `write` at the roll or the close tells if it goes on
+
+    def write(self) -> None:
+        """Move what is in memory to the file. Raises `StorageError`; it then stays."""
+        if self._unwritten:
+            self.file().append(_packed(self._unwritten))
+            self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
+            self._count += len(self._unwritten)
+            self._unwritten.clear()
+
+    def truncate(self, offset: int) -> None:
+        """Forget those whose marker is at `offset` or above. Raises `StorageError`."""
+        self._last_offset = -1
+        while self._unwritten and self._unwritten[-1].last_offset >= offset:
+            self._unwritten.pop()
+        try:
+            keep = self._first_from(offset)
+        except IndexDamaged as error:
+            self.distrust(str(error))
+            return
+        if keep < self._count:
+            self.file().truncate(keep * ENTRY.size)
+            self._count = keep
+            self._forget()
+
+    def clear(self) -> None:
+        """Forget everything, and doubts too. Raises `StorageError`."""
+        if self._file is not None or self:
+            self.file().truncate(0)
+        self._has_in_file(0)
+
+    def replace(self, entries: Sequence[AbortedEntry]) -> None:
+        """Have these and no others, in a file that is durable on return: a start believes the index of a segment that
+        was flushed. Raises `StorageError`; then nothing has changed."""
+        self._folder.write_small(self._name, _packed(entries))
+        self.close()
+        self._file = None  # it was another one
+        self._has_in_file(len(entries))
+
+    def _has_in_file(self, count: int) -> None:
+        self._count, self._last_offset, self._doubt = count, -1, ""
+        self._unwritten.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._blocks.clear()
+        self._landmarks.clear()
+
+    # --- looking up
+
+    def between(self, from_offset: int, upto: int) -> tuple[list[AbortedEntry], bool]:
+        """(those that have records in [from_offset, upto), True if no later one has any).
+
+        Raises `IndexDamaged`, `StorageError`.
+        """
+        if self._doubt:
+            raise IndexDamaged(self._doubt)
+        found: list[AbortedEntry] = []
+        if not self or self._newest_marker() < from_offset:
+            return found, False
+        number = self._first_from(from_offset)
+        while number < self._count:
+            block, at = divmod(number, _BLOCK_ENTRIES)
+            entries = self._block(block)
+            if _collect(entries[at:] if at else entries, upto, found):
+                return found, True
+            number += len(entries) - at
+        later = [entry for entry in self._unwritten if entry.last_offset >= from_offset]
+        return found, _collect(later, upto, found)
+
+    def check(self) -> None:
+        """Read all of it. Raises `IndexDamaged`, `StorageError`."""
+        if self._doubt:
+            raise IndexDamaged(self._doubt)
+        self._forget()
+        before = -1
+        for number in range(0, self._count, _BLOCK_ENTRIES):
+            entries = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
+            if entries[0].last_offset <= before:
+                raise IndexDamaged(f"entry {number} does not come after the one before")
+            before = entries[-1].last_offset
+
+    def _newest_marker(self) -> int:
+        if self._unwritten:
+            return self._unwritten[-1].last_offset
+        if self._last_offset < 0:
+            self._last_offset = self._read(self._count - 1, 1)[0].last_offset
+        return self._last_offset
+
+    def _first_from(self, offset: int) -> int:
+        """How many entries of the file have their marker below `offset`."""
+        low, high = 0, (self._count + _BLOCK_ENTRIES - 1) // _BLOCK_ENTRIES
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._first_marker(middle) < offset:
+                low = middle
+            else:
+                high = middle
+        if not high:
+            return 0
+        return low * _BLOCK_ENTRIES + bisect_left(self._block(low), offset, key=_last_offset)
+
+    def _first_marker(self, block: int) -> int:
+        marker = self._landmarks.get(block)
+        if marker is None:
+            marker = self._read(block * _BLOCK_ENTRIES, 1)[0].last_offset
+            if len(self._landmarks) < _LANDMARKS_MAX:
+                self._landmarks[block] = marker
+        return marker
+
+    def _block(self, block: int) -> list[AbortedEntry]:
+        entries = self._blocks.get(block)
+        if entries is None:
+            if len(self._blocks) >= _BLOCKS_KEPT:
+                self._blocks.clear()
+            first = block * _BLOCK_ENTRIES
+            entries = self._blocks[block] = self._read(first, min(_BLOCK_ENTRIES, self._count - first))
+        return entries
+
+    def _read(self, first: int, count: int) -> list[AbortedEntry]:
+        data = self.file().read(first * ENTRY.size, count * ENTRY.size)
+        if len(data) != count * ENTRY.size:
+            raise IndexDamaged("it is shorter than it was")
+        entries: list[AbortedEntry] = []
+        before = self._base_offset - 1
+        for version, *fields in ENTRY.iter_unpack(data):
+            entry = AbortedEntry(*fields)
+            _, start, marker, stable = entry
+            if version != VERSION or not (0 <= start < marker and before < marker and 0 <= stable <= marker + 1):
+                raise IndexDamaged(f"entry {first + len(entries)} is not one of a transaction: {(version, *entry)}")
+            before = marker
+            entries.append(entry)
+        return entries
+
+    # --- the file
+
+    def file(self) -> File:
+        """The file, opened when first needed. Raises `StorageError`."""
+        if self._file is None:
+            self._file = self._folder.open(self._name)
+        return self._file
+
+    def side_files(self) -> list[File]:
+        """The file, where there is one. Raises `StorageError`."""
+        return [self.file()] if self._file is not None or self else []
+
+    def rename(self, new: str) -> None:
+        """Rename the file; a missing one keeps being missing. Raises `StorageError`."""
+        try:
+            self._folder.rename(self._name, new)
+        except FileMissing:
+            return
+        self._name = new
+
+    def close(self) -> None:
+        """Release the file, without writing."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _packed(entries: Sequence[AbortedEntry]) -> bytes:
+    return b"".join([ENTRY.pack(VERSION, *entry) for entry in entries])
+
+
+def _collect(entries: list[AbortedEntry], upto: int, found: list[AbortedEntry]) -> bool:
+    """Add what has records below `upto`; True if all that comes later begins at `upto` or above."""
+    for entry in entries:
+        if entry.first_offset < upto:
+            found.append(entry)
+        if entry.last_stable_offset >= upto:
+            return True
+    return False

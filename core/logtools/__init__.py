@@ -1,0 +1,1 @@
+"""Offline tools for the files of a log: verify, repair, statistics and dumps."""

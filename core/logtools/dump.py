@@ -1,0 +1,117 @@
+"""Looking at the files of a log without opening it as one: what `barnabas log dump` tells."""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from ...ports.errors import ApiError
+from ...ports.values import frozen
+from ...ports.words import Buffer, Offset, Position
+from ..log.config import LONG_MAX
+from ..log.segment.damage import Gap, Memory, walk
+from ..message.batch_header import BatchHeader, crc_valid
+from ..message.classic.entry import CODEC_MASK, LENGTH, MESSAGE_BYTES_MIN, read_header
+from ..message.crc32 import crc32
+
+_INDEX_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_CONTENT_DAMAGED = "the CRC-32C does not match the content"
+
+
+@frozen
+class BatchFinding:
+    """A batch at `position` of a segment, or what is wrong there; both for a batch whose content is damaged."""
+
+    position: Position
+    header: BatchHeader | None = None
+    problem: str | None = None
+    end: Position = Position(-1)
+    """Where the next batch begins, of damage without a header."""
+
+
+def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) -> Iterator[BatchFinding]:
+    """The batches of a segment file one after the other, and the damage between them, with the offsets that it costs.
+
+    Checks header, CRC-32C, size, and that offsets only grow (facts B3). `below`: where the next segment begins.
+    """
+    whole = Position(0), Position(len(content))
+    for item in walk(Memory(content), *whole, expected=Offset(base_offset), below=Offset(below)):
+        if isinstance(item, Gap):
+            yield BatchFinding(item.position, None, f"{item.reason}; {item.lost}", item.end)
+        else:
+            position, header = item
+            problem = None if crc_valid(content, header, position) else _CONTENT_DAMAGED
+            yield BatchFinding(position, header, problem)
+
+
+def index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
+    """(offset, position) pairs of an offset index file; a trailing part of an entry is left out."""
+    whole = len(content) - len(content) % _INDEX_ENTRY.size
+    return [
+        (base_offset + delta, position) for delta, position in _INDEX_ENTRY.iter_unpack(memoryview(content)[:whole])
+    ]
+
+
+def time_index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
+    """(timestamp in ms, offset) pairs of a time index file; a trailing part of an entry is left out."""
+    whole = len(content) - len(content) % _TIME_ENTRY.size
+    return [
+        (timestamp, base_offset + delta) for timestamp, delta in _TIME_ENTRY.iter_unpack(memoryview(content)[:whole])
+    ]
+
+
+@frozen(kw_only=True)
+class ClassicFinding:
+    """A message at `position` of a segment, or what is wrong there; both for one whose content is damaged."""
+
+    position: int
+    size: int = 0
+    """With the length before it; 0 where no whole message is."""
+    magic: int = -1
+    codec_id: int = -1
+    payload_bytes: int = -1
+    crc_valid: bool = False
+    problem: str | None = None
+
+
+def examine_classic_segment(content: Buffer) -> Iterator[ClassicFinding]:
+    """The outer messages of a segment file one after the other; ends at the first place where none can be found.
+
+    Shallow, as recovery (facts A4): length, magic, CRC-32; what is in compressed messages is not opened.
+    """
+    position, total = 0, len(content)
+    while position < total:
+        finding = _message(content, position, total)
+        yield finding
+        if not finding.size:
+            return
+        position += finding.size
+
+
+def _message(content: Buffer, position: int, total: int) -> ClassicFinding:
+    if position + LENGTH.size > total:
+        return ClassicFinding(position=position, problem=f"the end is cut: {total - position} bytes of a length")
+    length = LENGTH.unpack_from(content, position)[0]
+    size = LENGTH.size + length
+    if length < MESSAGE_BYTES_MIN:
+        return ClassicFinding(position=position, problem=f"no message begins here: it claims {length} bytes")
+    if position + size > total:
+        cut = f"the message is cut: {size} bytes, of which {total - position} are there"
+        return ClassicFinding(position=position, problem=cut)
+    try:
+        payload_start, codec_id, crc = read_header(content, position, length)
+    except ApiError as error:
+        return ClassicFinding(position=position, problem=f"no message begins here: {error.message}")
+    end = position + size
+    crc_valid = crc32(content[payload_start:end]) == crc
+    problem = "the CRC-32 does not match the content" if not crc_valid else None
+    if problem is None and codec_id == CODEC_MASK:
+        problem = f"codec {codec_id} is none"
+    return ClassicFinding(
+        position=position,
+        size=size,
+        magic=content[position + LENGTH.size],
+        codec_id=codec_id,
+        payload_bytes=end - payload_start,
+        crc_valid=crc_valid,
+        problem=problem,
+    )

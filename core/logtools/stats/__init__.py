@@ -1,0 +1,1 @@
+"""Statistics of a log's content: `barnabas log stats`."""

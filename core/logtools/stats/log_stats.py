@@ -1,0 +1,232 @@
+"""The figures of a segment, a partition or a topic: sums that can be put together."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import NamedTuple
+from zlib import crc32
+
+from crc32c import crc32c
+
+_BITS = 12
+_REGISTERS = 1 << _BITS
+_ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
+_MASK = (1 << 64) - 1
+EXACT_MAX = 1024
+"""Up to so many the keys themselves are kept, by their hashes, and the number is exact."""
+
+
+class Counted(NamedTuple):
+    """A number of different keys, without what it takes to go on counting."""
+
+    number: int
+    is_exact: bool = True
+
+    def estimate(self) -> int:
+        return self.number
+
+
+class DistinctCount:
+    """4 KB for any number of keys; off by about 1.6 % beyond `EXACT_MAX`. Two of them can be merged."""
+
+    __slots__ = ("_exact", "_registers")
+
+    def __init__(self) -> None:
+        self._exact: set[int] | None = set()
+        self._registers = bytearray()
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        hashes = [_hash(key) for key in keys]
+        if self._exact is not None:
+            self._exact.update(hashes)
+            if len(self._exact) <= EXACT_MAX:
+                return
+            hashes = self._spill()
+        self._take(hashes)
+
+    def merge(self, other: "DistinctCount") -> None:
+        """Count what the other one has seen, too."""
+        if other._exact is not None:
+            if self._exact is not None:
+                self._exact |= other._exact
+                if len(self._exact) <= EXACT_MAX:
+                    return
+                self._take(self._spill())
+            else:
+                self._take(list(other._exact))
+            return
+        if self._exact is not None:
+            self._take(self._spill())
+        self._registers = bytearray(map(max, self._registers, other._registers))
+
+    def estimate(self) -> int:
+        if self._exact is not None:
+            return len(self._exact)
+        raw = _ALPHA * _REGISTERS**2 / sum(2.0**-rank for rank in self._registers)
+        empty = self._registers.count(0)
+        if raw <= 2.5 * _REGISTERS and empty:
+            raw = _REGISTERS * log(_REGISTERS / empty)
+        return round(raw)
+
+    @property
+    def is_exact(self) -> bool:
+        return self._exact is not None
+
+    def ended(self) -> Counted:
+        return Counted(self.estimate(), self.is_exact)
+
+    def _spill(self) -> list[int]:
+        assert self._exact is not None
+        hashes, self._exact = list(self._exact), None
+        self._registers = bytearray(_REGISTERS)
+        return hashes
+
+    def _take(self, hashes: list[int]) -> None:
+        registers = self._registers
+        for value in hashes:
+            place = value & (_REGISTERS - 1)
+            rank = 65 - _BITS - (value >> _BITS).bit_length()
+            registers[place] = max(registers[place], rank)
+
+
+def _hash(key: bytes) -> int:
+    """64 bits: two checksums, stirred until each bit depends on all of them (the finalizer of MurmurHash3)."""
+    value = crc32c(key) << 32 | crc32(key)
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
+
+
+NO_TIMESTAMP = -1
+_SPANS_MAX = 240
+"""Of time; twice as wide ones take their place when there are more."""
+
+
+class Rates:
+    """Messages and bytes by spans of time, all as wide, wider the longer the time is."""
+
+    __slots__ = ("_first", "_last", "spans", "width_ms")
+
+    def __init__(self) -> None:
+        self._first = self._last = 0
+        self.width_ms = 1000
+        self.spans: dict[int, tuple[int, int]] = {}
+        """(messages, bytes) by the number of the span since 1970."""
+
+    def add(self, timestamp_ms: int, messages: int, size: int) -> None:
+        if timestamp_ms < 0:
+            return
+        number = timestamp_ms // self.width_ms
+        self._first = min(self._first, number) if self.spans else number
+        self._last = max(self._last, number) if self.spans else number
+        before = self.spans.get(number, (0, 0))
+        self.spans[number] = before[0] + messages, before[1] + size
+        while self._last - self._first >= _SPANS_MAX:
+            self._widen()
+
+    def merge(self, other: "Rates") -> None:
+        """Add what the other one has."""
+        while self.width_ms < other.width_ms:
+            self._widen()
+        for number, (messages, size) in other.spans.items():
+            self.add(number * other.width_ms, messages, size)
+
+    def _widen(self) -> None:
+        spans, self.spans = self.spans, {}
+        self.width_ms *= 2
+        self._first, self._last = self._first // 2, self._last // 2
+        for number, (messages, size) in spans.items():
+            before = self.spans.get(number // 2, (0, 0))
+            self.spans[number // 2] = before[0] + messages, before[1] + size
+
+    def series(self) -> Sequence[tuple[int, int, int]]:
+        """(beginning in ms, messages, bytes) of every span from the first to the last, empty ones too."""
+        if not self.spans:
+            return []
+        numbers = range(min(self.spans), max(self.spans) + 1)
+        return [(number * self.width_ms, *self.spans.get(number, (0, 0))) for number in numbers]
+
+
+class Figures:
+    """Sums. `merge` adds those of another one."""
+
+    def __init__(self) -> None:
+        self.segments = 0
+        self.bytes = 0
+        self.batches = 0
+        self.messages = 0
+        self.markers = 0
+        """Control batches."""
+        self.transactional = 0
+        """Messages of transactions."""
+        self.damaged_bytes = 0
+        self.codecs: Counter[str] = Counter()
+        """Messages by the codec they came with."""
+        self.codec_bytes: Counter[str] = Counter()
+        self.content_bytes = 0
+        """Of keys and values, decompressed; of the batches that were opened."""
+        self.opened_bytes = 0
+        """Of those batches in the segment."""
+        self.opened = 0
+        """Messages that were looked at."""
+        self.without_key = 0
+        self.without_value = 0
+        """Tombstones, where the topic is compacted."""
+        self.keys: DistinctCount | Counted = DistinctCount()
+        self.sizes: Counter[int] = Counter()
+        """Messages by the number of bits of their size (key and value, bytes): 3 is for 4 to 7."""
+        self.largest = 0
+        self.first_ms = self.last_ms = NO_TIMESTAMP
+        """Timestamps."""
+        self.rates = Rates()
+
+    def merge(self, other: "Figures") -> None:
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("codecs", "codec_bytes", "sizes"):
+            getattr(self, name).update(getattr(other, name))
+        assert isinstance(self.keys, DistinctCount)
+        assert isinstance(other.keys, DistinctCount)
+        self.keys.merge(other.keys)
+        self.rates.merge(other.rates)
+        self.largest = max(self.largest, other.largest)
+        self.seen(other.first_ms)
+        self.seen(other.last_ms)
+
+    def seen(self, timestamp_ms: int) -> None:
+        """A message has this timestamp."""
+        if timestamp_ms < 0:
+            return
+        self.first_ms = timestamp_ms if self.first_ms < 0 else min(self.first_ms, timestamp_ms)
+        self.last_ms = max(self.last_ms, timestamp_ms)
+
+    def end(self) -> None:
+        """Keep no more than what is told: nothing is added, and this is merged nowhere any more."""
+        if isinstance(self.keys, DistinctCount):
+            self.keys = self.keys.ended()
+        self.rates = Rates()
+
+    @property
+    def seconds(self) -> float:
+        """From the first timestamp to the last."""
+        return (self.last_ms - self.first_ms) / 1000
+
+    def per_second(self, count: float) -> float | None:
+        """None where all is of one moment."""
+        return count / self.seconds if self.seconds > 0 else None
+
+
+_SUMS = (
+    "segments",
+    "bytes",
+    "batches",
+    "messages",
+    "markers",
+    "transactional",
+    "damaged_bytes",
+    "content_bytes",
+    "opened_bytes",
+    "opened",
+    "without_key",
+    "without_value",
+)

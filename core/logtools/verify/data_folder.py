@@ -1,0 +1,331 @@
+"""A data folder of a broker: its partitions, and what the checkpoints say of them (facts B3)."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from attrs import field
+
+from ....ports.storage import FileMissing, LogDir, StorageError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ...log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    SEGMENTS,
+    Sealed,
+    format_offsets,
+    format_segments,
+    join_segments,
+    parse_offsets,
+    parse_segments,
+)
+from ...log.config import LONG_MAX
+from ...log.formats.registry import CLASSIC, format_of_files
+from ...log.manager.meta_properties import META_PROPERTIES, parse_identity
+from ...log.names import ASIDE_SUFFIX, ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state
+from ...message.codec import NO_CODECS, Codecs
+from .classic_partition import ClassicPartition
+from .findings import Finding, Fix, Loss, note, problems
+from .fixes import SetAside, Write
+from .partition import BatchPartition, Known
+from .tree_check import KnownTopics, label_findings
+
+_OFFSETS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANED)
+_TRIES = 3
+T = TypeVar("T")
+
+
+class PartitionCheck(Protocol):
+    """What is found out of the folder of a partition."""
+
+    findings: list[Finding]
+    segments: int
+    batches: int
+    messages: int
+    start: int
+    end: int
+    durable_to: int
+    sealed: list[Sealed]
+
+    def check(self) -> None: ...
+
+
+@frozen(kw_only=True)
+class Counts:
+    """What was looked through."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    messages: int = 0
+
+
+@frozen(kw_only=True)
+class Checked:
+    """All that was found in a data folder."""
+
+    findings: Sequence[Finding]
+    counts: Counts
+
+
+@frozen(kw_only=True)
+class Circumstances:
+    """What is known of a data folder from outside."""
+
+    alone: bool = True
+    """False: other brokers have replicas of what lies here."""
+    in_use: bool = False
+    """A broker is writing there."""
+    only: Collection[str] = ()
+    """The folders to look at; none given: all."""
+    topics: KnownTopics | None = None
+    """Of a coordination file that could be looked into."""
+    codecs: Codecs = NO_CODECS
+    """To open the wrappers of classic messages with; without any they are believed."""
+    progress: Callable[[str], None] = field(default=lambda _name: None)
+    """Told of each partition before it is looked at."""
+
+
+class DataFolderCheck:
+    """Checks a data folder, whole or some partitions of it. Nothing is changed. Raises `StorageError`."""
+
+    def __init__(self, log_dir: LogDir, circumstances: Circumstances) -> None:
+        self._log_dir = log_dir
+        self._circumstances = circumstances
+        self._findings: list[Finding] = []
+        self._files = log_dir.root.files()
+        self._is_data_folder = bool({*_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, ".lock"} & set(self._files))
+        self._clean = CLEAN_SHUTDOWN in self._files
+        self._checked: dict[TopicPartition, PartitionCheck] = {}
+        self._offsets: dict[str, dict[TopicPartition, int] | None] = {}
+        """None: damaged."""
+        self._sealed: dict[TopicPartition, list[Sealed]] | None = {}
+
+    def check(self) -> Checked:
+        for name in _OFFSETS:
+            self._offsets[name] = self._read(name, parse_offsets)
+        self._sealed = self._read(SEGMENTS, parse_segments)
+        self._check_identity()
+        for name, partition in self._partitions():
+            self._circumstances.progress(name)
+            self._try_partition(name, partition)
+        if self._is_data_folder and not self._circumstances.in_use:
+            self._check_checkpoints()
+        checks = self._checked.values()
+        counts = Counts(
+            partitions=len(self._checked),
+            segments=sum(check.segments for check in checks),
+            batches=sum(check.batches for check in checks),
+            messages=sum(check.messages for check in checks),
+        )
+        return Checked(findings=self._findings, counts=counts)
+
+    def _partitions(self) -> Iterator[tuple[str, TopicPartition]]:
+        only = self._circumstances.only
+        for name in self._log_dir.folders():
+            if only and name not in only:
+                continue
+            state = folder_state(name)
+            partition = folder_partition(name) or classic_folder_partition(name)
+            if state == "delete":
+                self._findings.append(note("leftover", name, "is of a deleted topic", "the next start removes it"))
+            elif state is not None:
+                remedy = "look at it, and delete it when nothing in it is wanted"
+                self._findings.append(note("aside", name, f"was renamed to *-{state}", remedy))
+            elif partition is None:
+                if name != ETCD_FOLDER:
+                    self._findings.append(note("unknown-file", name, "is no folder of a partition", "it is left alone"))
+            else:
+                yield name, partition
+
+    def _try_partition(self, name: str, partition: TopicPartition) -> None:
+        try:
+            found = self._check_partition(name, partition)
+            if self._circumstances.in_use:
+                found = self._without_passing(found, name, partition)
+            self._findings += found
+        except StorageError as error:
+            if self._circumstances.in_use:
+                self._findings.append(note("unreadable", name, f"{error}; a broker is changing it", "look again"))
+                return
+            remedy = "this is for a person: a repair leaves it alone"
+            self._findings.append(
+                Finding(kind="unreadable", file=name, text=str(error), remedy=remedy, needs_person=True)
+            )
+
+    def _without_passing(self, found: list[Finding], name: str, partition: TopicPartition) -> list[Finding]:
+        """Where a broker writes, files take the place of others meanwhile: damage is what is still there when one looks
+        again."""
+        for _ in range(_TRIES):
+            if not problems(found):
+                break
+            again = {(each.kind, each.file, each.position) for each in self._check_partition(name, partition)}
+            found = [each for each in found if each.is_note or (each.kind, each.file, each.position) in again]
+        return found
+
+    def _check_partition(self, name: str, partition: TopicPartition) -> list[Finding]:
+        folder = self._log_dir.folder(name)
+        found = format_of_files(f"{self._log_dir.path}/{name}", folder.files())
+        known = self._known(partition)
+        check: PartitionCheck
+        if found == CLASSIC:
+            check = ClassicPartition(folder, known, self._circumstances.codecs)
+        else:
+            check = BatchPartition(folder, known)
+        check.check()
+        self._checked[partition] = check
+        labels = label_findings(folder, partition, self._circumstances.topics, classic=found == CLASSIC)
+        return [*check.findings, *labels]
+
+    def _known(self, partition: TopicPartition) -> Known:
+        circumstances = self._circumstances
+        noted: list[int | None] = []
+        for name in _OFFSETS:
+            of_all = self._offsets[name]
+            noted.append(None if of_all is None else of_all.get(partition))
+        recovery_point, log_start, high_watermark, cleaned_to = noted
+        return Known(
+            partition=partition,
+            recovery_point=recovery_point,
+            log_start=log_start or 0,
+            high_watermark=high_watermark or 0,
+            cleaned_to=cleaned_to or 0,
+            sealed=(self._sealed or {}).get(partition, ()),
+            in_order=(self._clean or not self._is_data_folder) and not circumstances.in_use,
+            alone=circumstances.alone,
+            in_use=circumstances.in_use,
+            bare=not self._is_data_folder,
+        )
+
+    # --- the files directly in the data folder
+
+    def _read(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        try:
+            content = self._log_dir.root.read_small(name)
+        except FileMissing:
+            return parse(b"0\n0\n")
+        if not content and not self._clean:
+            return parse(b"0\n0\n")  # Kafka makes it so, before it has anything to note
+        try:
+            return parse(content)
+        except (ValueError, TypeError) as error:
+            self._findings.append(
+                Finding(
+                    kind="checkpoint-damaged",
+                    file=name,
+                    text=f"cannot be read: {error}",
+                    remedy="it is set aside, and written anew from what is there",
+                    fix=SetAside((name,)),
+                    on_root=True,
+                )
+            )
+            return None
+
+    def _check_identity(self) -> None:
+        for name in self._files:
+            if ASIDE_SUFFIX in name:
+                remedy = "look at it, and delete it when nothing in it is wanted"
+                self._findings.append(note("aside", name, "was set aside", remedy))
+        try:
+            parse_identity(self._log_dir.root.read_small(META_PROPERTIES))
+        except FileMissing:
+            return
+        except ValueError as error:
+            remedy = "it is set aside, and the next start writes it anew"
+            self._root_finding("identity-damaged", META_PROPERTIES, str(error), remedy, SetAside((META_PROPERTIES,)))
+
+    def _root_finding(self, kind: str, name: str, text: str, remedy: str, fix: Fix, loss: Loss | None = None) -> None:
+        self._findings.append(Finding(kind=kind, file=name, text=text, remedy=remedy, fix=fix, loss=loss, on_root=True))
+
+    def _check_checkpoints(self) -> None:
+        """What they say of the logs must be so: of those that were looked at."""
+        damaged = {finding.file for finding in self._findings if finding.kind == "checkpoint-damaged"}
+        wanted: dict[str, dict[TopicPartition, int]] = {}
+        for name in _OFFSETS:
+            wanted[name] = self._wanted(name, self._offsets[name] or {})
+        if self._circumstances.only:
+            damaged |= {RECOVERY_POINT} if self._offsets[RECOVERY_POINT] is None else set()
+        for name, offsets in wanted.items():
+            if name in damaged or offsets == self._offsets[name]:
+                continue
+            fix = Write(name, format_offsets(offsets), keep_old=True)
+            for partition, text, loss in self._differences(name, offsets):
+                self._root_finding("checkpoint-wrong", name, f"{partition}: {text}", "it is corrected", fix, loss)
+        if SEGMENTS not in damaged and self._sealed is not None:
+            self._check_sealed(self._sealed)
+
+    def _wanted(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What the checkpoint should say."""
+        wanted = dict(offsets)
+        for partition, offset in offsets.items():
+            check = self._checked.get(partition)
+            if check is None:
+                if self._clean and not self._circumstances.only and name == RECOVERY_POINT:
+                    del wanted[partition]
+            elif name == RECOVERY_POINT and check.durable_to:
+                continue
+            elif offset > check.end or (name == RECOVERY_POINT and self._clean and offset):
+                wanted[partition] = check.end
+        for partition, check in self._checked.items() if name == RECOVERY_POINT else ():
+            if check.durable_to > wanted.get(partition, 0):
+                wanted[partition] = check.durable_to
+        return wanted
+
+    def _differences(
+        self, name: str, wanted: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, str, Loss | None]]:
+        noted = self._offsets[name] or {}
+        for partition in {**noted, **wanted}:
+            offset, right = noted.get(partition, 0), wanted.get(partition)
+            if right == offset:
+                continue
+            if right is not None and right == self._checked[partition].durable_to:
+                yield partition, f"a start would cut off what is intact behind the hole that ends at {right}", None
+                continue
+            if right is None and not offset:
+                yield partition, "has no folder", None
+            elif right is None:
+                loss: Loss | None = Loss(first_offset=0, next_offset=offset)
+                yield partition, f"its folder is missing, and what the log had below offset {offset} with it", loss
+            elif offset > right and name in (RECOVERY_POINT, HIGH_WATERMARK):
+                read = "durable once" if name == RECOVERY_POINT else "consumers may have read them"
+                # Of those that both checkpoints know, one tells.
+                first = (
+                    max(right, (self._offsets[RECOVERY_POINT] or {}).get(partition, 0))
+                    if name == HIGH_WATERMARK
+                    else right
+                )
+                loss = Loss(first_offset=first, next_offset=offset, messages=offset - first) if first < offset else None
+                yield partition, f"the offsets {right} to {offset - 1} are missing: {read}", loss
+            else:
+                yield partition, f"offset {offset}, but the log ends at {right}", None
+
+    def _check_sealed(self, noted: Mapping[TopicPartition, list[Sealed]]) -> None:
+        wanted = {
+            partition: self._checked[partition].sealed if partition in self._checked else known
+            for partition, known in noted.items()
+            if partition in self._checked or self._circumstances.only
+        }
+        wrong = [partition for partition, known in noted.items() if not self._agree(known, wanted.get(partition, ()))]
+        if not wrong:
+            return
+        lines = [line for partition, sealed in wanted.items() for line in format_segments(partition, sealed)]
+        fix = Write(SEGMENTS, join_segments(lines), keep_old=False)
+        for partition in wrong:
+            text = f"{partition}: the segments are not those that it knows"
+            self._root_finding("checkpoint-wrong", SEGMENTS, text, "it is written anew", fix)
+
+    def _agree(self, noted: Collection[Sealed], found: Sequence[Sealed]) -> bool:
+        """True if nothing that is noted is missing or shorter: segments may have come or grown, or, without an orderly
+        stop, the oldest may have gone."""
+        present = {sealed.base_offset: sealed for sealed in found}
+        first = found[0].base_offset if found else LONG_MAX
+        return all(
+            present[sealed.base_offset].size >= sealed.size
+            if sealed.base_offset in present
+            else not self._clean and sealed.base_offset < first
+            for sealed in noted
+        )

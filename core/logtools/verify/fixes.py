@@ -1,0 +1,252 @@
+"""What a repair does to the files of a folder, each as a value. Interrupted at any point, each may be repeated."""
+
+from collections.abc import Callable
+
+from ....ports.report import Line
+from ....ports.storage import File, FileInfo, Folder
+from ....ports.values import frozen
+from ....ports.words import Offset, Position
+from ...log.batch_scan import SCAN_CHUNK_BYTES
+from ...log.names import (
+    ASIDE_SUFFIX,
+    CLASSIC_SUFFIX,
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    segment_file,
+)
+from ...log.recovery.quarantine import set_aside
+from ...log.recovery.stale_files import Leftovers
+from ...log.segment.segment import INT_MAX, Segment, SegmentFiles
+from .findings import Fix
+from .overlay_folder import copy_range
+
+INDEX_INTERVAL_BYTES = 4096
+_TEMPORARY = ".tmp"
+
+
+def _unheard(_line: str | Line) -> None:
+    """What is done stands in the findings."""
+
+
+@frozen
+class Several:
+    """One after the other; a repair does each once, whoever asks for it."""
+
+    fixes: tuple[Fix, ...]
+
+    def __call__(self, folder: Folder) -> None:
+        for fix in self.fixes:
+            fix(folder)
+
+
+@frozen
+class SetAside:
+    """Rename files, so that no broker sees them and a person can."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, folder: Folder) -> None:
+        set_aside(folder, list(self.names), "", _unheard)
+        folder.flush()
+
+
+@frozen
+class RemoveFiles:
+    """Delete files that hold nothing but what other files tell, too."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, folder: Folder) -> None:
+        for name in self.names:
+            folder.delete(name)
+        folder.flush()
+
+
+@frozen
+class Write:
+    """Replace a small file; with `keep_old` what was there is set aside before."""
+
+    name: str
+    content: bytes
+    keep_old: bool = False
+
+    def __call__(self, folder: Folder) -> None:
+        if self.keep_old and self.name in folder.files():
+            keep_bytes(folder, self.name + ASIDE_SUFFIX, folder.read_small(self.name))
+        folder.write_small(self.name, self.content)
+
+
+@frozen
+class FinishCleaning:
+    """Bring a cleaning that was interrupted to its end, as a start does; no segment is deleted."""
+
+    def __call__(self, folder: Folder) -> None:
+        Leftovers(_Keeping(folder), _unheard).clear()
+        folder.flush()
+
+
+@frozen
+class Mend:
+    """Write a segment anew: without what is cut out of it, which is kept beside it, and with what is restored.
+
+    Under the name of the segment there is the old content or the new one at any time.
+    """
+
+    name: str
+    cuts: tuple[tuple[int, int], ...] = ()
+    patches: tuple[tuple[int, bytes], ...] = ()
+    """(position, the bytes that belong there); they do not overlap, nor do they with the cuts."""
+
+    def __call__(self, folder: Folder) -> None:
+        source = folder.open(self.name, create=False)
+        for start, end in self.cuts:
+            keep_range(folder, source, start, end)
+        last = self.cuts[-1:] if not self.patches and len(self.cuts) == 1 else ()
+        for side in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            folder.delete(self.name.removesuffix(LOG_SUFFIX) + side)
+        folder.flush()
+        if last and last[0][1] == source.size:
+            source.truncate(last[0][0])
+            source.flush()
+            source.close()
+            return
+        made = folder.open(self.name + CLEANED_SUFFIX)
+        made.truncate(0)
+        self._write(source, made)
+        made.flush()
+        made.close()
+        source.close()
+        folder.rename(self.name + CLEANED_SUFFIX, self.name)
+        folder.flush()
+
+    def _write(self, source: File, made: File) -> None:
+        changes = [(start, end, b"") for start, end in self.cuts]
+        changes += [(at, at + len(content), content) for at, content in self.patches]
+        done = 0
+        for start, end, content in sorted(changes):
+            copy_range(source, done, start, made)
+            made.append(content)
+            done = end
+        copy_range(source, done, source.size, made)
+
+
+@frozen
+class Reindex:
+    """Make the indexes of a segment anew."""
+
+    base_offset: int
+
+    def __call__(self, folder: Folder) -> None:
+        name = segment_file(self.base_offset, LOG_SUFFIX)
+        info = folder.files().get(name)
+        if info is None:
+            return
+        segment = opened_segment(folder, self.base_offset, info)
+        segment.rebuild_indexes()
+        segment.write_indexes()
+        for file in segment.side_files():
+            file.flush()
+        segment.close()
+        folder.flush()
+
+
+@frozen
+class BeginAt:
+    """Begin an empty segment where the log is to go on; one that is empty and begins before it goes."""
+
+    base_offset: int
+    suffix: str = LOG_SUFFIX
+    empty: tuple[str, ...] = ()
+
+    def __call__(self, folder: Folder) -> None:
+        begun = [segment_file(self.base_offset, self.suffix)]
+        if self.suffix != CLASSIC_SUFFIX:
+            begun += [segment_file(self.base_offset, side) for side in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        for name in begun:
+            folder.open(name).close()
+        for name in self.empty:
+            folder.delete(name)
+        folder.flush()
+
+
+def opened_segment(
+    folder: Folder, base_offset: int, info: FileInfo, report: Callable[[str], None] = _unheard
+) -> Segment:
+    """A segment by its own word, its indexes not believed."""
+    segment = Segment(
+        folder,
+        Offset(base_offset),
+        files=SegmentFiles(info.size, 0, 0, info.modified_ms),
+        now_ms=info.modified_ms,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        report=report,
+    )
+    segment.next_offset = Offset(base_offset + INT_MAX + 1)
+    return segment
+
+
+def keep_bytes(folder: Folder, wanted: str, content: bytes) -> None:
+    """Write a file for a person to look at, under that name, or one with a number; once is enough. Raises as a file."""
+    name, number = wanted, 1
+    present = folder.files()
+    while name in present:
+        if present[name].size == len(content) and folder.read_small(name) == content:
+            return
+        number += 1
+        name = f"{wanted}-{number}"
+    folder.write_small(name, content)
+
+
+def keep_range(folder: Folder, source: File, start: int, end: int) -> None:
+    """The same for a part of a segment, which may be large; zeros are not kept."""
+    if not any(_chunk(source, at, end).strip(b"\0") for at in range(start, end, SCAN_CHUNK_BYTES)):
+        return
+    wanted = f"{source.name}.{start}-{end}{ASIDE_SUFFIX}"
+    name, number = wanted, 1
+    present = folder.files()
+    while name in present:
+        if present[name].size == end - start and _same(folder, name, source, start, end):
+            return
+        number += 1
+        name = f"{wanted}-{number}"
+    kept = folder.open(wanted + _TEMPORARY)
+    kept.truncate(0)
+    copy_range(source, start, end, kept)
+    kept.flush()
+    kept.close()
+    folder.rename(wanted + _TEMPORARY, name)
+    folder.flush()
+
+
+def _same(folder: Folder, name: str, source: File, start: int, end: int) -> bool:
+    kept = folder.open(name, create=False)
+    try:
+        return all(
+            _chunk(source, at, end) == kept.read(Position(at - start), min(SCAN_CHUNK_BYTES, end - at))
+            for at in range(start, end, SCAN_CHUNK_BYTES)
+        )
+    finally:
+        kept.close()
+
+
+def _chunk(source: File, at: int, end: int) -> bytes:
+    return source.read(Position(at), min(SCAN_CHUNK_BYTES, end - at))
+
+
+class _Keeping:
+    """A folder of which no segment is deleted: it is set aside instead."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.name = folder.name
+        self.files, self.open, self.rename = folder.files, folder.open, folder.rename
+        self.read_small, self.write_small = folder.read_small, folder.write_small
+        self.write_all_small, self.flush = folder.write_all_small, folder.flush
+
+    def delete(self, name: str) -> None:
+        if LOG_SUFFIX not in name:
+            self._folder.delete(name)
+            return
+        set_aside(self._folder, [name], "", _unheard)

@@ -1,0 +1,351 @@
+"""The checks of a client's batch that open every record (facts B2): compacted topics, `record.validation=true`, and
+batches whose header cannot be right about timestamps."""
+
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ...ports.broker_api import RecordError
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer
+from ..traffic.steps import Steps, complete
+from .batch_header import CODEC_MASK, LONG_MAX, NO_TIMESTAMP, BatchHeader, content_of, parse_header
+from .batch_writer import assemble
+from .codec import Codec, Codecs
+from .varint import LONG_BYTES_MAX, encode_varint, read_raw, undo_zigzag
+
+RECORD_ERRORS_MAX = 100
+"""How many records of a batch are complained about one by one."""
+PIECE = 500
+"""Records, and headers of records, between two yields: about 0.3 ms."""
+RECORD_SIZE_MIN = 7
+"""Length, attributes, timestamp and offset delta, key and value length, header count: a byte each."""
+LONG_MIN = -(2**63)
+
+Pieces = Generator[None, None, "RecordsWalk"]
+
+
+class RecordRules(NamedTuple):
+    """What a topic asks of the records of a batch."""
+
+    need_keys: bool = False
+    low_ms: int = LONG_MIN
+    high_ms: int = LONG_MAX
+    """Timestamps are in [low, high], or -1."""
+    consecutive: bool = True
+    """A record whose offset delta is not its number is an error; else the walk notes it."""
+
+
+class RecordsWalk(NamedTuple):
+    """What the records of a batch are."""
+
+    end: int
+    """The position behind the last one."""
+    least_delta: int
+    largest_delta: int
+    """Of their timestamps, to that of the batch."""
+    largest_index: int
+    """The number of the first record with the largest timestamp."""
+    consecutive: bool
+    """True if the offset deltas are 0, 1, 2, ..."""
+    outside: bool
+    """True if a timestamp is outside of the topic's bounds."""
+    errors: list[RecordError]
+    """The first records that break a rule of the topic."""
+
+
+def check_count(count: int, size: int) -> None:
+    """Raises `ApiError` CORRUPT_MESSAGE for more records than `size` bytes can hold."""
+    if count * RECORD_SIZE_MIN > size:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {size} bytes")
+
+
+def walk_records(  # noqa: PLR0915
+    data: bytes, position: int, count: int, base_timestamp: int, rules: RecordRules
+) -> Pieces:
+    """Check `count` records from `position` on, and yield after every piece of them.
+
+    Varints are read in place: calls would double the time. Raises `ApiError` CORRUPT_MESSAGE, or `IndexError` where
+    the data ends, if a record is malformed. The caller compares the position behind the last one.
+    """
+    need_keys, low, high, strict = rules
+    least: int = LONG_MAX
+    largest: int = LONG_MIN
+    largest_index, consecutive, outside = 0, True, False
+    errors: list[RecordError] = []
+    error, left = "", PIECE
+    for number in range(count):
+        if not left:
+            yield
+            left = PIECE
+        left -= 1
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (more := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | more << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
+        if raw & 1:
+            raise _bad_length("record", raw)
+        record_end, position = position + (raw >> 1), position + 1  # past the attributes, which mean nothing yet
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (more := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | more << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position, LONG_BYTES_MAX)
+        delta = raw >> 1 ^ -(raw & 1)
+        least = min(least, delta)
+        if delta > largest:
+            largest, largest_index = delta, number
+
+        offset = data[position]
+        if offset < 0x80:
+            position += 1
+        elif (more := data[position + 1]) < 0x80:
+            offset = offset & 0x7F | more << 7
+            position += 2
+        else:
+            offset, position = read_raw(data, position)
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (more := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | more << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
+        if not raw & 1:
+            position += raw >> 1
+        elif raw != 1:
+            raise _bad_length("key", raw)
+        elif need_keys:
+            error = "a compacted topic needs a key in every record"
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (more := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | more << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
+        if not raw & 1:
+            position += raw >> 1
+        elif raw != 1:
+            raise _bad_length("value", raw)
+
+        if not data[position]:
+            position += 1
+        else:
+            raw, position = read_raw(data, position)
+            if raw & 1:
+                raise _bad_length("header list", raw)
+            if raw > record_end - position:  # a header has two bytes at least
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{raw >> 1} headers in {record_end - position} bytes")
+            for _ in range(raw >> 1):
+                if not left:
+                    yield
+                    left = PIECE
+                left -= 1
+                raw, position = read_raw(data, position)
+                if raw & 1:
+                    raise _bad_length("header key", raw)
+                raw, position = read_raw(data, position + (raw >> 1))
+                if not raw & 1:
+                    position += raw >> 1
+                elif raw != 1:
+                    raise _bad_length("header value", raw)
+        if position != record_end:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record is {position - record_end} bytes longer than it says")
+        timestamp = base_timestamp + delta
+        if not low <= timestamp <= high and timestamp != NO_TIMESTAMP:
+            outside = True
+            error = f"timestamp {timestamp} is outside [{low}, {high}]"
+        if offset != number << 1:
+            consecutive = False
+            if strict:
+                error = f"offset delta {undo_zigzag(offset)}; it must be {number}"
+        if error:
+            if len(errors) < RECORD_ERRORS_MAX:
+                errors.append(RecordError(index=number, message=error))
+            error = ""
+    return RecordsWalk(position, least, largest, largest_index, consecutive, outside, errors)
+
+
+def renumber_records(data: bytes, count: int) -> Generator[None, None, bytearray]:
+    """The `count` records, which `walk_records` has passed, with offset deltas 0, 1, 2, ..., in bounded pieces."""
+    out = bytearray()
+    position = 0
+    for number in range(count):
+        if number % PIECE == PIECE - 1:
+            yield
+        raw, start = read_raw(data, position)
+        end = start + (raw >> 1)
+        _, offset_at = read_raw(data, start + 1, LONG_BYTES_MAX)
+        _, rest = read_raw(data, offset_at)
+        offset = encode_varint(number)
+        out += encode_varint(end - start - (rest - offset_at) + len(offset))
+        out += data[start:offset_at]
+        out += offset
+        out += data[rest:end]
+        position = end
+    return out
+
+
+def _bad_length(what: str, raw: int) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a {what} of length {undo_zigzag(raw)}")
+
+
+__all__ = ["RECORD_ERRORS_MAX", "CheckedRecords", "InvalidRecords", "check_records", "open_content", "validate_records"]
+
+INLINE_BYTES_MAX = 64 * 1024
+"""What is not longer is decompressed, or compressed, in place; more on a worker."""
+INLINE_UNPACKED_MAX = 256 * 1024
+
+
+class InvalidRecords(ApiError):
+    """Some records break a rule of the topic: `record_errors` names the first of them, one at least."""
+
+    def __init__(self, code: ErrorCode, record_errors: Sequence[RecordError]) -> None:
+        first = record_errors[0]
+        super().__init__(code, f"record {first.index}: {first.message}")
+        self.record_errors = tuple(record_errors)
+
+
+class CheckedRecords(NamedTuple):
+    """What the records of a good batch say, and their header need not."""
+
+    max_timestamp: int
+    """The largest timestamp of a record; where the header claims another, `stamp_time` corrects it."""
+    max_timestamp_delta: int
+    """The index of the first record that has it; its offset delta, once the batch is consecutive."""
+    consecutive: bool
+    """False when the offset deltas are not 0, 1, 2, ...: the batch must be rebuilt with `renumber_batch`."""
+
+
+def validate_records(
+    buf: Buffer,
+    codecs: Codecs,
+    *,
+    max_bytes: int,
+    need_keys: bool = False,
+    now_ms: int = 0,
+    before_max_ms: int = LONG_MAX,
+    after_max_ms: int = LONG_MAX,
+) -> CheckedRecords:
+    """Open the batch that `check_batch` has passed and check each record, all at once.
+
+    Timestamps must be in [now - before, now + after]; a topic with log-append time leaves those bounds out. `max_bytes`
+    bounds what the records decompress to. Raises as `check_records`, and as `open_content`.
+    """
+    header = parse_header(buf)
+    rules = RecordRules(need_keys, now_ms - before_max_ms, now_ms + after_max_ms, not header.codec_id)
+    content = complete(open_content(buf, header, codecs, max_bytes=max_bytes))
+    return complete(check_records(content, header, rules))
+
+
+def open_content(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int) -> Steps[bytes]:
+    """The records of a batch, decompressed: on a worker where they are long.
+
+    Raises `ApiError` INVALID_RECORD when they cannot be decompressed: the CRC was right, so the client made them so;
+    MESSAGE_TOO_LARGE beyond `max_bytes`, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    content = content_of(buf, header)
+    if not header.codec_id:
+        return bytes(content)
+    decompress = codecs.by_id(header.codec_id).decompress
+    try:
+        if len(content) <= INLINE_BYTES_MAX:
+            try:
+                return decompress(content, min(INLINE_UNPACKED_MAX, max_bytes))
+            except ApiError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE or max_bytes <= INLINE_UNPACKED_MAX:
+                    raise
+        unpacked: bytes = yield partial(decompress, content, max_bytes)
+    except ApiError as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
+        raise
+    return unpacked
+
+
+def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[CheckedRecords]:
+    """Check each record of a batch, which are all of `content`, in bounded pieces.
+
+    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is among the reasons), `ApiError`
+    INVALID_RECORD when the records are malformed, or not as many as the header says.
+    """
+    walked = yield from _walk(content, header, rules)
+    base = header.base_timestamp
+    if base + walked.least_delta < LONG_MIN or base + walked.largest_delta > LONG_MAX:
+        text = f"timestamps from {base + walked.least_delta} to {base + walked.largest_delta}"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
+    if walked.errors:
+        code = ErrorCode.INVALID_TIMESTAMP if walked.outside else ErrorCode.INVALID_RECORD
+        raise InvalidRecords(code, walked.errors)
+    return CheckedRecords(base + walked.largest_delta, walked.largest_index, walked.consecutive)
+
+
+def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[RecordsWalk]:
+    count = header.count
+    if not count:
+        raise ApiError(ErrorCode.INVALID_RECORD, "the batch has no records")
+    try:
+        check_count(count, len(content))
+        walked = yield from walk_records(content, 0, count, header.base_timestamp, rules)
+    except IndexError:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch ends before the last of its {count} records") from None
+    except ApiError as error:
+        # The CRC was right: the client made it so, and sending it again cannot help.
+        raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
+    if walked.end != len(content):
+        text = f"the {count} records end at byte {walked.end} of {len(content)}"
+        raise ApiError(ErrorCode.INVALID_RECORD, text)
+    return walked
+
+
+def claimed_timestamp(header: BatchHeader) -> int:
+    """The largest timestamp of a batch whose first record has none (base timestamp -1), as its header claims it.
+
+    librdkafka says 0 where no message has a timestamp.
+    """
+    return header.max_timestamp or NO_TIMESTAMP
+
+
+def rebuild_in_steps(
+    header: BatchHeader, content: bytes, codec: Codec | None, *, consecutive: bool = True
+) -> Steps[bytearray]:
+    """The batch with the fields of `header`, its records compressed by `codec` (None: not at all).
+
+    `content` is what the records decompress to. They stay as they are, or get the offset deltas 0, 1, 2, ... where they
+    are not `consecutive`: then they must be checked. For log-append time call `stamp_time` on the result. Raises
+    `ApiError` MESSAGE_TOO_LARGE.
+    """
+    records = content if consecutive else (yield from renumber_records(content, header.count))
+    work = partial(
+        assemble,
+        records,
+        count=header.count,
+        codec=codec,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        attributes=header.attributes & ~CODEC_MASK,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        leader_epoch=header.leader_epoch,
+    )
+    if codec is None or len(records) <= INLINE_BYTES_MAX:
+        return work()
+    rebuilt: bytearray = yield work
+    return rebuilt

@@ -33,15 +33,21 @@ class Machine:
         """A session whose callbacks end with the power. Raises `CoordinationError` while the service is down."""
         if self.world.service_is_down or self._cut_off:
             raise CoordinationError("the service is down")
-        life = self.life
+        life, faults = self.life, self.session_faults
 
         def deliver(callback: Callable[[], None]) -> None:
             delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
 
-            def report() -> None:
-                self.world.scheduler.call_later(delay_ms, lambda: life.run(callback))
+            def tell() -> None:
+                if faults.is_behind:
+                    faults.report(report)  # it tells of what has changed since, too, which no read shows yet
+                else:
+                    callback()
 
-            self.session_faults.report(report)
+            def report() -> None:
+                self.world.scheduler.call_later(delay_ms, lambda: life.run(tell))
+
+            faults.report(report)
 
         self.sessions = [each for each in self.sessions if not each.closed]
         self.sessions.append(
@@ -49,7 +55,7 @@ class Machine:
                 self.world,
                 self.world.tree.session(deliver=deliver),
                 blocking=self._session_blocks,
-                faults=self.session_faults,
+                faults=faults,
             )
         )
         return self.sessions[-1]

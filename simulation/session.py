@@ -46,6 +46,11 @@ class SessionFaults:
         else:
             self._held.append(change)
 
+    @property
+    def is_behind(self) -> bool:
+        """True from `lag` to `catch_up`."""
+        return self._nodes is not None
+
     def nodes(self, now: Tree) -> Tree:
         """What reads show."""
         return now if self._nodes is None else self._nodes

@@ -254,3 +254,23 @@ def test_a_program_without_power_is_not_started_again_though_it_had_just_ended()
         program.cut_power()
         world.run(3)
         assert program.lives == 1
+
+
+def test_a_server_that_falls_behind_tells_of_no_change_that_it_does_not_show() -> None:
+    """A report was on its way when it fell behind: it would have told of later changes, too."""
+    with World(1, brokers=2) as world:
+        machine = world.brokers[1]
+        session, other = machine.session(), world.brokers[2].session()
+        session.create("/a")
+        session.create("/b")
+        world.run(1)
+        shown: list[bytes] = []
+        session.watch_below("/a", lambda _: shown.append(session.get("/b").data))
+        session.watch_below("/b", lambda _: shown.append(session.get("/b").data))
+        other.set("/a", b"1")
+        machine.session_faults.lag(world.tree.nodes)
+        other.set("/b", b"1")
+        world.run(1)
+        machine.session_faults.catch_up()
+        world.run(1)
+        assert shown[-1:] == [b"1"], "who was told of /b has read it as it was before"

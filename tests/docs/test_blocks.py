@@ -68,6 +68,7 @@ OTHERS = {
     "--data-dir", "--force-new-cluster",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--seed",  # of make chaos
+    "--update",  # of tools/language.py
 }  # fmt: skip
 
 

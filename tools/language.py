@@ -1,0 +1,238 @@
+"""Count the private words of the code base: what `tests/architecture/test_language.py` compares with its allow-lists.
+
+    python tools/language.py             print what the allow-lists do not cover
+    python tools/language.py FILE ...    print every finding in these files
+    python tools/language.py --update    write lower counts into tests/architecture/language/*.txt
+
+`--update` accepts no additional finding: the sum of each rule over all files must not grow. A file that was moved
+keeps its findings under the new name.
+"""
+
+import ast
+import gc
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+ALLOWED = ROOT / "tests" / "architecture" / "language"
+NO_PACKAGES = {"build", "docs"}
+DIVIDED = {"app", "core", "pipeline", "tests"}
+"""These packages have an allow-list for each of their folders."""
+
+RULES = {
+    "identifier": "a defined name contains a private word; docs/glossary.md has the usual one",
+    "docstring": "a docstring begins without its subject; write a full sentence or an imperative",
+    "text": "an error or a log line contains a private word; use Kafka's phrase",
+    "test": "a test name has fewer than three words, or a private word; name behaviour, condition and result",
+    "method": "more than three classes have a public method of this name; say what it takes, begins or notes",
+}
+
+WORDS = frozenset(
+    {"told", "tell", "tells", "telling", "whoever", "whom", "nobody", "somebody", "anew", "aside", "kept", "beside"}
+    | {"besides", "course", "detour", "lonely", "leap", "shunned", "leftover", "leftovers", "promised", "dirt", "crew"}
+    | {"baton", "ghost", "ghosts", "summon"}
+)
+PHRASES = (
+    *("put_off", "goes_on", "go_on", "any_more", "no_more", "so_long", "so_many", "by_itself", "hang_up", "is_there"),
+)
+IN_TEXTS = re.compile(
+    r"\b(told|whoever|whom|nobody|somebody|anew|aside|kept|goes on|go on|any more|no more|so long|put off|is there"
+    r"|by itself|by themselves|hangs? up)\b",
+    re.IGNORECASE,
+)
+ELLIPTIC = "The same|As|Of|What|Who|Whom|Whose|It is|It was|How|Why|Which|Where|So|Those|Told|Its"
+OPENING = re.compile(rf'^[ \t]*[rf]?"""\s*({ELLIPTIC})\b', re.MULTILINE)
+"""A docstring that begins so has its subject in a name above it."""
+TEST = re.compile(r"^[ \t]*(?:async )?def test_(\w+)\(", re.MULTILINE)
+METHOD = re.compile(r"^    (?:async )?def (take|begin|settle|look|note)\(", re.MULTILINE)
+CLASSES_MAX = 3
+LOGGING = frozenset(
+    {"debug", "info", "warning", "error", "critical", "exception", "log", "report", "warn", "say", "tell", "failed"}
+    | {"Line", "_report", "_log", "_warn", "_say", "_tell", "_tell_once", "_failed"}
+)
+"""The names of calls that take a line for the log, or for a person."""
+PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+DOCSTRING_OR_COMMENT = re.compile(r'""".*?"""|^ *#[^\n]*', re.DOTALL | re.MULTILINE)
+SUSPECT = (*WORDS, *PHRASES, *(phrase.replace("_", " ") for phrase in PHRASES), "by themselves", "hangs up")
+"""A file without these needs no syntax tree."""
+
+
+class Finding(NamedTuple):
+    path: str
+    rule: str
+    line: int
+    what: str
+
+
+def files() -> list[Path]:
+    packages = [
+        at for at in ROOT.iterdir() if at.is_dir() and not at.name.startswith(".") and at.name not in NO_PACKAGES
+    ]
+    return sorted(path for package in packages for path in package.rglob("*.py"))
+
+
+def findings(paths: list[Path] | None = None) -> list[Finding]:
+    """Return the findings in these files, or in all."""
+    gc.disable()  # the trees have no cycles, and are let go one by one
+    try:
+        return [finding for path in (files() if paths is None else paths) for finding in _in_file(path)]
+    finally:
+        gc.enable()
+
+
+def counts(found: list[Finding]) -> Counter[tuple[str, str]]:
+    """Return the number of findings by file and rule. Classes with one public method name count by that name."""
+    result: Counter[tuple[str, str]] = Counter()
+    for finding in found:
+        result[finding.what if finding.rule == "method" else finding.path, finding.rule] += 1
+    return Counter({at: n for at, n in result.items() if at[1] != "method" or n > CLASSES_MAX})
+
+
+def allowed() -> Counter[tuple[str, str]]:
+    """Return the allow-lists. Of two lines for one file, which a merge may leave, the lower one counts."""
+    result: Counter[tuple[str, str]] = Counter()
+    for path in ALLOWED.glob("*.txt"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, rule, number = line.split()
+            result[name, rule] = min(int(number), result.get((name, rule), int(number)))
+    return result
+
+
+def list_of(name: str) -> str:
+    """Return the allow-list to which a file belongs."""
+    folders = name.split("/")[:-1]
+    return "_".join(folders[: 2 if folders and folders[0] in DIVIDED else 1]) or "methods"
+
+
+def write(wanted: Counter[tuple[str, str]]) -> None:
+    lists: dict[str, list[str]] = {}
+    for (name, rule), number in sorted(wanted.items()):
+        lists.setdefault(list_of(name), []).append(f"{name} {rule} {number}\n")
+    ALLOWED.mkdir(exist_ok=True)
+    for path in ALLOWED.glob("*.txt"):
+        if path.stem not in lists:
+            path.unlink()
+    for stem, lines in lists.items():
+        (ALLOWED / f"{stem}.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def growth(now: Counter[tuple[str, str]], before: Counter[tuple[str, str]]) -> list[str]:
+    """Return the rules of which there are more findings than before."""
+    sums = {rule: (_sum(now, rule), _sum(before, rule)) for rule in RULES}
+    return [f"{rule}: {new}, allowed are {old}" for rule, (new, old) in sums.items() if new > old]
+
+
+def _sum(by_file: Counter[tuple[str, str]], rule: str) -> int:
+    return sum(number for (_, its), number in by_file.items() if its == rule)
+
+
+def _in_file(path: Path) -> Iterator[Finding]:
+    name = path.relative_to(ROOT).as_posix()
+    text = path.read_text(encoding="utf-8")
+    if name.startswith("tests/"):
+        for match in TEST.finditer(text):
+            words = match[1].split("_")
+            if len(words) < 3 or _is_private(words):
+                yield Finding(name, "test", _line(text, match.start(1)), f"test_{match[1]}")
+        return
+    for match in OPENING.finditer(text):
+        yield Finding(name, "docstring", _line(text, match.start(1)), text[match.start(1) :].partition("\n")[0])
+    for match in METHOD.finditer(text):
+        yield Finding(name, "method", _line(text, match.start(1)), match[1])
+    code = DOCSTRING_OR_COMMENT.sub("", text).lower()
+    if any(word in code for word in SUSPECT):
+        yield from _in_tree(name, ast.parse(text))
+
+
+def _in_tree(path: str, tree: ast.Module) -> Iterator[Finding]:
+    names: dict[str, int] = {}
+    for node in ast.walk(tree):
+        name = _defined(node)
+        if name is not None and _is_private([part.lower() for part in PARTS.findall(name)]):
+            names.setdefault(name, getattr(node, "lineno", 1))
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and _called(node) in LOGGING):
+            for text in _texts(node):
+                match = IN_TEXTS.search(str(text.value))
+                if match is not None:
+                    yield Finding(path, "text", text.lineno, f"{match[0]!r} in {text.value!r}")
+    for name, line in names.items():
+        yield Finding(path, "identifier", line, name)
+
+
+def _defined(node: ast.AST) -> str | None:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return node.name
+        case ast.arg():
+            return node.arg
+        case ast.Name(ctx=ast.Store()):
+            return node.id
+        case ast.Attribute(ctx=ast.Store()):
+            return node.attr
+        case _:
+            return None
+
+
+def _called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Name():
+            return node.func.id
+        case ast.Attribute():
+            return node.func.attr
+        case _:
+            return ""
+
+
+def _texts(node: ast.Raise | ast.Call) -> Iterator[ast.Constant]:
+    """Yield the texts of a raise or a call, but not those of calls in it that log."""
+    todo: list[ast.AST] = [node.exc] if isinstance(node, ast.Raise) and node.exc is not None else []
+    if isinstance(node, ast.Call):
+        todo = [*node.args, *(keyword.value for keyword in node.keywords)]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part
+        elif not (isinstance(part, ast.Call) and _called(part) in LOGGING):
+            todo += ast.iter_child_nodes(part)
+
+
+def _is_private(words: list[str]) -> bool:
+    joined = f"_{'_'.join(words)}_"
+    return any(word in WORDS for word in words) or any(f"_{phrase}_" in joined for phrase in PHRASES)
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments != ["--update"]:
+        for finding in findings([Path(argument).resolve() for argument in arguments]):
+            _say(f"{finding.path}:{finding.line}: {finding.rule}: {finding.what}")
+        return 0
+    found = findings()
+    now, before = counts(found), allowed()
+    if arguments:
+        more = growth(now, before) if before else []
+        if not more:
+            write(now)
+            _say("\n".join(f"{rule}: {_sum(before, rule)} -> {_sum(now, rule)}" for rule in RULES))
+            return 0
+        _say("\n".join(more))
+    for finding in found:
+        at = finding.what if finding.rule == "method" else finding.path
+        if now[at, finding.rule] > before[at, finding.rule]:
+            _say(f"{finding.path}:{finding.line}: {finding.rule}: {finding.what}")
+    return 1 if arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -29,8 +29,14 @@ demo: $(DEMO)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for
 examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity for one; DATA=FOLDER
 	@$(BIN)/barnabas examples run $(or $(NAME),all) --data "$(or $(DATA),../shared/data)" --out "$(or $(OUT),examples-out)"
 
-test: $(STAMP)  ## run the tests
-	@$(BIN)/pytest -n $(or $(JOBS),4) --dist loadgroup $(ARGS)
+# The tests of a package bear its name: core/log has tests/unit/log, adapters/coord_etcd has tests/adapters/test_coord_etcd*.
+# Other packages have those of the package around them, or tests/integration/test_NAME*. A path below tests/ does as well.
+NAME   = $(notdir $(PKG))
+TESTS  = $(or $(wildcard tests/unit/$(NAME) tests/adapters/test_$(NAME)*.py tests/$(PKG) tests/$(PKG).py),\
+              $(wildcard tests/unit/$(notdir $(patsubst %/,%,$(dir $(PKG))))),$(wildcard tests/integration/test_$(NAME)*.py))
+test: $(STAMP)  ## run the tests, but for the slow ones; PKG=core/log for those of a package, ARGS="-m slow" for the slow ones
+	$(if $(PKG),$(if $(TESTS),,$(error no tests of $(PKG): see tests/unit)))
+	@$(BIN)/pytest $(if $(PKG),-q -n $(or $(JOBS),2) --dist loadgroup $(TESTS),-n $(or $(JOBS),4) --dist loadgroup) $(ARGS)
 
 lint: $(STAMP)  ## style, types, import rules
 	@$(BIN)/ruff check .
@@ -54,7 +60,7 @@ bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, 
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes docs/compatibility.md
-	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
+	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup -m '' tests/compatibility/test_compatibility.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
 sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster FRESH=1 RECORD=1
@@ -66,7 +72,7 @@ crashes: $(STAMP)  ## what recorded work leaves on a disk, after a crash at ever
 specs: $(STAMP)  ## the TLA+ specifications of docs/spec, checked by TLC; FULL=1, ONLY=NAME
 	@$(BIN)/python -P tools/check_specs.py $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
-prove: $(STAMP)  ## the long proofs: specifications, fresh seeds, chaos with transactions; MINUTES=30 RECORD=1 ONLY=seeds
+prove: $(STAMP)  ## the long proofs: slow tests, properties, specifications, fresh seeds, chaos; MINUTES=30 RECORD=1 ONLY=slow
 	@$(BIN)/python -P tools/prove.py --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(RECORD),--record)
 
 chaos: $(STAMP)  ## real clusters under faults, checked by what clients saw; MINUTES=2, half over ZooKeeper, half over etcd

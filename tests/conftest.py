@@ -33,14 +33,14 @@ for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
     os.environ.pop(_name, None)
 
 settings.register_profile(
-    "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+    "quick", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
 )
-settings.register_profile("long", settings.get_profile("quick"), max_examples=2000)
+settings.register_profile("prove", settings.get_profile("quick"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays")
+    parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays (all with -m '')")
     parser.addoption("--billing-seeds", type=int, default=25, help="how many seeds it plays of bills")
     parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
 

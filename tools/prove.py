@@ -2,6 +2,8 @@
 
     python tools/prove.py [--minutes N] [--only STAGE] [--record]
 
+slow    the tests that `make test` leaves out (`-m slow`), all of them; no bound of time, about ten minutes
+properties  the properties of Hypothesis with 300 examples each; in runs of 10 minutes and more
 specs   the TLA+ specifications of docs/spec; no bound of time, about two minutes
 seeds   fresh seeds of all stories of the simulation, for two fifths of the time
 chaos   real clusters with transactions under faults, half over ZooKeeper, half over etcd, for three fifths
@@ -17,6 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+STAGES = ("slow", "properties", "specs", "seeds", "chaos")
+PROPERTIES_FROM_MINUTES = 10.0
 SEEDS_SHARE, CHAOS_SHARE = 0.4, 0.6
 
 
@@ -25,17 +29,25 @@ def stages(minutes: float, *, record: bool) -> dict[str, list[str]]:
     python = [sys.executable, "-P"]
     seeds = ["tools/simulate.py", "--fresh", "--minutes", f"{minutes * SEEDS_SHARE:g}"]
     chaos = ["-m", "chaos", "--transactions", "--brokers", "4", "--minutes", f"{minutes * CHAOS_SHARE:g}"]
+    tests = ["-m", "pytest", "-q", "-n", "4", "--dist", "loadgroup"]
     return {
+        "slow": [*python, *tests, "-m", "slow"],
+        "properties": [*python, *tests, "-m", "hypothesis and not slow"],
         "specs": [*python, "tools/check_specs.py"],
         "seeds": [*python, *seeds, *(["--record"] if record else [])],
         "chaos": [*python, *chaos],
     }
 
 
+def environment(stage: str) -> dict[str, str]:
+    chosen = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    return {**chosen, "HYPOTHESIS_PROFILE": "prove"} if stage == "properties" else chosen
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--only", choices=("specs", "seeds", "chaos"))
+    parser.add_argument("--only", choices=STAGES)
     parser.add_argument("--record", action="store_true")
     chosen = parser.parse_args()
     commands = stages(chosen.minutes, record=chosen.record)
@@ -43,10 +55,12 @@ def main() -> int:
     for name, command in commands.items():
         if chosen.only not in (None, name):
             continue
+        if name == "properties" and chosen.only is None and chosen.minutes < PROPERTIES_FROM_MINUTES:
+            continue
         sys.stdout.write(f"--- {name}\n")
         sys.stdout.flush()
         began = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment(name), check=False)
         (failed if done.returncode else passed).append(name)
         outcome = "FAILED" if done.returncode else "passed"
         sys.stdout.write(f"--- {name} {outcome} after {time.monotonic() - began:.0f} s\n")

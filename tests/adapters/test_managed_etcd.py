@@ -241,6 +241,7 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     assert cluster.open[0].children("/registered") == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_member_whose_data_are_lost_comes_back_as_a_new_one_and_has_all(
     cluster: _Cluster, reports: Recorder[str], lost: int
@@ -263,6 +264,7 @@ def test_a_member_whose_data_are_lost_comes_back_as_a_new_one_and_has_all(
     assert exists(cluster.open[lost], "/meanwhile")
 
 
+@pytest.mark.slow
 def test_a_member_that_died_while_it_joined_comes_back(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cluster.start(0, 1, 2) == []
     cluster.open[0].create("/written")
@@ -292,6 +294,7 @@ def _is_done(change: Callable[[], object]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_member_whose_data_are_lost_does_not_vote_for_one_that_lacks_what_was_acknowledged(cluster: _Cluster) -> None:
     """Its own log, which is gone, and that of member 1, which is away, have the node; that of member 2 has not."""
     assert cluster.start(0, 1, 2) == []
@@ -327,6 +330,7 @@ def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _C
     assert cluster.start(1) == []
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_lost_majority_may_begin_a_new_cluster(cluster: _Cluster) -> None:
     """As docs/operations.md says."""
     assert cluster.start(0, 1, 2) == []

@@ -3,6 +3,7 @@
 import tracemalloc
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kafka_frames import ServerEnd, header, request_frame
@@ -84,6 +85,7 @@ def test_mutilated_answers(data: st.DataObject, api: tuple[int, int]) -> None:
         BY_KEY[key].result.read(BY_KEY[key].reader(version, memoryview(frame), 0, 10_000), version)
 
 
+@pytest.mark.slow
 def test_every_prefix_of_every_request_and_every_huge_count() -> None:
     """Each truncation, and each place overwritten with the largest count, allocates next to nothing."""
     tracemalloc.start()

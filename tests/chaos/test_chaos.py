@@ -7,6 +7,8 @@ from chaos.faults import FAULTS
 from chaos.report import fields_of, write
 from chaos.run import NEEDS_A_SPARE, Plan, play
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 IN_TURN = {
     "zookeeper": ("kill", "pause", "cut-from-brokers", "kill-member", "move-leaders", "restart-one-by-one", "cut-off"),
@@ -27,7 +29,6 @@ def test_between_them_they_do_everything() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("chaos")
 @pytest.mark.parametrize("over", IN_TURN)
 def test_nothing_is_lost_doubled_or_out_of_order(over: str, tmp_path: Path) -> None:

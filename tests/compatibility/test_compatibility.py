@@ -12,7 +12,7 @@ from support.compat.model import Client, Unavailable
 from support.compat.world import World
 
 pytestmark = [
-    pytest.mark.timeout(1200),  # the first one of a library may have to fetch it
+    # the first one of a library may have to fetch it
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
@@ -42,6 +42,17 @@ CHECKS: dict[str, Check] = {
 }
 
 
+QUICK = {
+    *(("barnabas", feature) for feature in CLIENTS["barnabas"].features),
+    *(
+        (key, feature)
+        for key in ("librdkafka", "kafka-python", "aiokafka")
+        for feature in ("produce", "create", "group")
+    ),
+}
+"""Cells of `make test`; `make prove` and `make compatibility` try all."""
+
+
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     made = World({key: entry.make for key, entry in CLIENTS.items()})
@@ -56,6 +67,8 @@ def cells() -> Iterator[Any]:
     for entry in CLIENTS.values():
         for feature in entry.features:
             marks = [pytest.mark.xdist_group(f"compatibility-{entry.key}")]
+            if (entry.key, feature) not in QUICK:
+                marks.append(pytest.mark.slow)
             if feature in entry.faults:
                 marks.append(pytest.mark.xfail(reason=entry.faults[feature], strict=True))
             yield pytest.param(entry.key, feature, id=f"{entry.key}-{feature}", marks=marks)
@@ -74,6 +87,7 @@ def test_cell(world: World, record_property: Callable[[str, object], None], key:
         checks_groups.check_describe(world, client, client_of(world, "librdkafka"))
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("compatibility-all")
 def test_all_that_are_here_share_a_group(world: World) -> None:
     here = []

@@ -9,6 +9,7 @@ from crashes.log_check import try_crashes
 from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
 from crashes.written import Broken
+from support.long_tests import first_is_quick
 
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log.partition_log.log import Log
@@ -22,6 +23,7 @@ POINTS = 2_500
 TABLE_POINTS = 250
 
 
+@pytest.mark.slow
 def test_logs_keep_their_promises() -> None:
     tried, seed = 0, 0
     while tried < POINTS:
@@ -71,15 +73,17 @@ def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "break_it",
-    [
-        records_are_not_flushed,
-        folders_are_not_flushed,
-        small_files_are_not_flushed,
-        recovery_believes_every_batch,
-        recovery_goes_on_behind_a_hole,
-        producers_are_not_read_from_batches,
-        the_recovery_point_is_where_the_log_ends,
-    ],
+    first_is_quick(
+        [
+            records_are_not_flushed,
+            folders_are_not_flushed,
+            small_files_are_not_flushed,
+            recovery_believes_every_batch,
+            recovery_goes_on_behind_a_hole,
+            producers_are_not_read_from_batches,
+            the_recovery_point_is_where_the_log_ends,
+        ]
+    ),
 )
 def test_what_breaks_a_promise_is_found(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

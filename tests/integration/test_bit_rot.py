@@ -10,7 +10,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Producer
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("etcd")]
 
 TOPIC, MESSAGES = "rotten", 300
 
@@ -37,6 +37,7 @@ def test_a_rotten_segment_of_a_leader_is_repaired_when_a_new_replica_copies_it(
     with Admin(cluster.bootstrap) as admin:
         ids = sorted(broker.node_id for broker in admin.describe_cluster().brokers)
         admin.create_topic(TOPIC, partitions=1, replication_factor=2)
+        wait_for(lambda: TOPIC in admin.list_topics(), pause_s=0.05)  # the broker that is asked follows the others
         (topic,) = admin.describe_topics([TOPIC])
         leader, follower = topic.partitions[0].replicas
         (late,) = set(ids) - {leader, follower}

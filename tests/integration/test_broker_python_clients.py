@@ -59,7 +59,9 @@ def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: st
         for value in VALUES:
             producer.send(topic, value, key=b"k", headers=[("h", b"v")])
         producer.flush(20)
-    with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=20_000)) as consumer:
+    with closing(
+        KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=int(PATIENCE_S * 1000))
+    ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
         found = [next(consumer) for _ in VALUES]

@@ -13,7 +13,7 @@ from support.process import COMMAND, BrokerProcess, broker_process
 from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_server import ZookeeperServer
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 
 LINES = [b"line %d" % number for number in range(100)]
 

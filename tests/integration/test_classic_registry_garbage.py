@@ -37,7 +37,7 @@ def session(broker: Broker) -> Iterator[Coordination]:
 
 
 def _connector(broker: Broker, **settings: object) -> ConsumerConnector:
-    config = {"groupid": "g", "fetcher.backoff.ms": 10, "rebalance.backoff.ms": 20, "consumer.timeout.ms": 20_000}
+    config = {"groupid": "g", "fetcher.backoff.ms": 10, "rebalance.backoff.ms": 20, "consumer.timeout.ms": 120_000}
     given = {name.replace("_", "."): value for name, value in settings.items()}
     return ConsumerConnector(coordination=broker, config={**config, **given})
 

@@ -10,7 +10,7 @@ from support.classic_story import Story
 from support.etcd_server import EtcdServer
 from support.zookeeper_server import ZookeeperServer
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("reliability")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("reliability")]
 
 
 @pytest.fixture
@@ -28,7 +28,6 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, stack: ExitStack) -> S
     return Story(tmp_path, server, request.param, server.port, stack)
 
 
-@pytest.mark.timeout(1200)
 def test_two_groups_get_everything_in_order_whatever_happens(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     story.begin()

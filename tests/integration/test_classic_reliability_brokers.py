@@ -55,6 +55,7 @@ def serve_in_vain(folder: Path, chosen: list[str]) -> str:
     return text.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_second_broker_of_an_id_stops_and_the_first_goes_on(
     server: ZookeeperServer | EtcdServer, tmp_path: Path
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_broker_waits_for_registries_that_start_after_it(
     server: ZookeeperServer | EtcdServer, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
-    chosen = settings(server, zookeeper_connection_timeout_ms=20_000)
+    chosen = settings(server, zookeeper_connection_timeout_ms=300_000)
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(BrokerProcess, folder, *chosen, listen=[LISTEN])
         try:

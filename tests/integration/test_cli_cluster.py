@@ -215,6 +215,7 @@ def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [*brokers, "etcd"]
 
 
+@pytest.mark.slow
 def test_each_broker_may_run_a_member_of_the_etcd(tmp_path: Path) -> None:
     ports = free_pairs(BROKERS)
     place = f"etcd+managed://{','.join(f'127.0.0.1:{port}' for port in ports)}/x"
@@ -226,6 +227,7 @@ def test_each_broker_may_run_a_member_of_the_etcd(tmp_path: Path) -> None:
     assert b"7 brokers run one each" in more.stderr
 
 
+@pytest.mark.slow
 def test_a_broker_whose_disk_is_gone_comes_back_with_its_member_of_the_etcd(tmp_path: Path) -> None:
     place = f"etcd+managed://{','.join(f'127.0.0.1:{port}' for port in free_pairs(BROKERS))}/x"
     data = tmp_path / "data"
@@ -268,6 +270,7 @@ def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: Et
     assert stopped == [f"broker-{number}" for number in range(BROKERS, 0, -1)] * 2
 
 
+@pytest.mark.slow
 def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-dies"
     words = ("--brokers", "2", "--coordination", place, "--no-restart", "--set", "zookeeper.session.timeout.ms=1000")

@@ -16,7 +16,7 @@ from barnabas.testing import TestBroker
 
 ADDRESS = "localhost:9092"
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

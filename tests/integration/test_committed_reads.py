@@ -131,6 +131,7 @@ def broker_values(bootstrap: str, count: int = 0) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_kafkas_tool_ends_a_hanging_transaction(broker: Broker, connection: ApiConnection) -> None:
     try:
         tools = ConsoleTools(broker.bootstrap)

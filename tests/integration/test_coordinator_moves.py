@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.long_tests import first_is_quick
 from support.moving_members import GROUP, MovingMember
 from support.waiting import wait_for
 
@@ -63,7 +64,9 @@ def values(first: int, count: int) -> list[bytes]:
     ("client", "event"),
     [
         *(("ours", event) for event in EVENTS),
-        *((client, event) for client in ("librdkafka", "kafka-python", "aiokafka") for event in ("moved", "killed")),
+        *first_is_quick(
+            ((client, event) for client in ("aiokafka", "librdkafka", "kafka-python") for event in ("moved", "killed")),
+        ),
     ],
 )
 def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:

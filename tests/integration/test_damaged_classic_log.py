@@ -58,6 +58,7 @@ def test_readers_say_where(broker: Broker, tmp_path: Path) -> None:
         assert found == VALUES[:HIT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("byte", "bit"), [(12, 3), (3, 2), (3, 4), (2, 7), (1, 3), (0, 7), (4, 1), (4, 0), (5, 1), (6, 0), (9, 7)]
 )

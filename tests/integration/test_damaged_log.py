@@ -130,8 +130,8 @@ def test_the_command_ends_with_1_or_prints_the_rest(damaged: Broker) -> None:
     assert b"t-0 is damaged at offset 150" in in_group.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("field", ["payload", "base offset low", "length"])
 def test_a_load_and_the_spark_source(

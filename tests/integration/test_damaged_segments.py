@@ -62,6 +62,7 @@ def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("byte", "bit"), [(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)])
 def test_a_flipped_bit_in_a_header_costs_its_batch_alone_and_is_told(data: Path, byte: int, bit: int) -> None:
     flip(segment_of(data), DAMAGED, byte, bit)

@@ -14,7 +14,7 @@ from support.waiting import wait_for
 from barnabas import Admin, Message
 from barnabas.testing import TestCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 WORKER = Path(__file__).parents[1] / "support" / "invoice_worker.py"
 WAIT_S = 240

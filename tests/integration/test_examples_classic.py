@@ -163,6 +163,7 @@ def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     assert set(program.lines()) == set(site.viewed)
 
 
+@pytest.mark.slow
 @zookeeper_shows_it
 def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     program = example("at_most_once.py")
@@ -177,6 +178,7 @@ def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     assert set(lines) <= set(site.viewed)
 
 
+@pytest.mark.slow
 def test_at_most_once_beside_one_who_was_paused_for_too_long(example: Start, site: Site) -> None:
     for _ in range(200):
         site.view(PACKED)
@@ -238,6 +240,7 @@ def test_exactly_once_counts_every_view_once(example: Start, site: Site, counts:
     assert counts.views() == dict.fromkeys(site.viewed, 1)
 
 
+@pytest.mark.slow
 def test_exactly_once_with_two_of_whom_one_is_paused(
     example: Start, site: Site, counts: Counts, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 ORDERS = 240
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = "pytester"
 PAGE = "docs/first-hour.md"
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.xdist_group("spark")]
 
 
 class Hour:

@@ -12,6 +12,7 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka_python import KafkaProducer
+from support.long_tests import first_is_quick
 from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
@@ -97,7 +98,7 @@ def aiokafka(bootstrap: str, values: Sequence[bytes], begun: threading.Event) ->
             linger_ms=1,
             max_batch_size=2000,
             retry_backoff_ms=20,
-            request_timeout_ms=20_000,
+            request_timeout_ms=int(PATIENCE_S * 1000),
         )
         await producer.start()
         try:
@@ -188,7 +189,7 @@ def test_lost_answers(produce: Produce, proxy: TcpProxy) -> None:
 
 
 @pytest.mark.parametrize("produce", CLIENTS)
-@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("orderly", first_is_quick([False, True]))
 def test_restarts(produce: Produce, proxy: TcpProxy, tmp_path: Path, orderly: bool) -> None:
     """Answers are lost, then the broker is killed or stopped, and comes back on another port."""
     values = values_for(produce)

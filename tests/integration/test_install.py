@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 _WITHOUT = """
 import sys

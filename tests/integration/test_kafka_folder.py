@@ -13,7 +13,7 @@ from support.confluent import AdminClient, NewTopic
 from support.kafka_server import KafkaServer
 from support.waiting import PATIENCE_S, wait_for
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("kafka-folder")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("kafka-folder")]
 
 MESSAGES = 6000
 

@@ -15,7 +15,7 @@ from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import GzipCodec
 from barnabas.testing.logs import TP, batch
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 

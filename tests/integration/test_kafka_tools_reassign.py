@@ -13,6 +13,8 @@ from support.waiting import wait_for
 
 from barnabas.testing import TestCluster
 
+pytestmark = pytest.mark.slow
+
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 COUNT, SIZE, RATE = 100, 1000, 50_000
 

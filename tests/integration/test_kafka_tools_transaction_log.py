@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S
 from barnabas import Admin, Broker
 from barnabas.ports.error_codes import ErrorCode as E
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 STATUSES = {"Empty": 0, "Ongoing": 1, "PrepareCommit": 2, "PrepareAbort": 3, "CompleteCommit": 4, "CompleteAbort": 5}

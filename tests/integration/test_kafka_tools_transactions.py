@@ -10,7 +10,7 @@ from support.waiting import PATIENCE_S
 
 from barnabas.testing import TestBroker
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1200)]  # it may have to be fetched
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 

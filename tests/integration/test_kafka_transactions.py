@@ -24,7 +24,12 @@ from barnabas.testing import TestBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.process,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+]
 
 WAIT_S = 240
 TX = TopicPartition("tx", 0)

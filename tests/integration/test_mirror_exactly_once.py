@@ -107,6 +107,7 @@ def test_streams_of_an_earlier_run_are_fenced_though_there_are_fewer_now() -> No
         assert len(committed(target.bootstrap)) == 10
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_each_message_is_there_once(tmp_path: Path) -> None:
     with broker() as source, broker() as target:
         values = fill(source, 20_000)

@@ -27,6 +27,8 @@ import pytest
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness
 
+pytestmark = pytest.mark.slow
+
 class Forgetful:
     def __init__(self, session):
         self.session = session
@@ -52,7 +54,7 @@ def test_the_example_passes_the_suite_of_its_port(checkout: Path, pytester: pyte
     example = checkout / "examples" / "own_adapter"
     copy = shutil.copytree(example, pytester.path / "own_adapter", ignore=shutil.ignore_patterns("__pycache__"))
     assert len((example / "json_coordination.py").read_text(encoding="utf-8").splitlines()) < 150
-    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", copy, timeout=100).parseoutcomes()
+    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", copy, timeout=500).parseoutcomes()
     assert outcomes.keys() <= {"passed", "skipped"}
     assert outcomes["passed"] > 60
 
@@ -63,7 +65,7 @@ def test_the_page_runs_as_written(checkout: Path, pytester: pytest.Pytester) -> 
     assert len(blocks) == 3
     for number, block in enumerate(blocks):
         (pytester.path / f"test_block_{number}.py").write_text(block, encoding="utf-8")
-    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=100).parseoutcomes()
+    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=500).parseoutcomes()
     assert outcomes.keys() <= {"passed", "skipped"}
     assert outcomes["passed"] > 80
 
@@ -77,7 +79,7 @@ def test_the_page_names_every_suite(checkout: Path) -> None:
 
 def test_a_suite_says_what_a_broken_adapter_did(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(_BROKEN)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "created_node_can_be_read", timeout=100)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "created_node_can_be_read", timeout=500)
     done.assert_outcomes(failed=1, deselected=done.parseoutcomes()["deselected"])
     done.stdout.fnmatch_lines(["*assert Node(data=b'con', version=0, ephemeral=False) == Node(data=b'content',*"])
 

@@ -25,7 +25,10 @@ HOUR = 1_431_856_800
 LONG = "a-name.of.some-length-" * 6 + "<script>alert(1)</script>"
 WIDTHS = {"phone": 360, "wide": 1200}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium"),
+]
 
 # The page forbids scripts, so it is looked at from outside: within frames as wide as a screen.
 LOOK = """

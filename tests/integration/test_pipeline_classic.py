@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.process,
-    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("spark"),
 ]
 
@@ -143,6 +142,7 @@ def test_a_read_is_what_was_produced(spark: "SparkSession", cluster: TwoBrokers)
     assert listed.count() == len(cluster.written["read"])
 
 
+@pytest.mark.slow
 def test_loads_killed_and_repeated_bring_each_message_once(
     spark: "SparkSession", cluster: TwoBrokers, tmp_path: Path
 ) -> None:

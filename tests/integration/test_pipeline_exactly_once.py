@@ -20,7 +20,7 @@ from barnabas.ports.errors import BarnabasError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +204,7 @@ def _sink(spark: "SparkSession", broker: Broker, checkpoint: Path, topic: str) -
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_micro_batch_that_spark_repeats_is_written_once(
     spark: "SparkSession", broker: Broker, tmp_path: Path

@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin
 from barnabas.testing import TestBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def _runs(group: int) -> bool:

@@ -26,7 +26,7 @@ from barnabas.ports.errors import ApiError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 DAY_MS = 86_400_000
 START_MS = 19_700 * DAY_MS
@@ -175,6 +175,7 @@ def _killed_load(broker: Broker, topic: str, table: Path, where: str) -> None:
         assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "table_format", "done"),
     [("read", "delta", False), ("move file", "parquet", True)],
@@ -223,6 +224,7 @@ def test_a_real_access_log_becomes_a_page(
     assert "<script" not in page
 
 
+@pytest.mark.slow
 def test_metrics_and_other_lines_have_a_page(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _create(broker, "metrics", 1)
     with Producer(broker) as producer:

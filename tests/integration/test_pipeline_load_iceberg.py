@@ -16,7 +16,7 @@ from barnabas.pipeline.tables.upkeep.delete import delete_before
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 DAY_MS = 86_400_000
 START_MS = 19_700 * DAY_MS

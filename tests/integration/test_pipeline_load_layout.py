@@ -26,7 +26,7 @@ from barnabas.ports.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 HOUR_MS = 3_600_000
 START_MS = 19_700 * 24 * HOUR_MS
@@ -89,6 +89,7 @@ def test_old_days_make_a_file_each(spark: "SparkSession", broker: Broker, tmp_pa
     assert Counter(file.rows for file in open_store(tmp_path / "day").files()) == Counter({400: 20})
 
 
+@pytest.mark.slow
 def test_a_broken_topic_does_not_stop_the_others(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     for topic in ("fine", "shortened", "good"):
         _send(broker, topic, [Message(b"x")] * 10)

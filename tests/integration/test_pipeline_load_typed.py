@@ -20,7 +20,7 @@ from barnabas.schemas.client import RegistryUnreachable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
 WIDE_POINT = {

@@ -19,7 +19,7 @@ from barnabas.schemas import AvroEncoder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 OLD = {"type": "record", "name": "Visit", "fields": [{"name": "id", "type": "long"}]}
 AT = {"type": "long", "logicalType": "timestamp-millis"}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
@@ -156,6 +156,7 @@ def test_rows_say_their_topic(spark: "SparkSession", broker: Broker) -> None:
     assert _read(spark, broker, subscribePattern="out-.").count() == 10
 
 
+@pytest.mark.slow
 def test_a_failed_write_fails_the_job(spark: "SparkSession", broker: Broker) -> None:
     with Admin(broker) as admin:
         admin.create_topic("narrow", partitions=1)
@@ -220,6 +221,7 @@ def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, t
     assert values == [b"0-%d" % i for i in range(20)]
 
 
+@pytest.mark.slow
 def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _fill(broker, "anew", [4])
     seen: list[int] = []
@@ -245,6 +247,7 @@ def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", 
     assert sorted(seen[4:]) == list(range(9))
 
 
+@pytest.mark.slow
 def test_results_that_change_are_appended(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     """Whole in the mode `complete`, what changed in the mode `update`."""
     _fill(broker, "counted", [3, 2])

@@ -52,7 +52,7 @@ def test_the_examples_run_as_written(page: str, pytester: pytest.Pytester) -> No
         assert len(content.strip().splitlines()) < 30
     for number, block in enumerate(examples):
         (pytester.path / f"test_example_{number}.py").write_text(block, encoding="utf-8")
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n0", timeout=100)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n0", timeout=500)
     done.assert_outcomes(passed=len(examples))
     assert len(examples) == len(shown), "one each, but for the command; and one of the host"
 
@@ -70,7 +70,7 @@ def test_an_installed_package_adds_a_command_and_a_broken_one_is_told(page: str,
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(COMMAND), *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [str(COMMAND), *words], env=environment, capture_output=True, text=True, timeout=300, check=False
         )
 
     with TestBroker() as broker:
@@ -78,7 +78,7 @@ def test_an_installed_package_adds_a_command_and_a_broken_one_is_told(page: str,
         done = run("count", "orders", "--bootstrap", broker.bootstrap)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     known = "from barnabas.plugins import PluginHost; print(PluginHost().partitioner('by-shop'))"
-    assert "ByShop" in subprocess.check_output([sys.executable, "-c", known], env=environment, text=True, timeout=60)
+    assert "ByShop" in subprocess.check_output([sys.executable, "-c", known], env=environment, text=True, timeout=300)
     helped = run("--help")
     assert helped.returncode == 0
     assert "How many messages a topic has." in helped.stdout

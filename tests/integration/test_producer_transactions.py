@@ -17,7 +17,7 @@ from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process]
 
 WAIT_S = 240
 

@@ -14,7 +14,7 @@ from support.confluent import AdminClient, NewTopic
 from support.process import BrokerProcess, broker_process
 from support.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("stream")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("stream")]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 kcat_installed = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")

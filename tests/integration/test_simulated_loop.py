@@ -41,6 +41,7 @@ def careless(bill_of: Callable[[bytes], bytes]) -> Callable[[object], None]:
     return run
 
 
+@pytest.mark.slow
 def test_an_hour_in_seconds(checkout: Path) -> None:
     command = [sys.executable, str(checkout / "examples" / "simulated_loop" / "play.py"), "1"]
     played = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -60,6 +61,7 @@ def test_the_same_seed_plays_the_same_hour(example: Any) -> None:
     assert example.play(2, seconds=300) == example.play(2, seconds=300)
 
 
+@pytest.mark.slow
 def test_a_loop_that_commits_too_early_is_found(example: Any) -> None:
     for seed in range(5):
         shop, billed = example.play(seed, careless(example.bill_of), seconds=600)

@@ -12,7 +12,7 @@ from barnabas.pipeline.streams import connector_checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def _send(broker: Broker, first: int, count: int) -> None:

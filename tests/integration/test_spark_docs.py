@@ -12,7 +12,7 @@ from barnabas import Admin, Broker, Consumer, Producer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def test_the_page_does_as_it_says(

@@ -13,7 +13,7 @@ from barnabas import Admin, Broker, Consumer, Message, Producer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 START_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

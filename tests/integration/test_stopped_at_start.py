@@ -15,7 +15,7 @@ from support.ports import free_pairs, free_port
 from support.process import COMMAND, broker_process
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("etcd")]
 PATIENCE_S = 120.0
 MOMENTS_S = [0.1, 0.25, 0.4, 0.6, 0.9, 1.3]
 

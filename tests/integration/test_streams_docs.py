@@ -19,10 +19,12 @@ from support.real_data import Request, read_requests
 from barnabas import Broker, Consumer, Message, Producer
 from barnabas.pipeline.uses.catalog import USES
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = [pytest.mark.spark, pytest.mark.data, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+SPARK = [pytest.mark.spark, pytest.mark.data, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")

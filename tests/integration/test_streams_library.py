@@ -28,7 +28,12 @@ from barnabas.pipeline.streams import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.data, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.data,
+    pytest.mark.xdist_group("spark"),
+]
 
 HOUR, LATE = timedelta(hours=1), "1 hour"
 REQUEST = pa.schema(

@@ -14,7 +14,7 @@ from barnabas.pipeline.tables.formats import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def _blocks(page: str, language: str) -> list[str]:

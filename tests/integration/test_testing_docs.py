@@ -24,6 +24,7 @@ def blocks(checkout: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_examples_with_pytest(blocks: list[str], checkout: Path, pytester: pytest.Pytester) -> None:
     readme = (checkout / "README.md").read_text(encoding="utf-8")
     shown = [*blocks, *re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)]

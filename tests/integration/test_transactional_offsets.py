@@ -57,10 +57,17 @@ def consumer(cluster: TestCluster, group: str = GROUP) -> Consumer:
 
 
 def position(asker: Consumer, topic: str, patience_s: float = PATIENCE_S) -> int:
-    (place,) = asker.committed([TopicPartition(topic, 0)], patience_s)
-    if place.error is not None:
-        raise KafkaException(place.error)
-    return int(place.offset)
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            (place,) = asker.committed([TopicPartition(topic, 0)], max(0.1, until - time.monotonic()))
+            if place.error is not None:
+                raise KafkaException(place.error)
+            return int(place.offset)
+        except KafkaException as error:
+            # librdkafka hands this one out if it meets a coordinator that does not lead yet, or no longer.
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > until:
+                raise
 
 
 def settled(call: Callable[[], object]) -> None:

@@ -13,7 +13,6 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker, TestCluster
 
-pytestmark = pytest.mark.timeout(600)
 WAIT_S = 240
 
 

@@ -15,7 +15,7 @@ def test_the_page_runs_as_written(checkout: Path, pytester: pytest.Pytester) -> 
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     for number, block in enumerate(blocks):
         (pytester.path / f"test_block_{number}.py").write_text(block, encoding="utf-8")
-    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n0", timeout=100).parseoutcomes()
+    outcomes = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n0", timeout=500).parseoutcomes()
     assert outcomes == {"passed": outcomes["passed"]}
     assert outcomes["passed"] > sum(block.count("\ndef test_") for block in blocks) == 7
     by_hand = {name for name, home in vars(testing)["_HOMES"].items() if home in (".by_hand", ".manual_broker")}

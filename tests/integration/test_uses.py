@@ -34,7 +34,12 @@ from barnabas.pipeline.uses.web import requests
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.data, pytest.mark.timeout(1200), pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.data,
+    pytest.mark.xdist_group("spark"),
+]
 
 FEW_ORDERS = 700
 

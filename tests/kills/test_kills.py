@@ -7,13 +7,12 @@ import pytest
 from kills.run import play
 from kills.verdict import Seen, faults
 
-pytestmark = [pytest.mark.xdist_group("confluent")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("confluent")]
 
 ROUNDS = 5
 
 
 @pytest.mark.process
-@pytest.mark.timeout(1200)
 def test_nothing_is_lost_doubled_or_there_in_part(tmp_path: Path) -> None:
     said: list[str] = []
     outcome = play(tmp_path, rounds=ROUNDS, seed=1, transformers=2, say=said.append)

@@ -1,12 +1,16 @@
-"""One test a seed; `--seeds N` says how many, `--cluster-seeds N` for whole clusters."""
+"""One test a seed; `--seeds N` says how many, `--cluster-seeds N` for whole clusters. The first few are quick."""
+
+from collections.abc import Mapping
 
 import pytest
+from support.long_tests import first_is_quick
+
+QUICK: Mapping[str, int] = {"seed": 2, "billing_seed": 3, "cluster_seed": 8}
+"""How many of them `make test` plays."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("--seeds")))
-    if "billing_seed" in metafunc.fixturenames:
-        metafunc.parametrize("billing_seed", range(metafunc.config.getoption("--billing-seeds")))
-    if "cluster_seed" in metafunc.fixturenames:
-        metafunc.parametrize("cluster_seed", range(metafunc.config.getoption("--cluster-seeds")))
+    for name, quick in QUICK.items():
+        if name in metafunc.fixturenames:
+            seeds = range(metafunc.config.getoption(f"--{name.replace('_', '-')}s"))
+            metafunc.parametrize(name, first_is_quick(seeds, quick))

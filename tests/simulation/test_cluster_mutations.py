@@ -2,11 +2,12 @@
 
 import pytest
 from simulation.cluster_mutations import MUTATIONS, Mutation
+from support.long_tests import first_is_quick
 
 SEEDS = 15
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", first_is_quick(MUTATIONS), ids=lambda mutation: mutation.name)
 def test_the_story_finds(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.make(monkeypatch)
     said = []

@@ -9,6 +9,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from simulation.cluster_story import ClusterStory
 
 
@@ -29,6 +30,7 @@ def trace(seed: int) -> str:
     return sha256(told.encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_another_process_plays_the_same_cluster_story(checkout: Path) -> None:
     """Else a failing seed could not be replayed."""
     code = "from simulation.test_cluster_story import trace; print(trace(4))"

@@ -27,6 +27,7 @@ def trace(seed: int) -> str:
     return sha256(told.encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_another_process_plays_the_same_transaction_story(checkout: Path) -> None:
     """Else a failing seed could not be replayed."""
     code = "from simulation.test_transaction_story import trace; print(trace(3))"

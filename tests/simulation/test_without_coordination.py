@@ -9,6 +9,7 @@ import pytest
 from simulation.cluster_checker import ClusterChecker
 from simulation.cluster_story import ClusterStory
 from simulation.test_cluster_cases import cluster
+from support.long_tests import first_is_quick
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.cluster.topics import NO_LEADER
@@ -19,6 +20,7 @@ from barnabas.simulation import COORDINATION, Program
 MINUTES = 10
 
 
+@pytest.mark.slow
 def test_ten_minutes_without_coordination_fail_no_idempotent_producer_and_stop_no_consumer() -> None:
     sent: list[int] = []
     read: list[int] = []
@@ -106,7 +108,7 @@ def test_a_leader_that_lost_coordination_alone_acknowledges_nothing_that_its_suc
         assert values == sent
 
 
-@pytest.mark.parametrize("chosen", range(3))
+@pytest.mark.parametrize("chosen", first_is_quick(range(3)))
 @pytest.mark.parametrize("sessions_expire", [False, True])
 def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessions_expire: bool) -> None:
     story = ClusterStory(1_000 + chosen, seconds=12.0)
@@ -120,7 +122,7 @@ def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessi
     story.play()
 
 
-@pytest.mark.parametrize("chosen", range(4))
+@pytest.mark.parametrize("chosen", first_is_quick(range(4)))
 def test_disasters_while_brokers_in_turn_lose_coordination_break_no_promise(chosen: int) -> None:
     """Each for three sessions, so that others lead in its place, which it does not hear of."""
     story = ClusterStory(2_000 + chosen, seconds=14.0)

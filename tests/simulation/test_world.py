@@ -31,6 +31,7 @@ def test_clients_of_the_caller_wait_in_the_time_of_the_world() -> None:
         assert world.now - before > 600
 
 
+@pytest.mark.slow
 def test_a_program_is_ordinary_blocking_code() -> None:
     """A whole loop with a group, commits and waiting; an hour of it."""
     seen: list[bytes | None] = []

@@ -5,6 +5,8 @@ from collections import Counter
 import pytest
 from table_kills.verdict import Seen, faults, went_back
 
+pytestmark = pytest.mark.slow
+
 REACHED = {("a", 0): 3, ("a", 1): 1}
 RIGHT: Seen = Counter({("a", 0, 0): 1, ("a", 0, 1): 1, ("a", 0, 2): 1, ("a", 1, 0): 1})
 

@@ -14,6 +14,7 @@ from support.group_requests import (
     place_of,
     stable,
 )
+from support.long_tests import first_is_quick
 
 from barnabas.core.coordinator.group.records import encode_offset_key
 from barnabas.core.log.partition_log.log import Log
@@ -125,7 +126,7 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
     broker.stop()
 
 
-@pytest.mark.parametrize("slice_bytes", [200, 100_000])
+@pytest.mark.parametrize("slice_bytes", first_is_quick([200, 100_000]))
 @pytest.mark.parametrize("byte", [0, 5, 6, 7, 8, 10, 11, 16, 18, HEADER_SIZE + 9])
 def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -> None:
     """One flipped bit in the middle of the newest segment, between two orderly starts."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from support.election_search import Lost, Scope, play, search
+from support.long_tests import first_is_quick
 
 from barnabas.app.broker.cluster_member import ClusterMember
 from barnabas.core.cluster import election, moves
@@ -91,7 +92,7 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES.keys())
+@pytest.mark.parametrize("scope", first_is_quick(SCOPES.values(), 3), ids=SCOPES.keys())
 def test_no_history_loses_a_committed_message(scope: Scope) -> None:
     found = search(scope)
     assert not found.lost, str(found)

@@ -103,7 +103,7 @@ class MovingMember:
             auto_offset_reset="earliest",
             auto_commit_interval_ms=50,
             heartbeat_interval_ms=100,
-            session_timeout_ms=10_000,
+            session_timeout_ms=45_000,
         )
         consumer.subscribe([self._topic], listener=Listener())
         try:
@@ -129,7 +129,7 @@ class MovingMember:
             auto_offset_reset="earliest",
             auto_commit_interval_ms=50,
             heartbeat_interval_ms=100,
-            session_timeout_ms=10_000,
+            session_timeout_ms=45_000,
         )
         consumer.subscribe([self._topic], listener=Listener())
         await consumer.start()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..adapters.transport_memory import NetworkFaults
 from .broker import SimulatedBroker
 from .disk import FileContent
-from .network import COORDINATION, Who
+from .network import COORDINATION, Who, node_name
 from .program import Program
 from .surroundings import LATENCY_MS
 
@@ -35,6 +35,7 @@ class Disasters:
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
         *("kill_program", "pause_program", "set_clock"),
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
+        "late_requests",
     )
 
     def __init__(
@@ -88,6 +89,7 @@ class Disasters:
             "lose_answers": self._lose_answers,
             "stale_reads": self._stale_reads,
             "long_partition": self._long_partition,
+            "late_requests": self._late_requests,
         }
 
     def begin(self) -> None:
@@ -348,6 +350,21 @@ class Disasters:
         world.report(f"--- {broker.name} is parted from {other} for long")
         world.network.partition(one, other)
         return self._ends(4 * self._some_seconds(), lambda: world.network.heal(one, other))
+
+    def _late_requests(self) -> bool:
+        """Requests over one connection arrive late, perhaps long after the sender has given them up, or where that is a
+        broker, after others have taken over what it led."""
+        world, broker = self._world, self._broker()
+        spared = {node_name(each) for each in self._spared}
+        made = [] if broker is None else world.network.connections_to(broker.name)
+        senders = sorted({sender for sender, _ in made} - spared)
+        if broker is None or not senders:
+            return False
+        among_brokers = [each.name for each in world.brokers.values() if each.name in senders]
+        sender = self._one_of(among_brokers if among_brokers and self._entropy.below(2) else senders)
+        connection = self._one_of(each for name, each in made if name == sender)
+        world.report(f"--- requests of {sender} to {broker.name} arrive late over one connection")
+        return self._ends(3 * self._some_seconds(), world.network.delay_requests(connection))
 
     def _coordination_down(self) -> bool:
         world = self._world

@@ -1,8 +1,10 @@
 """The network of a world, and who does not reach whom in it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ..adapters.transport_memory import MemoryNetwork
+from ..adapters.transport_memory.connection import MemoryConnection
 
 COORDINATION = "coordination"
 """The node of the coordination service."""
@@ -21,6 +23,12 @@ class SimulatedNetwork(MemoryNetwork):
     cuts_changed: Callable[[], None] = staticmethod(lambda: None)
     """Called (settable) when somebody does not reach somebody else any more, or does again."""
 
+    def __init__(self, *arguments: Any) -> None:
+        """Take what `MemoryNetwork` takes."""
+        super().__init__(*arguments)
+        self._delayed: dict[MemoryConnection, None] = {}
+        """The receiving ends of connections over which nothing arrives for now."""
+
     def partition(self, one: Who, *others: Who, one_way: bool = False) -> None:
         """Nothing passes any more between `one` and the others; `one_way`: from it to them. Nobody is told of it."""
         for other in others:
@@ -38,7 +46,46 @@ class SimulatedNetwork(MemoryNetwork):
         """Everybody reaches everybody again."""
         self.heal()
 
+    def delay_requests(self, connection: MemoryConnection) -> Callable[[], None]:
+        """Let nothing arrive at this end of a connection until the returned function is called.
+
+        So does TCP after an outage: a connection waits for its next retransmission while others work. The sender may
+        time out, close the connection and ask again, or be killed: what it had sent arrives all the same.
+        """
+        self._delayed[connection] = None
+
+        def end() -> None:
+            self._delayed.pop(connection, None)
+            connection.ask_pump()
+
+        return end
+
+    def connections_to(self, who: Who) -> list[tuple[str, MemoryConnection]]:
+        """Who has made which connection to this machine; its own ends of them."""
+        name = node_name(who)
+        return [
+            (_sender_to(each), each) for each in self.connections if each.node == name and each.local in self.listeners
+        ]
+
+    def is_cut(self, connection: MemoryConnection) -> bool:
+        return connection in self._delayed or super().is_cut(connection)
+
+    def crash(self, node: str) -> None:
+        """End the process of a node: its ports are closed and its connections reset. What it had sent over a delayed
+        connection is with its operating system, and arrives."""
+        delayed = [each for each in self._delayed if _sender_to(each) == node and each in self.connections]
+        for each in delayed:
+            if each.other is not None:
+                each.other.close()
+            del self.connections[each]
+        super().crash(node)
+        self.connections.update(dict.fromkeys(delayed))
+
     def meets(self, one: Who, other: Who) -> bool:
         """True if each of them reaches the other."""
         names = node_name(one), node_name(other)
         return self.passes(*names) and self.passes(*reversed(names))
+
+
+def _sender_to(connection: MemoryConnection) -> str:
+    return "" if connection.other is None else connection.other.node

@@ -16,8 +16,10 @@ from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.membership import Membership
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState
+from barnabas.core.coordinator import log as coordinator_log
 from barnabas.core.coordinator.log_loader import _Reading
 from barnabas.core.coordinator.table import CoordinatorTable
+from barnabas.core.coordinator.transaction.verifier import TransactionVerifier
 from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica import append
 from barnabas.core.replica.delayed_produce import Required
@@ -305,7 +307,26 @@ def coordinators_serve_before_it_is_committed(patch: pytest.MonkeyPatch) -> None
     patch.setattr(_Reading, "is_committed", True)
 
 
+def coordinators_answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """What a coordinator has written counts when its leader has it."""
+    patch.setattr(coordinator_log, "ALL_IN_SYNC", 1)
+
+
 # --- transactions, and their verification
+
+
+def appends_without_verification(patch: pytest.MonkeyPatch) -> None:
+    """No coordinator is asked if a partition belongs to the transaction that is written there."""
+    patch.setattr(TransactionVerifier, "verify", lambda *arguments: arguments[-1](ErrorCode.NONE))
+
+
+def takes_markers_of_deposed_coordinators(patch: pytest.MonkeyPatch) -> None:
+    check = ProducerStates.check_marker
+
+    def checked(self: ProducerStates, producer_id: int, producer_epoch: int, _coordinator_epoch: int) -> None:
+        check(self, producer_id, producer_epoch, LATEST)
+
+    patch.setattr(ProducerStates, "check_marker", checked)
 
 
 def shows_open_transactions(patch: pytest.MonkeyPatch) -> None:
@@ -371,6 +392,7 @@ def gives_every_life_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "next_broker_epoch", lambda _: 1)
 
 
+LATEST = 1 << 30
 LEADERS_CHANGE = ("partition", "pause", "expire", "lose_coordination")
 LOSSES = ("power_cut", "lose_disk", "pause", "partition")
 HANGS = ("long_partition", "long_partition", "kill", "restart")
@@ -410,6 +432,17 @@ MUTATIONS = (
     Mutation(lease_outlives_its_session, frozenset({"lease", "stale position", "leaderless"}), LEADERS_CHANGE),
     Mutation(coordinators_do_not_ask_whether_they_lead, GROUP | {"lease"}, LEADERS_CHANGE, lasting=5.0),
     Mutation(coordinators_serve_before_it_is_committed, GROUP, LEADERS_CHANGE),
+    Mutation(coordinators_answer_before_it_is_committed, GROUP, LEADERS_CHANGE),
+    Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory),
+    Mutation(
+        takes_markers_of_deposed_coordinators,
+        TRANSACTIONS,
+        ("kill_program",),
+        settings={"late_markers": True, "every": 2.0},
+        story=TransactionStory,
+        first=1,
+        step=2,
+    ),
     Mutation(shows_open_transactions, TRANSACTIONS, story=TransactionStory),
     Mutation(forgets_aborted_transactions, TRANSACTIONS, story=TransactionStory),
     Mutation(ends_no_transaction, TRANSACTIONS, story=TransactionStory),

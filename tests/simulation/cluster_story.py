@@ -60,6 +60,7 @@ class ClusterStory:
         seconds: float = SECONDS,
         kinds: Sequence[str] = (),
         acts: Sequence[str] = (),
+        every: float = 0.0,
         lasting: float = 0.0,
         **settings: Any,
     ) -> None:
@@ -67,7 +68,7 @@ class ClusterStory:
         self.seconds = seconds
         swarm = self.swarm_of(SeededEntropy(f"swarm {seed}"))
         self.kinds = tuple(kinds) or swarm.kinds
-        self.every = 0.5 if kinds else swarm.every
+        self.every = every or (0.5 if kinds else swarm.every)
         self.lasting = lasting or (2.5 if kinds else swarm.lasting)
         self.acts = tuple(acts) or swarm.acts
         if set(LOSSES) & set(self.kinds):

@@ -3,14 +3,24 @@
 from typing import Any
 
 from attrs import define, field
+from simulation.actors import Actor
 from simulation.client import TOPIC
 from simulation.cluster_checker import Broken
 
 from barnabas import Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, ClientTimeout
+from barnabas.core.message.batch_writer import encode_columns
+from barnabas.ports.broker_api import (
+    InitProducerId,
+    InitProducerIdResult,
+    Produce,
+    ProducePartition,
+    ProduceResult,
+)
+from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
-from barnabas.simulation import Program
+from barnabas.simulation import Program, World
 
 PARTITIONS = 2
 PLACE = TopicPartition(TOPIC, 0)
@@ -154,8 +164,8 @@ class Witness:
         if seen.setdefault(offset, value) != value:
             raise Broken(f"inconsistent: {value} at {offset} of partition {number}, where {seen[offset]} was")
         name, _, item, _ = value.split()
-        book = self._books[name]
-        if int(item) >= book.tried:
+        book = self._books.get(name)
+        if book is None or int(item) >= book.tried:
             raise Broken(f"unexpected: {value}")
         book.visible = max(book.visible, int(item) + 1)
 
@@ -175,3 +185,44 @@ class Asker:
                 self._worker.position(asker)
                 self.answers += 1
                 program.sleep(0.3 * chance.fraction())
+
+
+class Stray(Actor):
+    """A client of one broker that writes in a transaction and never adds the partition to it, as a client with a bug
+    does, or a request that comes after the end of its transaction: a leader that takes such a batch has a transaction
+    that nobody ends, and readers of committed messages read no further."""
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self.refused = 0
+        self._broker_id = broker_id
+        self._number = 0
+        self.entropy = world.entropy.child(f"stray {broker_id}")
+        super().__init__(world, f"stray-{broker_id}", broker_id)
+
+    def act(self) -> None:
+        self._number += 1
+        self.ask(InitProducerId(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS), self._begun)
+
+    @property
+    def _id(self) -> str:
+        """Another one each time, until the broker is its coordinator."""
+        return f"stray {self._broker_id} {self._number}"
+
+    def _begun(self, result: InitProducerIdResult) -> None:
+        if result.error is not ErrorCode.NONE:
+            self.later(100 + self.entropy.below(300))
+            return
+        batch = encode_columns(
+            [f"stray {self._id.replace(' ', '-')} 0 1".encode()],
+            now_ms=self.world.clock.now_ms(),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        entry = ProducePartition(TOPIC, self.entropy.below(PARTITIONS), memoryview(batch))
+        self.ask(Produce(partitions=[entry], timeout_ms=1000, transactional_id=self._id), self._answered)
+
+    def _answered(self, result: ProduceResult) -> None:
+        self.refused += result.partitions[0].error is ErrorCode.INVALID_TXN_STATE
+        self.later(300 + self.entropy.below(1000))

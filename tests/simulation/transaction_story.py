@@ -1,16 +1,16 @@
 """Workers in transactions, in a cluster and under disasters: one seed, played."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simulation.client import TOPIC
 from simulation.cluster_checker import Broken
 from simulation.cluster_story import SETTINGS, ClusterStory
-from simulation.transaction_actors import PARTITIONS, TIMEOUT_MS, Asker, Commitments, SeenItems, Witness, Worker
+from simulation.transaction_actors import PARTITIONS, TIMEOUT_MS, Asker, Commitments, SeenItems, Stray, Witness, Worker
 
 from barnabas import Admin
-from barnabas.simulation import Disasters
+from barnabas.simulation import Disasters, World
 
 TRANSACTION_SETTINGS: dict[str, Any] = {
     **SETTINGS,
@@ -25,7 +25,8 @@ SECONDS = 8.0
 
 class TransactionStory(ClusterStory):
     """Two transactional ids with a group each, and with some seeds a twin of the first: they fence each other.
-    Two read what is committed from the start, again and again. The internal topics are compacted meanwhile.
+    Two read what is committed from the start, again and again; strays write in transactions that nobody ends. The
+    internal topics are compacted meanwhile.
 
     `brokers`: 0 for one or three, as the seed has it. One keeps its promises over power cuts, since all is flushed.
     """
@@ -39,8 +40,11 @@ class TransactionStory(ClusterStory):
         brokers: int = 0,
         seconds: float = SECONDS,
         kinds: Sequence[str] = Disasters.KINDS,
+        late_markers: bool = False,
         **settings: Any,
     ) -> None:
+        self.late_markers = late_markers
+        """True: `LateMarkers` are among the faults whatever the seed."""
         count = brokers or (1, 3)[seed % 2]
         replicas = min(3, count)
         super().__init__(
@@ -60,6 +64,7 @@ class TransactionStory(ClusterStory):
         self.twin = Worker("a", self.commitments["a"])
         self.seen = [SeenItems(), SeenItems()]
         self.witnesses = [Witness(self.commitments, seen) for seen in self.seen]
+        self.strays: list[Stray] = []
         self.askers = {name: Asker(name, book) for name, book in self.commitments.items()}
 
     def _play(self) -> None:
@@ -71,10 +76,14 @@ class TransactionStory(ClusterStory):
             world.program(f"asker-{name}", self.askers[name].run, restart_after=0.3)
         if self.seed % 4 > 1:
             world.program("twin", self.twin.run, restart_after=1.5)
+        self.strays = [Stray(world, each) for each in world.brokers]
         for number, witness in enumerate(self.witnesses):
             world.program(f"witness-{number}", witness.run, restart_after=0.3)
-        with Disasters(world, every=0.5, lasting=2.5, kinds=self.kinds, spared=["founder"]):
+        late = LateMarkers(world) if world.shared and (self.late_markers or self.seed % 4 == 1) else None
+        with Disasters(world, every=self.every, lasting=self.lasting, kinds=self.kinds, spared=["founder"]):
             world.run(self.seconds)
+            if late is not None:
+                late.going_on = False
         self._settle()
 
     def _settle(self) -> None:
@@ -118,6 +127,70 @@ class TransactionStory(ClusterStory):
             if not leaders or any(each.last_stable_offset < each.high_watermark for each in leaders):
                 return False
         return True
+
+
+class LateMarkers:
+    """A coordinator loses its session while its markers are on their way to a leader: another coordinator ends the
+    transactions, their producers begin others, and then the markers arrive."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._entropy = world.entropy.child("late markers")
+        self.going_on = True
+        self._later()
+
+    def _later(self) -> None:
+        self._world.scheduler.call_later(500 + 1500 * self._entropy.fraction(), self._strike)
+
+    def _strike(self) -> None:
+        if not self.going_on:
+            return
+        world, below = self._world, self._entropy.below
+        coordinators = self._leaders("__transaction_state")
+        found = [
+            (coordinator, leader, connection)
+            for coordinator in coordinators
+            for leader in self._leaders(TOPIC)
+            for sender, connection in world.network.connections_to(leader)
+            if sender == world.brokers[coordinator].name
+        ]
+        if found:
+            coordinator, leader, connection = found[below(len(found))]
+            world.report(f"--- requests of broker-{coordinator} to broker-{leader} arrive late; its session expires")
+            world.reached["fault: late markers"] += 1
+            world.scheduler.call_later(100 + below(300), lambda: self._depose(coordinator))
+            self._end_in_a_transaction(500 + below(1000), leader, world.network.delay_requests(connection))
+        self._later()
+
+    def _end_in_a_transaction(self, ms: float, leader: int, end: Callable[[], None]) -> None:
+        """Let what is late arrive after so long, or a little later, when a transaction is open there."""
+        world = self._world
+        ended: list[bool] = []
+
+        def arrive() -> None:
+            if not ended:
+                ended.append(True)
+                end()
+
+        def look() -> None:
+            if any(
+                world.brokers[leader].partitions[key].log.producers.open for key in world.brokers[leader].partitions
+            ):
+                arrive()
+            elif not ended:
+                world.scheduler.call_later(3, look)
+
+        world.scheduler.call_later(ms, look)
+        world.fault_ends_in(ms + 1000, arrive)
+
+    def _depose(self, broker_id: int) -> None:
+        if self.going_on and self._world.brokers[broker_id].running:
+            self._world.coordination.expire(broker_id)
+
+    def _leaders(self, topic: str) -> list[int]:
+        brokers = self._world.brokers
+        leaders = {state.leader for state in self._world.look.states(topic).values()}
+        return sorted(each for each in leaders if each in brokers and brokers[each].running)
 
 
 def check_items(name: str, book: Commitments, seen: SeenItems) -> None:

@@ -61,7 +61,7 @@ class SimulatedNetwork(MemoryNetwork):
         return end
 
     def connections_to(self, who: Who) -> list[tuple[str, MemoryConnection]]:
-        """Who has made which connection to this machine; its own ends of them."""
+        """Return the ends of connections that this machine has accepted, each with the name of the sender."""
         name = node_name(who)
         return [
             (_sender_to(each), each) for each in self.connections if each.node == name and each.local in self.listeners

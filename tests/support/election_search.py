@@ -165,6 +165,7 @@ class Situation:
         "starts",
         "topic",
         "tree",
+        "uncut",
         "used",
         "wanted",
     )
@@ -195,6 +196,8 @@ class Situation:
         self.assigned = dict.fromkeys(self.brokers, self.replicas)
         """What each live broker knows of the assignment."""
         self.logs: dict[int, LogEntries] = dict.fromkeys(self.brokers, ())
+        self.uncut: dict[int, LogEntries] = {}
+        """By broker: its log before the last cut, for as long as that is not flushed."""
         self.high_watermarks = dict.fromkeys(self.brokers, 0)
         self.starts = dict.fromkeys(self.brokers, 0)
         """Where a leader's log ended when it began to lead."""
@@ -227,6 +230,7 @@ class Situation:
         new.high_watermarks, new.starts = dict(self.high_watermarks), dict(self.starts)
         new.configured, new.asked = dict(self.configured), dict(self.asked)
         new.in_order, new.begun = dict(self.in_order), dict(self.begun)
+        new.uncut = dict(self.uncut)
         new.assigned, new.led, new.last_lives = dict(self.assigned), dict(self.led), dict(self.last_lives)
         return new
 
@@ -260,6 +264,7 @@ class Situation:
             tuple((each, number[life]) for each, life in _items(self.in_order)),
             tuple(number[self.begun[each]] for each in self.brokers),
             tuple(self.logs[each] for each in self.brokers),
+            tuple(_items(self.uncut)),
             tuple(self.high_watermarks[each] for each in self.brokers),
             tuple(self.starts[each] if each == self.images.get(each, self.tree).leader else 0 for each in self.brokers),
             tuple((pair, number[life], end) for pair, (life, end) in _items(self.ends)),
@@ -621,6 +626,8 @@ def fetch(now: Situation, follower: int) -> None:
     while same < min(len(own), len(theirs)) and own[same] == theirs[same]:
         same += 1
     life = now.live[follower].broker_epoch
+    if same < len(own) and "untear" in now.scope.most:
+        now.uncut[follower] = own
     now.logs[follower] = theirs
     now.high_watermarks[follower] = min(now.high_watermarks[follower], same)
     now.ends[leader, follower] = life, len(theirs)
@@ -658,6 +665,15 @@ def tear(now: Situation, broker: int) -> None:
     """The machine loses power, and with it the last message of the log."""
     now.stop(broker)
     now.logs[broker] = now.logs[broker][:-1]
+    now.high_watermarks[broker] = min(now.high_watermarks[broker], len(now.logs[broker]))
+    now.lossy |= {broker}
+
+
+def untear(now: Situation, broker: int) -> None:
+    """The machine loses power, and with it the last cut of the log: what the cut had removed is back, and what was
+    written since is gone."""
+    now.stop(broker)
+    now.logs[broker] = now.uncut.pop(broker)
     now.high_watermarks[broker] = min(now.high_watermarks[broker], len(now.logs[broker]))
     now.lossy |= {broker}
 
@@ -761,6 +777,7 @@ ACTIONS: dict[str, Action] = {
     "elect": Action(_members, elect),
     "kill": Action(_live, kill),
     "tear": Action(_losing, tear),
+    "untear": Action(lambda now: [each for each in now.uncut if each in now.live and now.may_lose(each)], untear),
     "lose": Action(_losing, lose),
     "stop": Action(_live, stop_in_order),
     "expire": Action(_live, expire),

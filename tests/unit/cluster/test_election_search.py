@@ -21,6 +21,7 @@ from barnabas.core.replica.partition import Partition
 DATA: Mapping[str, int | None] = {"append": 2, "fetch": None}
 LEADERS_ARE_MOVED = Scope(replicas=2, min_isr=1, most={**DATA, "kill": 3, "start": 3, "elect": 2})
 DISKS_ARE_LOST = Scope(replicas=2, min_isr=1, beyond=True, most={**DATA, "lose": 2, "kill": 1, "start": 3, "lag": 1})
+CUTS_ARE_UNDONE = Scope(replicas=2, min_isr=2, most={**DATA, "append": 3, "kill": 2, "untear": 1, "start": 3})
 MIN_ISR_IS_LOWERED = Scope(
     replicas=2,
     min_isr=2,
@@ -59,6 +60,7 @@ SCOPES = {
         replicas=2, min_isr=2, most={**DATA, "lose": 2, "kill": 1, "start": 3, "expire": 1}
     ),
     "two_replicas_that_lose_more_than_is_promised": DISKS_ARE_LOST,
+    "two_replicas_of_which_one_may_lose_a_cut": CUTS_ARE_UNDONE,
     "two_replicas_and_a_lower_min_isr": MIN_ISR_IS_LOWERED,
     "two_replicas_and_a_higher_min_isr": MIN_ISR_IS_RAISED,
     "three_replicas_of_which_one_may_lose_power": Scope(
@@ -122,6 +124,29 @@ def test_a_restarted_broker_taken_for_in_sync_is_found_to_lose(monkeypatch: pyte
 def test_the_first_claim_taken_for_the_best_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(election, "_longest", lambda state, *_: next(iter(state.claims), None))
     assert search(LEADERS_ARE_MOVED).lost
+
+
+def ranks_claims_without_epochs(patch: pytest.MonkeyPatch) -> None:
+    longest = election._longest
+
+    def by_log_end(state: PartitionState, *others: Any) -> int | None:
+        claims = {each: evolve(claim, last_epoch=0) for each, claim in state.claims.items()}
+        return longest(evolve(state, claims=claims), *others)
+
+    patch.setattr(election, "_longest", by_log_end)
+
+
+def test_claims_ranked_without_epochs_are_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut undoes the cut of a follower that a leader has committed with: its log is the longer one again."""
+    ranks_claims_without_epochs(monkeypatch)
+    assert search(CUTS_ARE_UNDONE).lost
+
+
+@pytest.mark.parametrize("name", ["two_replicas_of_which_one_may_lose_power", "two_replicas_and_moved_leaders"])
+def test_claims_ranked_without_epochs_lose_nothing_while_cuts_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """All members have what is committed, so the longest of their logs has it, whatever its last epoch is."""
+    ranks_claims_without_epochs(monkeypatch)
+    assert not search(SCOPES[name]).lost
 
 
 def test_a_claim_of_a_lost_log_taken_for_any_other_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:

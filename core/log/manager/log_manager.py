@@ -481,12 +481,32 @@ class LogManager:
             folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
-        """Write the checkpoints of a log's data folder, since what they say of it holds no longer: it was cut. `then`
-        is called when that is durable, or has failed, which is reported; not when the log is no more."""
+        """Make durable that a log was cut: write the checkpoints of its data folder, which say more than is true now,
+        then flush the segment that was cut. Else a power cut could bring back what was there, below a high watermark
+        that counts what came after. `then` is called at the end, also after a failure; not when the log is no more."""
         home = self.homes.get(log.topic_partition)
-        if home is not None and not self._closed:
-            contents = lambda: {**home.checkpoint_contents(), **self._high_watermarks(home)}  # noqa: E731
-            home.write_later(self._scheduler, "offsets", contents, then)
+        if home is None or self._closed:
+            return
+        contents = lambda: {**home.checkpoint_contents(), **self._high_watermarks(home)}  # noqa: E731
+
+        def noted() -> None:
+            if self._closed or log.closed:
+                return
+            self._under_way += 1
+            self._scheduler.offload(log.segments[-1].file.flush, flushed)
+
+        def flushed(outcome: Outcome[None]) -> None:
+            error = outcome.error
+            try:
+                if isinstance(error, StorageError) and not log.closed:
+                    log.fail(error)
+                    home.checked(f"flushing {log.topic_partition}, which was cut,", error)
+                    home.fail(error)
+                then()
+            finally:
+                self._ended()
+
+        home.write_later(self._scheduler, "offsets", contents, noted)
 
     def _checkpoint_high_watermarks(self) -> None:
         for folder in self.folders:

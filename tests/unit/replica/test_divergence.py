@@ -166,6 +166,24 @@ def test_a_cut_is_noted_before_anything_is_appended_behind_it(cluster: ReplicaCl
     assert {point for end, point in seen if end == 2} == {b"0\n1\nt 0 1\n"}
 
 
+def test_a_cut_is_on_the_disk_before_the_next_append(cluster: ReplicaCluster) -> None:
+    """Else a power cut could bring back what was cut, in place of what was committed there since."""
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    for number in range(5):
+        cluster[1].produce(b"%d" % number)
+    cluster[1].log.flushes.now()
+    cluster.run()
+    cluster.lead(2, isr=[2])
+    cluster[2].produce(b"m2")
+    cluster.cut.clear()
+    for _ in range(300):
+        cluster.run(0.5)
+        segment = cluster[1].disk.folders["t-0"][f"{0:020}.log"]
+        if cluster[1].values[-1:] == [b"m2"]:
+            assert bytes(segment.data).startswith(segment.durable)
+    assert cluster[1].values[-1:] == [b"m2"]
+
+
 def test_a_cut_is_noted_even_if_the_leader_changes_meanwhile() -> None:
     cluster = ReplicaCluster(3)
     cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}

@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
 
 
 def missing_in(source: Path) -> list[str]:
-    """What the source distribution lacks."""
+    """Return the files that the source distribution lacks."""
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     return [
@@ -67,7 +67,7 @@ def missing_in(source: Path) -> list[str]:
 
 
 def tried(wheel: Path, scratch: Path) -> list[str]:
-    """What does not work after an installation of the base."""
+    """Return the faults of an installation of the base."""
     place = scratch / "environment"
     venv.create(place, with_pip=True)
     home = scratch / "home"

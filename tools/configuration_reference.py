@@ -65,18 +65,18 @@ def _topics() -> Iterator[str]:
     yield from _table(("Key", "Key of the broker", "Default", "Allowed", "What it is for"), rows)
 
 
-def _kept() -> Iterator[str]:
+def _ignored() -> Iterator[str]:
     for number, (reason, keys) in enumerate(_by_reason().items()):
         yield ("\n" if number else "") + f"{reason[0].upper()}{reason[1:]}\n"
         yield from _table(("Key", "Type", "Default"), (_row(key)[:3] for key in keys))
 
 
 def _names() -> Iterator[str]:
-    told = {
+    meanings = {
         name: f"`{key}`" + (f", in units of {factor}" if factor != 1 else "") for name, (key, factor) in ALIASES.items()
     }
-    told |= {name: f"`{key}={prefix}...`" for name, (key, prefix) in PREFIXES.items()}
-    yield from _table(("Name", "Stands for"), ((f"`{name}`", told[name]) for name in sorted(told)))
+    meanings |= {name: f"`{key}={prefix}...`" for name, (key, prefix) in PREFIXES.items()}
+    yield from _table(("Name", "Stands for"), ((f"`{name}`", meanings[name]) for name in sorted(meanings)))
 
 
 def _refused() -> Iterator[str]:
@@ -243,7 +243,7 @@ def _plain(value: object) -> str:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "brokers": _brokers,
     "topics": _topics,
-    "kept": _kept,
+    "kept": _ignored,
     "names": _names,
     "refused": _refused,
     "every-client": partial(_settings, CommonSettings),

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 TABLE_EVERY = 20
-"""Of so many seeds one is of a table, the others are of a broker's logs."""
+"""One seed of this number is of a table; the others are of a broker's logs."""
 FAILURES_MAX = 20
 
 

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / ".build" / "fuzz"
 BYTES_MAX = 4096
 SECONDS_MAX = 5
-"""Of one input, the slow-down of watching it included."""
+"""The bound for one input, with the slow-down by its observation."""
 MEMORY_MAX_MB = 1024
-"""Of the whole process, Python and the watching included."""
+"""The bound for the whole process, with Python and the observation."""
 SECONDS_MIN = 3
 
 

@@ -36,7 +36,7 @@ docs/design/replication.md, 'Restored coordination service'). Runs within a boun
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200
-"""So many seeds of clusters, or more, have to reach every rare state."""
+"""A run of this number of cluster seeds, or more, must reach every rare state."""
 RECORD = TESTS / "simulation" / "seeds.json"
 """By story: how many seeds were played since the record began, how many of them failed, and the next fresh one."""
 
@@ -82,7 +82,7 @@ def stories() -> dict[str, Story]:
 
 
 def rare_states() -> Sequence[str]:
-    """Those that the story of a cluster has to reach."""
+    """Return the rare states that the story of a cluster must reach."""
     sys.path.insert(0, str(TESTS))
     from simulation.swarm import RARE_STATES
 
@@ -95,7 +95,7 @@ def be_quiet() -> None:
 
 
 class Played:
-    """What came of some seeds of one story."""
+    """The outcome of some seeds of one story."""
 
     def __init__(
         self, name: str, count: int, failed: Sequence[tuple[int, str]], reached: Counter[str], seeds: Counter[str]
@@ -105,7 +105,7 @@ class Played:
         self.failed = failed
         """The seeds that failed, and why."""
         self.reached = reached
-        """How often each rare state was reached."""
+        """The number of times that each rare state was reached."""
         self.seeds = seeds
         """By how many seeds."""
 
@@ -154,8 +154,8 @@ def main() -> int:
         played = _play_all(_in_turn(firsts, began + 60 * chosen.minutes), None, chosen.jobs)
     failed = sum(len(each.failed) for each in played)
     counts = {name: sum(each.count for each in played if each.name == name) for name in names}
-    told = ", ".join(f"{seeds} of {name} from {firsts[name]}" for name, seeds in counts.items())
-    sys.stdout.write(f"{told} in {time.monotonic() - began:.0f} s; {failed or 'none'} failed\n")
+    played_seeds = ", ".join(f"{seeds} of {name} from {firsts[name]}" for name, seeds in counts.items())
+    sys.stdout.write(f"{played_seeds} in {time.monotonic() - began:.0f} s; {failed or 'none'} failed\n")
     if chosen.record and failed < FAILURES_MAX:
         for name, seeds in counts.items():
             known = record[name]

@@ -65,7 +65,7 @@ def _outside(text: str, page: Path) -> set[Path]:
 
 
 def _target(link: str, page: Path) -> Path | None:
-    """What is linked to, if it is a file or folder of the checkout."""
+    """Return the linked file or folder of the checkout, None for anything else."""
     if ":" in link or link.startswith("/"):
         return None
     target = (page.parent / link).resolve()
@@ -73,7 +73,7 @@ def _target(link: str, page: Path) -> Path | None:
 
 
 def _place(target: Path) -> str:
-    """Where the site has its page."""
+    """Return the path of its page in the site."""
     return f"{SOURCE}/{target.relative_to(ROOT).as_posix()}.md"
 
 

@@ -45,7 +45,7 @@ def _functions(path: Path) -> set[str]:
     return found
 
 
-def test_each_function_on_a_way_is_there(checkout: Path, page: str) -> None:
+def test_functions_named_on_a_way_exist(checkout: Path, page: str) -> None:
     steps = STEP.findall(page)
     assert len(steps) > 35
     gone = [f"{file}:{name}" for file, name in steps if not (checkout / file).is_file()]

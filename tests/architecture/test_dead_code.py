@@ -118,7 +118,7 @@ def _texts(checkout: Path, folders: tuple[str, ...]) -> dict[str, str]:
     return {str(path.relative_to(checkout)): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_everything_is_called_by_somebody(checkout: Path) -> None:
+def test_every_public_name_has_a_caller(checkout: Path) -> None:
     house = _texts(checkout, ROOMS) | {"__init__.py": (checkout / "__init__.py").read_text(encoding="utf-8")}
     around = _texts(checkout, AROUND)
     del around[str(Path(__file__).resolve().relative_to(checkout))]  # it names what it excuses
@@ -129,7 +129,7 @@ def test_everything_is_called_by_somebody(checkout: Path) -> None:
     assert not report, "\n".join(report)
 
 
-def test_what_nobody_calls_is_found() -> None:
+def test_name_without_a_caller_is_found() -> None:
     house = {
         "core/a.py": "LIMIT = 1\nFREE = 2\ndef used(): return LIMIT\ndef unused(): 'unused'",
         "core/d.py": "class A:\n    def gone(self): pass",

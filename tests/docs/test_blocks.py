@@ -114,7 +114,7 @@ def test_commands_are_taken_by_the_real_parser(monkeypatch: pytest.MonkeyPatch) 
     assert wrong == []
 
 
-def test_python_compiles_and_what_it_imports_is_there() -> None:
+def test_python_blocks_compile_and_their_imports_exist() -> None:
     wrong = []
     for block in everything():
         if not block.language.startswith("python"):

@@ -30,8 +30,8 @@ def test_commands_that_take_a_classic_cluster_are_marked() -> None:
     }
 
 
-def test_dry_runs_are_told() -> None:
-    """Who changes something only with --execute has it in the row."""
+def test_commands_with_dry_run_are_documented() -> None:
+    """The row of a command that changes something only with --execute names that option."""
     rows = {name: what for name, what, _ in ROW.findall(read(PAGE))}
     for name, each in commands().items():
         if any("--execute" in option.opts and option.is_flag for option in each.params):

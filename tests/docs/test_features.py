@@ -7,7 +7,7 @@ from support.documents import read
 from barnabas.app.compose.broker import kafka_apis
 
 
-def test_the_apis() -> None:
+def test_features_page_lists_every_api() -> None:
     page = read("docs/features.md")
     offered = set(kafka_apis())
     assert f"({len(offered)} APIs)" in page

@@ -47,7 +47,7 @@ test has moved them. Topics have as many replicas as there are brokers, three at
 COORDINATION: Literal["coordination"] = "coordination"
 """What a broker can be cut off from, besides other brokers."""
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 _POLL_S = 0.005
 _REPLICAS_MAX = 3
 _CLIENTS: Mapping[str, Any] = {"request_timeout_ms": 2000, "socket_connection_setup_timeout_ms": 500}

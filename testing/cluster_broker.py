@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..ports.scheduler import Scheduler
     from ..ports.transport import Transport
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 class ClusterBroker:

@@ -35,7 +35,7 @@ Submit = Callable[[Request[Any], Caller, Reply[Any]], None]
 Later = Callable[[float, Callable[[], None]], None]
 """Runs a callback after so many milliseconds, on the broker's thread."""
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 class Fault:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..app.clients.producer import Producer
     from ..core.client.producer.batch import Delivery
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 _GIVES_UP_MS = 10_000

@@ -7,7 +7,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 from ...ports.coordination import Coordination, CoordinationError, NoNode
 from ...ports.errors import ClosedError
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 T = TypeVar("T")
 
 

@@ -73,7 +73,7 @@ if len(sys.argv) > 2:
     with Admin(broker.bootstrap) as admin:
         admin.create_topic("t", partitions=4)
     with Producer(broker.bootstrap) as producer:
-        producer.send("t", b"x").result(PATIENCE_S)
+        producer.send("t", b"x").result(120)
 """
     for further in ([], ["with a topic"]):
         command = [sys.executable, "-c", program, str(tmp_path), *further]

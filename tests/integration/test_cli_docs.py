@@ -38,7 +38,7 @@ def test_the_commands_from_top_to_bottom(page: str, broker: TestBroker, tmp_path
     for block in blocks:
         done = subprocess.run(
             ["bash", "-eu", "-o", "pipefail", "-c", block.replace(ADDRESS, broker.bootstrap)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr.count("barnabas:")) == (0, 0), (block, done.stderr)
         out += done.stdout

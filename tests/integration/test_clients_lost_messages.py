@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import subprocess
 import sys
 import textwrap
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.ports import free_port
 from support.waiting import wait_for
 
 from barnabas import AsyncProducer, Broker, DeliveryFailed, Producer
@@ -23,8 +23,7 @@ QUICK: dict[str, Any] = {"delivery_timeout_ms": 200, "linger_ms": 0}
 @pytest.fixture
 def nobody() -> str:
     """An address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +228,7 @@ FORK = """
                     if "belongs to process" not in str(error) and "classic generation" not in str(error):
                         missing.append((type(client).__name__, name, repr(error)))
         with Producer(sys.argv[1]) as own:
-            own.send("forked", b"by the child").result(PATIENCE_S)
+            own.send("forked", b"by the child").result(120)
         try:
             with producer:
                 missing.append("enter")
@@ -238,7 +237,7 @@ FORK = """
         print("missing:", missing, flush=True)
         sys.exit(0)
     _, status = os.waitpid(pid, 0)
-    assert handle.result(PATIENCE_S).topic == "forked"
+    assert handle.result(120).topic == "forked"
     producer.close()
     print("status:", status)
 """

@@ -1,11 +1,11 @@
 """Clients of a broker that cannot be reached report it at once, and their errors name the address and the cause."""
 
 import logging
-import socket
 import time
 from collections.abc import Callable
 
 import pytest
+from support.ports import free_port
 
 from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.core.client.errors import ClientTimeout
@@ -15,8 +15,7 @@ from barnabas.ports.errors import ApiError, BarnabasError
 @pytest.fixture
 def nobody() -> str:
     """An address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

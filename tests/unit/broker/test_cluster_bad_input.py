@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Producer
 from barnabas.core.cluster import layout
@@ -82,7 +83,7 @@ def test_states_that_somebody_else_wrote_change_nothing(world: World, garbage: b
     world.run(1)
     assert leader_of(world) == before
     with Producer(world.client()) as producer:
-        assert producer.send("t", value=b"x").result(20).offset == 0
+        assert producer.send("t", value=b"x").result(PATIENCE_S).offset == 0
 
 
 def test_states_that_somebody_removed_come_back_with_the_next_change(world: World) -> None:
@@ -97,11 +98,11 @@ def test_states_that_somebody_removed_come_back_with_the_next_change(world: Worl
 
 def test_a_tree_that_is_half_deleted_is_served_on(world: World) -> None:
     with Producer(world.client()) as producer:
-        producer.send("t", value=b"x").result(20)
+        producer.send("t", value=b"x").result(PATIENCE_S)
         session = world.tree.session()
         session.delete(states_path(world))
         session.delete(layout.topic_path("t"))
         session.delete(layout.CONTROLLER_EPOCH)
         world.run(2)
-        assert producer.send("t", value=b"y").result(20).offset == 1
+        assert producer.send("t", value=b"y").result(PATIENCE_S).offset == 1
     assert any("was removed by somebody" in line for line in world.reports)

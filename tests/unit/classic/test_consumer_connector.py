@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.classic_world import ClassicWorld
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import SystemClock, SystemEntropy
@@ -110,7 +110,7 @@ def test_streams_are_blocking_iterators_that_end_with_the_connector(world: Class
     log.append(numbered(5, 10))
     wait_for(lambda: len(got) == 10)
     connector.shutdown()
-    reader.join(5)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
     assert got == numbered(0, 10)
     assert stream.ended
@@ -296,5 +296,5 @@ def test_what_is_no_partition_is_told_to_who_asked(world: ClassicWorld, connect:
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(20)
+    asking.join(PATIENCE_S)
     assert told == [TypeError, TypeError, AttributeError]

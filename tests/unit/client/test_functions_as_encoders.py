@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas import Consumer, Producer
 from barnabas.core.client.errors import EncodeError
@@ -23,8 +24,8 @@ def _dumped(value: object) -> bytes:
 def test_functions_of_the_value_and_of_the_bytes() -> None:
     with TestBroker() as broker:
         with Producer(broker.bootstrap, encoder=_dumped, key_encoder=str.encode) as producer:
-            producer.send("t", {"a": 1}, key="k").result(10)
-            producer.send("t", None, key="k").result(10)
+            producer.send("t", {"a": 1}, key="k").result(PATIENCE_S)
+            producer.send("t", None, key="k").result(PATIENCE_S)
         with Consumer(broker.bootstrap, decoder=json.loads, key_decoder=bytes.decode) as consumer:
             consumer.assign("t", position="earliest")
             found: list[tuple[Any, Any]] = [(m.key, m.value) for m in consumer.messages(stop_at_end=True)]
@@ -60,4 +61,4 @@ def test_a_partition_that_is_no_number_is_told_to_who_sends() -> None:
                 producer.send("new", b"x", partition=wrong)  # type: ignore[arg-type]  # on purpose
             with pytest.raises(EncodeError, match="expected a number"):
                 producer.send_many("new", [b"x"], partition=wrong)  # type: ignore[arg-type]  # on purpose
-        assert producer.send("new", b"x", partition=0).result(10).offset == 0
+        assert producer.send("new", b"x", partition=0).result(PATIENCE_S).offset == 0

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
 from barnabas.pipeline.tables.formats import open_store
@@ -178,18 +179,18 @@ def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
     def pause(step: str) -> None:
         if step == "move file":
             applying.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
 
     writer = threading.Thread(target=_load, args=(CommitLog(tmp_path, checkpoint=pause), FIRST))
     writer.start()
-    assert applying.wait(20)
+    assert applying.wait(PATIENCE_S)
     reader = threading.Thread(target=open_store(tmp_path).settle)
     reader.start()
     reader.join(0.3)
     assert reader.is_alive()
     go_on.set()
-    reader.join(20)
-    writer.join(20)
+    reader.join(PATIENCE_S)
+    writer.join(PATIENCE_S)
     assert _visible(tmp_path) == FIRST
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.ports import free_port
+from support.waiting import PATIENCE_S
 
 from barnabas.pipeline.load import load
 from barnabas.pipeline.tables.lock import TableLocked, exclusive
@@ -64,14 +65,14 @@ def test_who_waited_for_a_lock_that_went_has_it_alone(tmp_path: Path) -> None:
     def wait_for_it() -> None:
         with exclusive(path, wait_s=30):
             has_it.set()
-            may_go.wait(30)
+            may_go.wait(PATIENCE_S)
 
     waiting = threading.Thread(target=wait_for_it)
     with exclusive(path):
         waiting.start()
         assert not has_it.wait(0.1)
     try:
-        assert has_it.wait(30)
+        assert has_it.wait(PATIENCE_S)
         with pytest.raises(TableLocked), exclusive(path):
             pass
     finally:

@@ -30,9 +30,6 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
 STORIES = ["cluster", "billing", "transactions", "restore", "durable", "group", "classic"]
-WITH_OPEN_FAULTS = ("restore",)
-"""Stories that find a fault which is known and open (a restore that one broker hides from another:
-docs/design/replication.md, 'Restored coordination service'). Runs within a bound of time leave them out."""
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200
@@ -148,9 +145,6 @@ def main() -> int:
         work = chain.from_iterable(_chunks(name, firsts[name], seeds) for name, seeds in planned.items())
         played = _play_all(work, sum(planned.values()), chosen.jobs)
     else:
-        if not chosen.story:
-            firsts = {name: first for name, first in firsts.items() if name not in WITH_OPEN_FAULTS}
-            names = list(firsts)
         played = _play_all(_in_turn(firsts, began + 60 * chosen.minutes), None, chosen.jobs)
     failed = sum(len(each.failed) for each in played)
     counts = {name: sum(each.count for each in played if each.name == name) for name in names}

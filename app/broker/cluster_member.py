@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ...core.cluster.change_queue import ChangeQueue, elsewhere
+from ...core.cluster.change_queue import ChangeQueue, elsewhere, on_disk
 from ...core.cluster.controller import Controller, without_leader
 from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from ...core.cluster.election import (
@@ -36,7 +36,7 @@ from ...ports.broker_api import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
 from ...ports.report import counted, error, info
-from ...ports.scheduler import Timer
+from ...ports.scheduler import Outcome, Timer
 from ...ports.words import TopicPartition
 from .replica_metrics import show_controller
 from .state import BrokerState
@@ -51,8 +51,12 @@ PATIENCE_MS = 10_000.0
 
 
 class ClusterMember:
-    """Owner thread only. `note_epoch` keeps an epoch in the data folders; `ready` is called once, when this broker is
-    registered and knows who elects leaders; `failed` when it cannot be."""
+    """Owner thread only. `ready` is called once, when this broker is registered and knows who elects leaders; `failed`
+    when it cannot be.
+
+    `distrusted`: partitions that the life before was about to distrust, as the coordination service has forgotten their
+    later states; None: all.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class ClusterMember:
         *,
         own: BrokerRegistration,
         last: LastLife,
-        note_epoch: Callable[[int], None],
+        distrusted: frozenset[TopicPartition] | None,
         predecessor_ms: float,
         ready: Callable[[], None],
         failed: Callable[[BarnabasError], None],
@@ -90,7 +94,8 @@ class ClusterMember:
             lease,
             own=own,
             last=last,
-            note=note_epoch,
+            note=state.logs.note_life,
+            distrust=partial(state.logs.note_distrusted, None),
             registered=self._registered,
             lost=self._lost,
             failed=failed,
@@ -114,6 +119,10 @@ class ClusterMember:
         self._claims_due = False
         self._forgotten: set[TopicPartition] = set()
         """Partitions of which the coordination service has forgotten states, and this broker has not said so yet."""
+        self._noted_forgotten = distrusted
+        """The partitions of these that the data folders note; None: all that are here."""
+        self._resumes_distrust = distrusted is None or bool(distrusted)
+        self._is_noting = False
         self._is_closed = False
         self._balancing: Timer | None = None
         self._elections: Counter = state.metrics.counter(
@@ -199,13 +208,16 @@ class ClusterMember:
         patience_ms = static.controlled_shutdown_max_retries * static.controlled_shutdown_retry_backoff_ms
         until_ms = self._state.clock.monotonic_ms() + patience_ms
 
+        def end() -> None:
+            self._membership.end(done)
+
         def look() -> None:
             left = self._led_for_others()
             if not left or self._state.clock.monotonic_ms() >= until_ms:
                 if left:
                     led = counted(left, "partition is still led here", "partitions are still led here")
                     self._report(f"{led}; the others find new leaders without this one")
-                done()
+                end()
             else:
                 self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)
 
@@ -241,6 +253,8 @@ class ClusterMember:
     def _dropped(self, keys: Sequence[TopicPartition]) -> None:
         if keys:
             self._membership.tell(gone=keys)
+            self._forgotten.difference_update(keys)
+            self._note_forgotten()
 
     # --- the session
 
@@ -250,10 +264,14 @@ class ClusterMember:
         self._registry.apply(BrokersChanged(brokers={**state.image.brokers, registration.broker_id: registration}))
         self.controller.registered(registration)
         if self._membership.went_back:
-            self._membership.went_back = False
-            keys = (TopicPartition(*key) for key in state.replicas.partitions)
-            self._forgotten = {key for key in keys if self._may_be_distrusted(key)}
+            self._membership.went_back, self._noted_forgotten, self._resumes_distrust = False, None, True
+        if self._resumes_distrust:
+            self._resumes_distrust = False
+            here, noted = (TopicPartition(*key) for key in state.replicas.partitions), self._noted_forgotten
+            wanted = (key for key in here if noted is None or key in noted)
+            self._forgotten = {key for key in wanted if self._may_be_distrusted(key)}
         self._claim(state.image.topics)
+        self._membership.see(state.image.brokers.values())
         if self._ready is not None:
             self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
             state.scheduler.call_later(PATIENCE_MS, self._await_no_more)
@@ -288,7 +306,10 @@ class ClusterMember:
         match delta:
             case ControllerChanged():
                 self._look_if_ready()
-            case BrokersChanged() | ConfigsChanged():
+            case BrokersChanged(brokers=brokers):
+                self._membership.see(brokers.values())
+                self._warn_of_differing_min_isr()
+            case ConfigsChanged():
                 self._warn_of_differing_min_isr()
             case StatesChanged(topic=name, states=states):
                 self._claim([name])
@@ -409,6 +430,7 @@ class ClusterMember:
             if topic is not None and self._wanted_claims(topic, self._state.image, own):
                 self._claims[name] = None
         self._claim_soon()
+        self._note_forgotten()
 
     def _claim_soon(self) -> None:
         if self._claims and not self._claims_due and not self._is_closed:
@@ -426,6 +448,7 @@ class ClusterMember:
                 names, lambda topic, image: self._wanted_claims(topic, image, own)
             )
             self._tell_forgotten(changed)
+            self._note_forgotten()
         except BaseException:
             self._claims = {**names, **self._claims}
             raise
@@ -447,6 +470,29 @@ class ClusterMember:
                 " all brokers; if one is lost for good, 'barnabas cluster elect --unclean' lets the longest log lead"
             )
             self._report(error(f"{cause}. {cure}"))
+
+    def _note_forgotten(self) -> None:
+        """Let the data folders say which states are left to be distrusted, for a start after a crash."""
+        if self._is_noting or self._resumes_distrust or self._is_closed:
+            return
+        if frozenset(self._forgotten) == self._noted_forgotten:
+            return
+        self._is_noting = True
+
+        async def noting() -> frozenset[TopicPartition]:
+            left = frozenset(self._forgotten)
+            await on_disk(partial(self._state.logs.note_distrusted, left))
+            return left
+
+        def noted(outcome: Outcome[frozenset[TopicPartition]]) -> None:
+            self._is_noting = False
+            if outcome.error is None:
+                self._noted_forgotten = outcome.get()
+                self._note_forgotten()
+            elif not self._is_closed:
+                self._state.scheduler.call_later(RETRY_MS, self._note_forgotten)
+
+        self._queue.run(noting, noted)
 
     def _claims_told(self, error: BarnabasError | None) -> None:
         if error is not None and not self._is_closed:
@@ -482,15 +528,16 @@ class ClusterMember:
         return partition.topic_partition in self._forgotten
 
     def _may_be_distrusted(self, key: TopicPartition) -> bool:
-        """Return False for a partition that others lead and whose replicas do not all live: it would have no leader as
-        long as one of them is away."""
+        """Return False for a partition that another broker leads in its present life, and whose replicas do not all
+        live: it would have no leader as long as one of them is away."""
         image = self._state.image
         topic, brokers = image.topics.get(key.topic), image.brokers_with(key)
         if topic is None or key.partition not in topic.partitions:
             return False
-        return image.state(key).leader not in brokers or all(
-            each in brokers for each in topic.partitions[key.partition]
-        )
+        state = image.state(key)
+        leader = brokers.get(state.leader)
+        is_led = leader is not None and state.broker_epochs.get(state.leader) == leader.broker_epoch
+        return not is_led or all(each in brokers for each in topic.partitions[key.partition])
 
     @property
     def _own(self) -> ReplicaId | None:

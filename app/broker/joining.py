@@ -10,7 +10,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
-from ...core.log.manager.broker_epoch_file import largest_epoch, noted_epoch
+from ...core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_epoch, noted_registrations
 from ...ports.broker_api import Caller, Reply
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.transport import Address
@@ -65,9 +65,12 @@ def joined(
         lease,
         own=evolve(own, offline=frozenset(state.not_opened())),
         last=LastLife(
-            broker_epoch=noted_epoch(log_dirs), in_order=logs.stopped_in_order, largest_epoch=largest_epoch(log_dirs)
+            broker_epoch=noted_epoch(log_dirs),
+            in_order=logs.stopped_in_order,
+            largest_epoch=largest_epoch(log_dirs),
+            seen=noted_registrations(log_dirs),
         ),
-        note_epoch=logs.note_broker_epoch,
+        distrusted=noted_distrusted(log_dirs),
         predecessor_ms=predecessor_ms(config),
         ready=ready,
         failed=failed,

@@ -1,12 +1,12 @@
 """The cluster's id, its live brokers, and the configs of brokers, as the coordination tree has them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
-from .topics import BrokerRegistration, ReplicaId
+from .topics import BrokerRegistration, LastRegistration, ReplicaId
 
 
 def cluster_id(coordination: Coordination, entropy: Entropy, known: str | None = None) -> str:
@@ -60,6 +60,42 @@ def raise_broker_epoch(coordination: Coordination, floor: int) -> int:
     while (epoch := next_broker_epoch(coordination)) <= floor:
         continue
     return epoch
+
+
+def last_registrations(coordination: Coordination, brokers: Sequence[int]) -> dict[int, LastRegistration]:
+    """Return what the tree says of the last registrations of these brokers, where it says something.
+
+    Raises `CoordinationError`.
+    """
+    nodes = coordination.get_many([layout.last_registration_path(each) for each in brokers])
+    found = {}
+    for broker, node in zip(brokers, nodes, strict=True):
+        with suppress(ValueError):  # another program has written it: it says nothing
+            if node is not None:
+                found[broker] = layout.decode_last_registration(broker, node.data)
+    return found
+
+
+def store_last_registration(coordination: Coordination, last: LastRegistration) -> None:
+    """Let the tree say this of a broker, unless it says something later. Raises `CoordinationError`.
+
+    A write of a process that was killed, which comes late, changes nothing: it asks for an earlier version.
+    """
+    path, data = layout.last_registration_path(last.broker_id), layout.encode_last_registration(last)
+    while True:
+        try:
+            node = coordination.get(path)
+        except NoNode:
+            with suppress(NodeExists):
+                coordination.create(path, data)
+                return
+            continue
+        with suppress(ValueError):
+            if layout.decode_last_registration(last.broker_id, node.data).progress >= last.progress:
+                return
+        with suppress(BadVersion, NoNode):
+            coordination.set(path, data, version=node.version)
+            return
 
 
 def count_up(coordination: Coordination, path: str) -> int:

@@ -15,6 +15,7 @@ from .topics import (
     NO_LEADER,
     UNKNOWN_EPOCH,
     BrokerRegistration,
+    LastRegistration,
     LogClaim,
     PartitionState,
     ReplicaId,
@@ -31,6 +32,8 @@ BROKER_NUMBERS = "/barnabas/brokers/seqid"
 """Its version counts the numbers of brokers that were generated."""
 BROKER_EPOCHS = "/barnabas/brokers/epoch"
 """Its version counts the registrations of brokers."""
+LAST_REGISTRATIONS = "/barnabas/brokers/last"
+"""Below it, by broker id, the last registration of each broker: a tree that has an earlier one was restored."""
 CONTROLLER = "/barnabas/controller"
 """Ephemeral: the broker that elects leaders."""
 CONTROLLER_EPOCH = "/barnabas/controller_epoch"
@@ -107,6 +110,10 @@ def deleted_path(topic_id: bytes) -> str:
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def last_registration_path(broker_id: int) -> str:
+    return f"{LAST_REGISTRATIONS}/{broker_id}"
 
 
 def encode_id(identifier: bytes) -> str:
@@ -373,6 +380,15 @@ def _texts(node: Mapping[str, object], key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"{key!r} is not a list of texts")
     return value
+
+
+def encode_last_registration(last: LastRegistration) -> bytes:
+    return _dump({"broker_epoch": last.broker_epoch, "ended": last.ended})
+
+
+def decode_last_registration(broker_id: int, data: bytes) -> LastRegistration:
+    node = _load(data)
+    return LastRegistration(broker_id, _integer(node, "broker_epoch"), node.get("ended") is True)
 
 
 def encode_controller(controller: ReplicaId) -> bytes:

@@ -1,6 +1,6 @@
 """A broker among others: its registration in the tree, a new one with each session (facts D1, KIP-966)."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -14,14 +14,22 @@ from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout
-from .brokers import end_earlier_controller, next_broker_epoch, raise_broker_epoch
+from .brokers import (
+    end_earlier_controller,
+    last_registrations,
+    next_broker_epoch,
+    raise_broker_epoch,
+    store_last_registration,
+)
 from .change_queue import ChangeQueue, elsewhere
 from .lease import Lease
 from .registry import CoordinationWentBack
-from .topics import UNKNOWN_EPOCH, BrokerRegistration, ReplicaId
+from .topics import UNKNOWN_EPOCH, BrokerRegistration, LastRegistration, LifeNote, ReplicaId
 
 RETRY_MS = 200.0
 RETRY_MS_MAX = 5000.0
+END_MS = 1000.0
+"""A broker that stops waits at most this time until its end is noted, which makes a restore easier to notice."""
 
 
 @frozen(kw_only=True)
@@ -32,6 +40,8 @@ class LastLife:
     in_order: bool = False
     largest_epoch: int = UNKNOWN_EPOCH
     """The largest that any data folder notes, also where they do not agree."""
+    seen: tuple[LastRegistration, ...] = ()
+    """The registrations that the tree had; empty where an earlier version has written the note."""
 
 
 class BrokerIdTaken(BarnabasError):
@@ -43,11 +53,18 @@ class _Predecessor(BarnabasError):
 
 
 class Membership:
-    """Keeps one broker registered. Owner thread only.
+    """Keeps one broker registered, and finds out whether the tree was restored from a backup. Owner thread only.
+
+    The tree has a persistent node for each broker with its last registration. A broker writes its own before it notes
+    the epoch in its data folders, and notes those of others that it has seen there. So a tree that has an earlier one
+    than the note, or none, is older than the note, whichever brokers have registered since it was restored.
 
     own:             the registration without epochs.
     last:            of the process before this one.
-    note:            keeps a new epoch in the data folders before anybody else can know it; may block.
+    note:            writes a new epoch into the data folders before any other broker can know it, and what this one
+                     sees of registrations; may block.
+    distrust:        notes in the data folders that what the tree says of the partitions here is not to be trusted; may
+                     block.
     registered:      called with each registration: from now on the broker may lead.
     lost:            called when a session has ended: the broker leads nothing until it is registered again.
     failed:          called once, when its number is another broker's. Nothing is done any more then.
@@ -64,7 +81,8 @@ class Membership:
         *,
         own: BrokerRegistration,
         last: LastLife,
-        note: Callable[[int], None],
+        note: Callable[[LifeNote], None],
+        distrust: Callable[[], None],
         registered: Callable[[BrokerRegistration], None],
         lost: Callable[[], None],
         failed: Callable[[BarnabasError], None],
@@ -78,6 +96,7 @@ class Membership:
         self._own = own
         self._last = last
         self._note = note
+        self._distrust = distrust
         self._registered = registered
         self._lost = lost
         self._failed = failed
@@ -88,7 +107,10 @@ class Membership:
         """Broker epochs of registrations that may be stored though no answer came, each with the session it was in."""
         self._is_busy = self._is_telling = self._is_closed = self._has_registered = False
         self.went_back = False
-        """True if the coordination service had forgotten lives of this broker when it registered."""
+        """True if the coordination service had forgotten registrations when this broker registered."""
+        self._seen = {each.broker_id: each for each in last.seen}
+        """The registrations that the tree had, as the data folders note them."""
+        self._is_seeing = False
         self._retry_ms = RETRY_MS
         self._waited_ms = 0.0
         self._complained = False
@@ -177,43 +199,112 @@ class Membership:
     async def _registering(self, session: int) -> tuple[int, BrokerRegistration]:
         standing = await elsewhere(partial(self._stored_before, session)) if self._tried else None
         if standing is not None:
-            await elsewhere(partial(self._note, standing.broker_epoch))
             return session, standing
         epoch = await elsewhere(partial(next_broker_epoch, self._coordination))
+        # Read after a write of this session: what the service answers is not older than that.
+        asked = sorted({self._own.broker_id, *self._seen})
+        stored = await elsewhere(partial(last_registrations, self._coordination, asked))
+        last = stored.get(self._own.broker_id)
         floor = max(self._last.broker_epoch, self._last.largest_epoch, *self._tried, UNKNOWN_EPOCH)
+        if self._is_restored(epoch, floor, stored):
+            await elsewhere(self._distrust)  # before the tree shows no more of it
+            self.went_back = True
+            self._seen.clear()
+        floor = max(floor, UNKNOWN_EPOCH if last is None else last.broker_epoch)
         if epoch <= floor:
-            epoch = await self._overtake(epoch, floor)
+            epoch = await elsewhere(partial(raise_broker_epoch, self._coordination, floor))
         is_known = self._last.in_order and not self.went_back
         previous = self._last.broker_epoch if is_known else UNKNOWN_EPOCH
         wanted = evolve(self._own, broker_epoch=epoch, previous_epoch=previous)
-        await elsewhere(partial(self._note, epoch))
+        await self._note_seen(LastRegistration(self._own.broker_id, epoch), epoch)
         self._tried[epoch] = session
         await elsewhere(partial(self._take_place, wanted, frozenset({self._last.broker_epoch, *self._tried})))
         return session, wanted
 
-    async def _overtake(self, epoch: int, floor: int) -> int:
-        """Return a broker epoch above `floor`, which this broker had before, though the tree counts from `epoch`.
+    def _is_restored(self, epoch: int, floor: int, stored: Mapping[int, LastRegistration]) -> bool:
+        """Return True if the tree, which gave this broker `epoch` and has `stored`, is older than what is noted of it.
 
         A process that has registered before knows topics and states that the tree has forgotten. Only a new one goes by
         what the tree says now.
         """
-        text = (
-            f"the coordination service counts broker epochs from {epoch}, but broker {self._own.broker_id} has had"
-            f" {floor}: it was restored from a backup, or has lost its data"
-        )
+        own = self._own.broker_id
+        if epoch <= floor:
+            text = f"the coordination service counts broker epochs from {epoch}, but broker {own} has had {floor}"
+        elif earlier := [each for each in self._seen.values() if _is_older(stored.get(each.broker_id), each)]:
+            was, now = earlier[0], stored.get(earlier[0].broker_id)
+            has = "no registration" if now is None else f"{_described(now)} as the last registration"
+            text = f"the coordination service has {has} of broker {was.broker_id}, but had {_described(was)}"
+        else:
+            return False
+        text += ": it was restored from a backup, or has lost its data"
         if self._has_registered:
             raise CoordinationWentBack(
                 f"{text}. Start this broker again, so that it reads the coordination tree afresh"
             )
         self._report(
             error(
-                f"{text}. The counter is raised above {floor}. Partitions of this broker get a leader when all their"
-                " replicas have claimed what is in their logs: start all brokers. Topics, configurations and"
-                " reassignments of after the backup are lost; check them"
+                f"{text}. Partitions of this broker get a leader when all their replicas have claimed what is in their"
+                " logs: start all brokers. Topics, configurations and reassignments of after the backup are lost; check"
+                " them"
             )
         )
-        self.went_back = True
-        return await elsewhere(partial(raise_broker_epoch, self._coordination, floor))
+        return True
+
+    async def _note_seen(self, seen: LastRegistration, own_epoch: int) -> None:
+        """Let the tree say this of this broker first, if it is its own; then note that it has said so."""
+        if seen.broker_id == self._own.broker_id:
+            await elsewhere(partial(store_last_registration, self._coordination, seen))
+        self._seen[seen.broker_id] = seen
+        latest = max(self._seen.values(), key=lambda each: each.progress)
+        self._seen = {
+            each: self._seen[each] for each in sorted({self._own.broker_id, latest.broker_id} & {*self._seen})
+        }
+        note = LifeNote(broker_epoch=own_epoch, seen=tuple(self._seen.values()))
+        await elsewhere(partial(self._note, note))
+
+    def see(self, brokers: Iterable[BrokerRegistration]) -> None:
+        """Note the latest of these registrations, as the tree has it, if it is later than all before."""
+        latest = max((each.broker_epoch for each in brokers), default=UNKNOWN_EPOCH)
+        known = max((each.broker_epoch for each in self._seen.values()), default=UNKNOWN_EPOCH)
+        if latest <= known or self._is_seeing or self.registration is None:
+            return
+        found = max(brokers, key=lambda each: each.broker_epoch)
+        self._is_seeing = True
+        self._queue.run(partial(self._see_one, found.broker_id), self._has_seen)
+
+    async def _see_one(self, broker_id: int) -> None:
+        self._is_seeing = False
+        present = self.registration
+        found = await elsewhere(partial(last_registrations, self._coordination, [broker_id]))
+        if present is not None and broker_id in found:  # a broker of an earlier version writes none
+            await self._note_seen(found[broker_id], present.broker_epoch)
+
+    def _has_seen(self, outcome: Outcome[None]) -> None:
+        """Nothing is tried again: the next registration is seen, too."""
+        if outcome.error is not None and not isinstance(outcome.error, BarnabasError):
+            raise outcome.error
+
+    def end(self, done: Callable[[], None]) -> None:
+        """Note that the broker ends its registration in order, then call `done`: in a moment in any case. A tree that
+        knows nothing of it is older than this stop."""
+        present, is_over = self.registration, False
+
+        def over() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                done()
+
+        async def ending() -> None:
+            if present is not None and present is self.registration:
+                ended = LastRegistration(present.broker_id, present.broker_epoch, ended=True)
+                await self._note_seen(ended, present.broker_epoch)
+
+        if present is None:
+            over()
+            return
+        self._queue.run(ending, lambda _: over())
+        self._scheduler.call_later(END_MS, over)
 
     def _stored_before(self, session: int) -> BrokerRegistration | None:
         """Return the registration that an earlier try of this session has stored, though its answer was lost."""
@@ -296,6 +387,14 @@ class Membership:
         self._timer = self._scheduler.call_later(self._retry_ms, self._register)
         if not is_predecessor:
             self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
+
+
+def _is_older(stored: LastRegistration | None, noted: LastRegistration) -> bool:
+    return stored is None or stored.progress < noted.progress
+
+
+def _described(last: LastRegistration) -> str:
+    return f"the epoch {last.broker_epoch}{', which has ended,' if last.ended else ''}"
 
 
 def _decoded(broker_id: int, data: bytes) -> BrokerRegistration | None:

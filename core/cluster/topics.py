@@ -91,6 +91,31 @@ class ReplicaId:
 
 
 @frozen
+class LastRegistration:
+    """The last registration of a broker as a persistent node of the tree has it, and whether it has ended in order."""
+
+    broker_id: int
+    broker_epoch: int
+    ended: bool = False
+
+    @property
+    def progress(self) -> tuple[int, bool]:
+        """Grows from one node of a broker to the next."""
+        return self.broker_epoch, self.ended
+
+
+@frozen(kw_only=True)
+class LifeNote:
+    """The note that a broker writes into its data folders when it registers, and when it sees later registrations.
+
+    seen: what the tree had of registrations: this broker's own, and the latest that it has seen of others.
+    """
+
+    broker_epoch: int
+    seen: tuple[LastRegistration, ...] = ()
+
+
+@frozen
 class LogClaim:
     """What a replica that may have lost messages still has: its last leader epoch, and its log end."""
 

@@ -58,6 +58,7 @@ def test_a_broker_whose_reactor_hangs_is_given_up_and_registers_again(session: C
         own=BrokerRegistration(broker_id=1, endpoints=("kafka://b:1",)),
         last=LastLife(),
         note=lambda _: None,
+        distrust=lambda: None,
         registered=registered.append,
         lost=lambda: None,
         failed=failures.append,

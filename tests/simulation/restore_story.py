@@ -52,9 +52,10 @@ class RestoreStory(ClusterStory):
 
     def _all_stopped(self) -> bool:
         """Also what a disaster of before has begun to start again."""
-        for broker in self.world.brokers.values():
-            if broker.node is not None and self.seed % 2:
+        brokers = [broker for broker in self.world.brokers.values() if broker.node is not None]
+        for broker in brokers:
+            if self.seed % 2:
                 broker.kill()
-            elif broker.node is not None:
+            else:
                 broker.stop()
-        return not self.world.look.brokers() and not self.world.ghosts
+        return not brokers and not self.world.look.brokers() and not self.world.ghosts

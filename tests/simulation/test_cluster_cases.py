@@ -755,9 +755,117 @@ def test_committed_messages_survive_a_coordination_service_restored_from_a_backu
         assert all(broker.broker_epoch > epochs[number] for number, broker in world.look.brokers().items())
         assert layout.decode_producer_ids(world.node(layout.PRODUCER_IDS) or b"").start >= given_out.stop
         assert any("forgotten later states of topic t" in line for line in world.reports) or not in_order
-        assert whole == any("counts broker epochs from" in line for line in world.reports)
+        assert whole == any("reassignments of after the backup are lost" in line for line in world.reports)
         assert whole == any("New producers get ids from" in line for line in world.reports)
         assert not any("below the high watermark" in line for line in world.reports)
+
+
+def _lag_behind(world: World, producer: Producer, follower: int, *, count: int) -> None:
+    """A follower leaves the ISR, and messages are committed without it."""
+    leader = world.look.states("t")[0].leader
+    world.network.partition(leader, follower)
+    sent = [producer.send("t", b"alone %d" % number) for number in range(count)]
+    world.run_until(lambda: world.look.states("t")[0].isr == (leader,))
+    for each in sent:
+        each.result()
+
+
+def _stop_all(world: World, *, in_order: bool) -> None:
+    for broker in world.brokers.values():
+        if in_order:
+            broker.stop()
+        else:
+            broker.kill()
+    world.run_until(lambda: not world.look.brokers() and all(each.node is None for each in world.brokers.values()))
+    world.network.heal()
+
+
+@pytest.mark.parametrize("first", [2, 3, 4])
+def test_restore_that_a_broker_hides_which_starts_first_loses_nothing(first: int) -> None:
+    """Only the ISR has changed since the backup, and all brokers have registered once more."""
+    with cluster(1, brokers=4, min_insync_replicas=1) as world, Admin(world.client()) as admin:
+        admin.create_topics([NewTopic(name="t", assignments={0: (1, 2)})])
+        with Producer(world.client(), acks="all") as producer:
+            producer.send("t", b"first").result()
+            world.run(1)
+            backup = world.coordination.backup()
+            for number in (2, 3, 4):
+                world.coordination.expire(number)
+            world.run_until(lambda: len(world.look.brokers()) == 4)
+            world.run_until(lambda: len(world.look.states("t")[0].isr) == 2)
+            _lag_behind(world, producer, 2, count=3)
+        world.run(1)
+        _stop_all(world, in_order=False)
+        world.coordination.restore(backup)
+        for number in sorted(world.brokers, key=lambda each: (each != first, each == 1)):
+            world.brokers[number].start()
+            world.run(2)
+        world.run_until(lambda: len(world.look.states("t")[0].isr) == 2)
+        assert _messages(world) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("lives", [1, 3])
+def test_broker_that_is_killed_when_it_has_noticed_a_restore_distrusts_the_states_later(lives: int) -> None:
+    with cluster(1, brokers=2, default_replication_factor=2, min_insync_replicas=1) as world:
+        with Admin(world.client()) as admin:
+            admin.create_topics([NewTopic(name="t", assignments={0: (1, 2)})])
+        with Producer(world.client(), acks="all") as producer:
+            producer.send("t", b"first").result()
+            world.run(1)
+            backup = world.coordination.backup()
+            world.coordination.expire(2)
+            world.coordination.expire(1)
+            world.run_until(lambda: len(world.look.states("t")[0].isr) == 2 and len(world.look.brokers()) == 2)
+            _lag_behind(world, producer, 3 - world.look.states("t")[0].leader, count=3)
+        alone = world.look.states("t")[0].leader
+        _stop_all(world, in_order=False)
+        world.coordination.restore(backup)
+        behind = world.brokers[3 - alone]
+        for _ in range(lives):
+            behind.start()
+            world.run_until(lambda: behind.broker_id in world.look.brokers())
+            behind.kill()
+            world.run_until(lambda: not world.look.brokers())
+        behind.start()
+        world.run(3)
+        assert world.look.states("t")[0].leader == NO_LEADER, "the other one may have more"
+        world.brokers[alone].start()
+        world.run_until(lambda: len(world.look.states("t")[0].isr) == 2)
+        assert _messages(world) == [0, 1, 2, 3]
+        world.run(1)
+        behind.restart()
+        world.run_until(lambda: behind.running and len(world.look.states("t")[0].isr) == 2)
+        told = [line for line in world.reports if "reassignments of after the backup are lost" in line]
+        assert len([line for line in told if behind.name in line]) == 1, "it is settled"
+
+
+@pytest.mark.parametrize(
+    ("in_order", "is_removed", "survive"),
+    [(False, False, 1), (False, True, 4), (True, False, 4)],
+)
+def test_restore_after_which_no_broker_had_registered_is_noticed_where_brokers_stopped_in_order(
+    in_order: bool, is_removed: bool, survive: int
+) -> None:
+    """Brokers that were killed notice nothing, unless the operator removes the nodes of the last registrations."""
+    with cluster(1, brokers=2, default_replication_factor=2, min_insync_replicas=1) as world:
+        with Admin(world.client()) as admin:
+            admin.create_topics([NewTopic(name="t", assignments={0: (1, 2)})])
+        with Producer(world.client(), acks="all") as producer:
+            producer.send("t", b"first").result()
+            world.run(1)
+            backup = world.coordination.backup()
+            behind = 3 - world.look.states("t")[0].leader
+            _lag_behind(world, producer, behind, count=3)
+        _stop_all(world, in_order=in_order)
+        world.coordination.restore(backup)
+        if is_removed:
+            for number in world.brokers:
+                world.tree.session().delete(layout.last_registration_path(number))
+        for number in (behind, 3 - behind):
+            world.brokers[number].start()
+            world.run(2)
+        world.run_until(lambda: len(world.look.states("t")[0].isr) == 2)
+        assert _messages(world) == [*range(survive)]
 
 
 @pytest.mark.parametrize("turns", [0, 3])

@@ -36,11 +36,13 @@ from barnabas.core.cluster.election import (
     with_isr,
 )
 from barnabas.core.cluster.image import ClusterImage
+from barnabas.core.cluster.membership import Membership
 from barnabas.core.cluster.topics import (
     ALONE_EPOCH,
     NO_LEADER,
     UNKNOWN_EPOCH,
     BrokerRegistration,
+    LastRegistration,
     PartitionState,
     ReplicaId,
     Topic,
@@ -69,6 +71,7 @@ _SHARED = (
     "messages",
     "wanted",
     "backup",
+    "registered",
     "forgotten",
     "ahead",
 )
@@ -113,6 +116,7 @@ class Backup:
     topic: Topic
     tree: PartitionState
     broker_epoch: int
+    registered: Mapping[int, int]
 
 
 @frozen
@@ -158,6 +162,7 @@ class Situation:
         "logs",
         "lossy",
         "messages",
+        "registered",
         "replicas",
         "rolls_back",
         "rules",
@@ -214,6 +219,8 @@ class Situation:
         self.messages = 0
         """How many were sent."""
         self.used: tuple[int, ...] = (0,) * len(scope.most)
+        self.registered: Mapping[int, int] = dict(self.last_lives)
+        """The last registration of each broker by the nodes of the tree that stay."""
         self.backup: Backup | None = None
         self.forgotten: frozenset[int] = frozenset()
         """Brokers of which the tree had forgotten lives when they registered, and which have not said so yet."""
@@ -248,9 +255,11 @@ class Situation:
         epochs.update(life for life, _ in self.ends.values())
         if self.rolls_back:
             epochs.update(self.last_lives.values())
+            epochs.update(self.registered.values())
             epochs.add(self.broker_epoch)
             if self.backup is not None:
                 epochs.add(self.backup.broker_epoch)
+                epochs.update(self.backup.registered.values())
         for state in states:
             epochs.update(state.broker_epochs.values())
             epochs.update(claim.broker_epoch for claim in state.claims.values())
@@ -286,8 +295,10 @@ class Situation:
             return None
         return (
             None if self.backup is None else number[self.backup.broker_epoch],
+            None if self.backup is None else tuple(number[self.backup.registered[each]] for each in self.brokers),
             number[self.broker_epoch],
             tuple(number[self.last_lives[each]] for each in self.brokers),
+            tuple(number[self.registered[each]] for each in self.brokers),
             self.forgotten,
             self.ahead,
             tuple(self.led.get(each) == (self.images[each].leader_epoch, self.life_of(each)) for each in self.images),
@@ -492,10 +503,17 @@ class Situation:
     def register(self, broker: int, previous_epoch: int = -1) -> None:
         """`Membership._registering` and `ClusterMember._registered`."""
         self.broker_epoch += 1
-        has_gone_back = self.broker_epoch <= self.last_lives[broker]
+        stored = {broker: LastRegistration(broker, self.registered[broker])}
+        noted = {broker: LastRegistration(broker, self.last_lives[broker])}
+        membership = SimpleNamespace(_own=SimpleNamespace(broker_id=broker), _seen=noted, _has_registered=False)
+        membership._report = str
+        restored = cast(Any, membership)
+        has_gone_back = Membership._is_restored(restored, self.broker_epoch, self.last_lives[broker], stored)
         if has_gone_back:
-            self.broker_epoch, previous_epoch = self.last_lives[broker] + 1, UNKNOWN_EPOCH
+            self.broker_epoch = max(self.broker_epoch, self.last_lives[broker] + 1)
+            previous_epoch = UNKNOWN_EPOCH
         self.last_lives[broker] = self.broker_epoch
+        self.registered = {**self.registered, broker: self.broker_epoch}
         self.live[broker] = _registration(broker, self.broker_epoch, previous_epoch)
         member = SimpleNamespace(_state=SimpleNamespace(image=self.image))
         if has_gone_back and ClusterMember._may_be_distrusted(cast(Any, member), KEY):
@@ -524,13 +542,14 @@ class Situation:
     def may_restore(self) -> bool:
         """True if no broker runs, and a restore shows and loses nothing that no rule could know.
 
-        It shows where the replicas have registered since the backup, and no other broker takes their epochs. The log
-        that reaches furthest has every committed message where the logs have not parted.
+        It shows to the replicas that have registered since the backup. The log that reaches furthest has every
+        committed message where the logs have not parted.
         """
         backup = self.backup
         if backup is None or self.live or backup.tree == self.tree:
             return False
-        if any(self.last_lives[each] <= backup.broker_epoch for each in backup.topic.partitions[KEY.partition]):
+        replicas = backup.topic.partitions[KEY.partition]
+        if any(self.last_lives[each] == backup.registered[each] for each in replicas):
             return False
         logs = sorted(self.logs.values(), key=len)
         return all(longer[: len(log)] == log for log, longer in pairwise(logs))
@@ -740,7 +759,7 @@ def finish(now: Situation, _broker: int) -> None:
 
 
 def back_up(now: Situation, _broker: int) -> None:
-    now.backup = Backup(now.topic, now.tree, now.broker_epoch)
+    now.backup = Backup(now.topic, now.tree, now.broker_epoch, now.registered)
 
 
 def restore(now: Situation, _broker: int) -> None:
@@ -748,7 +767,7 @@ def restore(now: Situation, _broker: int) -> None:
     backup = now.backup
     assert backup is not None
     now.topic, now.tree, now.broker_epoch, now.backup = backup.topic, backup.tree, backup.broker_epoch, None
-    now.replicas = now.topic.partitions[KEY.partition]
+    now.replicas, now.registered = now.topic.partitions[KEY.partition], backup.registered
 
 
 def wait_no_more(now: Situation, _broker: int) -> None:

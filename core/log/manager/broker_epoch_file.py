@@ -1,9 +1,13 @@
 """broker-epoch: the lives of a broker that its data folders have seen, so that a start knows what it follows upon."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import evolve
 
 from ....ports.storage import FileMissing, LogDir, StorageError
 from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ...cluster.topics import LastRegistration
 
 BROKER_EPOCH = "broker-epoch"
 """Ours; Kafka has it in the marker of an orderly stop (KIP-966)."""
@@ -11,6 +15,7 @@ UNKNOWN = -1
 LIVES_MAX = 1000
 """So many lives are listed at most, the latest ones."""
 _LISTED, _EARLIER, _FOLDERS = "lives:", "...", "folders:"
+_SEEN, _DISTRUSTED, _ALL = "seen:", "distrusted:", "*"
 
 
 @frozen(kw_only=True)
@@ -24,6 +29,12 @@ class BrokerLives:
     is_complete: bool = True
     folder_count: int = 0
     """How many data folders the broker had in the latest life; 0: unknown."""
+    seen: tuple[LastRegistration, ...] = ()
+    """The registrations that the coordination tree had: this broker's own, and the latest that it has seen of others.
+    Empty: an earlier version has written the note."""
+    distrusted: frozenset[TopicPartition] | None = frozenset()
+    """Partitions whose states the coordination service has forgotten, and which do not say so yet; None: all that are
+    here."""
 
     @property
     def latest(self) -> int:
@@ -37,7 +48,7 @@ class BrokerLives:
         """The lives with another one that begins, with so many data folders."""
         epochs = (*self.epochs, epoch)
         is_complete = self.is_complete and len(epochs) <= LIVES_MAX
-        return BrokerLives(epochs=epochs[-LIVES_MAX:], is_complete=is_complete, folder_count=folder_count)
+        return evolve(self, epochs=epochs[-LIVES_MAX:], is_complete=is_complete, folder_count=folder_count)
 
 
 def noted_epoch(log_dirs: Sequence[LogDir]) -> int:
@@ -49,6 +60,34 @@ def noted_epoch(log_dirs: Sequence[LogDir]) -> int:
 def largest_epoch(log_dirs: Sequence[LogDir]) -> int:
     """The latest life that any data folder notes; -1 where none does."""
     return max((max(read_lives(log_dir, is_new=True).epochs, default=UNKNOWN) for log_dir in log_dirs), default=UNKNOWN)
+
+
+def noted_registrations(log_dirs: Sequence[LogDir]) -> tuple[LastRegistration, ...]:
+    """Return the registrations that the tree had, as the folders note them that were in use last."""
+    latest: dict[int, LastRegistration] = {}
+    for lives in _latest_lives(log_dirs):
+        for each in lives.seen:
+            known = latest.get(each.broker_id)
+            if known is None or known.progress < each.progress:
+                latest[each.broker_id] = each
+    return tuple(latest[each] for each in sorted(latest))
+
+
+def noted_distrusted(log_dirs: Sequence[LogDir]) -> frozenset[TopicPartition] | None:
+    """Return the partitions that are still to be distrusted, by the folders that were in use last; None: all."""
+    found: frozenset[TopicPartition] = frozenset()
+    for lives in _latest_lives(log_dirs):
+        if lives.distrusted is None:
+            return None
+        found |= lives.distrusted
+    return found
+
+
+def _latest_lives(log_dirs: Sequence[LogDir]) -> list[BrokerLives]:
+    """Return the lives of the folders in use in the latest life: what a disk notes that was away since is over."""
+    found = [read_lives(log_dir, is_new=True) for log_dir in log_dirs]
+    latest = max((each.latest for each in found), default=UNKNOWN)
+    return [each for each in found if each.latest == latest]
 
 
 def read_lives(log_dir: LogDir, *, is_new: bool) -> BrokerLives:
@@ -73,15 +112,40 @@ def parse_lives(content: bytes) -> BrokerLives:
     epochs = tuple(int(each) for each in (listed if is_complete else listed[1:]))
     if not epochs or epochs[-1] != int(latest):
         raise ValueError("the lives do not end with the latest")
-    found = others[1].removeprefix(_FOLDERS).strip() if len(others) > 1 else ""
-    return BrokerLives(epochs=epochs, is_complete=is_complete, folder_count=int(found) if found else 0)
+    lines = {name: rest.split() for name, _, rest in (line.partition(" ") for line in others[1:])}
+    distrusted = lines.get(_DISTRUSTED, [])
+    return BrokerLives(
+        epochs=epochs,
+        is_complete=is_complete,
+        folder_count=int(lines[_FOLDERS][0]) if lines.get(_FOLDERS) else 0,
+        seen=_parse_seen(lines.get(_SEEN, [])),
+        distrusted=None if distrusted == [_ALL] else frozenset(map(_parse_partition, distrusted)),
+    )
+
+
+def _parse_seen(listed: Iterable[str]) -> tuple[LastRegistration, ...]:
+    found = []
+    for each in listed:
+        broker, epoch, ended = map(int, each.split(":"))
+        found.append(LastRegistration(broker, epoch, bool(ended)))
+    return tuple(found)
+
+
+def _parse_partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
 
 
 def format_lives(lives: BrokerLives) -> bytes:
     """Undo `parse_lives`."""
     listed = [_LISTED, *([] if lives.is_complete else [_EARLIER]), *map(str, lives.epochs)]
-    counted = f"{_FOLDERS} {lives.folder_count}\n" if lives.folder_count else ""
-    return f"0\n{lives.latest}\n{' '.join(listed)}\n{counted}".encode()
+    seen = [f"{each.broker_id}:{each.broker_epoch}:{each.ended:d}" for each in lives.seen]
+    distrusted = [_ALL] if lives.distrusted is None else sorted(map(str, lives.distrusted))
+    named: Mapping[str, Sequence[str]] = {_SEEN: seen, _DISTRUSTED: distrusted}
+    lines = [" ".join((name, *values)) for name, values in named.items() if values]
+    if lives.folder_count or lines:  # an earlier version expects the number of folders before what it does not know
+        lines.insert(0, f"{_FOLDERS} {lives.folder_count}")
+    return "\n".join(["0", str(lives.latest), " ".join(listed), *lines, ""]).encode()
 
 
 def write_lives(log_dir: LogDir, lives: BrokerLives) -> None:

@@ -4,9 +4,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
+from attrs import evolve
+
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ....ports.words import TopicPartition
+from ...cluster.topics import LifeNote
 from ..checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANED,
@@ -99,11 +102,26 @@ class DataFolder:
         self.lives = read_lives(self.log_dir, is_new=not partitions)
         return partitions, removable
 
-    def note_broker_epoch(self, epoch: int, folder_count: int) -> None:
-        """Note a life that begins, with so many data folders; durable on return. Any thread. Raises `StorageError`."""
-        lives = self.lives.followed_by(epoch, folder_count)
-        write_lives(self.log_dir, lives)
-        self.lives = lives
+    def note_life(self, note: LifeNote, folder_count: int) -> None:
+        """Note a life that begins, with so many data folders, or what came of it; durable on return. Any thread.
+
+        Raises `StorageError`.
+        """
+        is_new = note.broker_epoch != self.lives.latest
+        lives = self.lives.followed_by(note.broker_epoch, folder_count) if is_new else self.lives
+        self._write_lives(evolve(lives, seen=note.seen))
+
+    def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
+        """Note which partitions are left to be distrusted, None: all; durable on return. Any thread.
+
+        Raises `StorageError`.
+        """
+        self._write_lives(evolve(self.lives, distrusted=partitions))
+
+    def _write_lives(self, lives: BrokerLives) -> None:
+        if lives != self.lives:
+            write_lives(self.log_dir, lives)
+            self.lives = lives
 
     def _partition_of(self, name: str) -> TopicPartition | None:
         found = folder_partition(name)

@@ -12,6 +12,7 @@ from ....ports.report import counted, info
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import LogDir, StorageError
 from ....ports.words import TopicPartition
+from ...cluster.topics import LifeNote
 from ...message.codec import Codecs
 from ..checkpoints import HIGH_WATERMARK, format_offsets
 from ..config import LONG_MAX, LogConfig
@@ -149,15 +150,22 @@ class LogManager:
 
     # --- the lives of the broker
 
-    def note_broker_epoch(self, epoch: int) -> None:
-        """Note in all data folders that a life of the broker begins; durable on return. Any thread.
+    def note_life(self, note: LifeNote) -> None:
+        """Note in all data folders that a life of the broker begins, or what came of it; durable on return. Any thread.
 
         Raises `StorageError` when no folder can be written.
         """
+        self._note(lambda folder: folder.note_life(note, len(self.folders)))
+
+    def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
+        """Note in all data folders which partitions are left to be distrusted (None: all), as `note_life` does it."""
+        self._note(lambda folder: folder.note_distrusted(partitions))
+
+    def _note(self, note: Callable[[DataFolder], None]) -> None:
         errors: list[StorageError] = []
         for folder in self.folders:
             try:
-                folder.note_broker_epoch(epoch, len(self.folders))
+                note(folder)
             except StorageError as error:
                 errors.append(error)
         if len(errors) == len(self.folders):
@@ -192,6 +200,10 @@ class LogManager:
         if all(folder.failure is not None for folder in self.folders):
             raise StorageError(f"no data folder can be used: {self.folders[0].failure}")
         self._has_losses |= tell_missing(self.folders)
+        latest = max(folder.lives.latest for folder in self.folders)
+        for folder in self.folders:
+            if folder.lives.latest < latest:  # it was away since: what was to be distrusted then is settled
+                folder.lives = evolve(folder.lives, distrusted=frozenset())
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()

@@ -17,7 +17,14 @@ from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry, CoordinationWentBack
-from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
+from barnabas.core.cluster.topics import (
+    BrokerRegistration,
+    LastRegistration,
+    LifeNote,
+    PartitionState,
+    ReplicaId,
+    Topic,
+)
 from barnabas.ports.broker_api import Reply
 from barnabas.ports.coordination import CoordinationError, NodeChange, SessionState
 from barnabas.ports.error_codes import ErrorCode
@@ -52,7 +59,8 @@ class Member:
         self.world = world
         self.number = number
         self.lines: list[str] = []
-        self.noted: list[int] = []
+        self.notes: list[LifeNote] = []
+        self.distrusts = 0
         self.failures: list[BarnabasError] = []
         self.settled: list[str] = []
         self.cannot_settle = 0
@@ -81,7 +89,8 @@ class Member:
             self.lease,
             own=BrokerRegistration(broker_id=number, endpoints=(f"kafka://b:{port or number}",)),
             last=last or LastLife(),
-            note=self.noted.append,
+            note=self._note,
+            distrust=self._distrust,
             registered=self.controller.registered,
             lost=self._lost,
             failed=self.failures.append,
@@ -114,6 +123,16 @@ class Member:
 
     def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         self.elections.append((key, after.leader))
+
+    @property
+    def noted(self) -> list[int]:
+        return [each.broker_epoch for each in self.notes]
+
+    def _note(self, note: LifeNote) -> None:
+        self.notes.append(note)
+
+    def _distrust(self) -> None:
+        self.distrusts += 1
 
     def _lost(self) -> None:
         self.losses += 1
@@ -223,11 +242,157 @@ def test_counter_of_broker_epochs_that_went_back_is_raised(last: LastLife) -> No
     assert not two.membership.went_back
 
 
-def test_running_broker_stops_where_the_coordination_service_went_back() -> None:
+OWN_PATH = layout.last_registration_path(1)
+
+
+def last_life(*seen: LastRegistration) -> LastLife:
+    return LastLife(broker_epoch=1, in_order=True, largest_epoch=1, seen=seen)
+
+
+@pytest.mark.parametrize("forgets", ["own", "own_end", "others", "none_there", "counter"])
+def test_restored_tree_is_noticed_though_others_have_registered_in_it_first(
+    monkeypatch: pytest.MonkeyPatch, forgets: str
+) -> None:
+    """At each step the data folders or the tree still show it, so a start after kill -9 finds it, too."""
+    world = World()
+    one, _, three = cluster(world)
+    one.kill()
+    world.advance(SESSION_MS + 1000)
+    session = world.tree.session()
+    seen = {
+        "own": last_life(LastRegistration(1, 2)),
+        "own_end": last_life(LastRegistration(1, 1, ended=True)),
+        "others": last_life(LastRegistration(1, 1), LastRegistration(3, 4)),
+        "none_there": last_life(LastRegistration(1, 1)),
+        "counter": LastLife(broker_epoch=30),
+    }[forgets]
+    if forgets == "none_there":
+        session.delete(OWN_PATH)
+    before, steps, distrust, note = tree_of(session), [], Member._distrust, Member._note
+
+    def distrusting(member: Member) -> None:
+        assert {**tree_of(session), layout.BROKER_EPOCHS: b""} == before, "nothing hides it yet"
+        steps.append("distrust")
+        distrust(member)
+
+    def noting(member: Member, noted: LifeNote) -> None:
+        assert noted.seen[-1] == layout.decode_last_registration(1, session.get(OWN_PATH).data), "it is in the tree"
+        steps.append("note")
+        note(member, noted)
+
+    monkeypatch.setattr(Member, "_distrust", distrusting)
+    monkeypatch.setattr(Member, "_note", noting)
+    again = Member(world, 1, last=seen)
+    world.advance(1000)
+    assert steps == ["distrust", "note"] and again.membership.went_back and again.failures == []
+    assert again.membership.registration is not None and again.membership.registration.previous_epoch == -1
+    assert again.notes[-1].seen == (LastRegistration(1, again.epoch),), "another restore is found by this one"
+    (line,) = [line for line in again.lines if "restored from a backup" in line]
+    assert isinstance(line, Line) and line.level is Level.ERROR and "start all brokers" in line
+    assert three.membership.registration is not None and not three.membership.went_back
+
+
+def tree_of(session: MemorySession) -> Mapping[str, bytes]:
+    """What stays of the brokers when they have gone."""
+    names = session.children(layout.LAST_REGISTRATIONS)
+    paths = [layout.BROKER_EPOCHS, *(f"{layout.LAST_REGISTRATIONS}/{name}" for name in names)]
+    return {path: session.get(path).data for path in paths}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        LastLife(),
+        LastLife(broker_epoch=1, in_order=True, largest_epoch=1),
+        last_life(LastRegistration(1, 1)),
+        last_life(LastRegistration(1, 1), LastRegistration(3, 3)),
+    ],
+    ids=["new_disk", "note_of_an_earlier_version", "own", "others"],
+)
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_tree_that_was_not_restored_is_trusted(last: LastLife, is_stored: bool) -> None:
+    world = World()
+    one, _, _ = cluster(world)
+    one.kill()
+    world.advance(SESSION_MS + 1000)
+    session = world.tree.session()
+    if not (is_stored or last.seen):
+        session.delete(OWN_PATH)  # all brokers were of an earlier version
+    again = Member(world, 1, last=last)
+    world.advance(1000)
+    assert (again.epoch, again.distrusts, again.membership.went_back) == (4, 0, False)
+    assert again.notes[-1].seen[0] == LastRegistration(1, 4)
+
+
+def test_epoch_of_a_broker_with_a_new_disk_is_above_what_the_tree_says_of_it() -> None:
+    world = World()
+    session = world.tree.session()
+    session.create(OWN_PATH, layout.encode_last_registration(LastRegistration(1, 7)))
+    assert cluster(world, 1)[0].epoch == 8
+    session.set(OWN_PATH, b"written by another program")
+    assert Member(world, 2).failures == []
+
+
+def test_last_registration_whose_answer_is_lost_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    one, _, _ = cluster(world)
+    put, answers = MemorySession.set, [False]
+
+    def lossy(self: MemorySession, path: str, data: bytes, *, version: int | None = None) -> int:
+        stored = put(self, path, data, version=version)
+        if path == OWN_PATH and answers:
+            answers.pop()
+            raise CoordinationError("the connection was lost, and the answer with it")
+        return stored
+
+    monkeypatch.setattr(MemorySession, "set", lossy)
+    world.tree.expire(one.session)
+    world.advance(2000)
+    assert (one.epoch, one.noted, one.failures, answers) == (5, [1, 5], [], [])
+
+
+def test_latest_registration_of_others_is_noted_as_the_tree_has_it() -> None:
+    world = World()
+    one, _, three = cluster(world)
+    brokers = one.registry.image.brokers
+    one.membership.see(brokers.values())
+    world.advance()
+    assert one.notes[-1] == LifeNote(broker_epoch=1, seen=(LastRegistration(1, 1), LastRegistration(3, 3)))
+    one.membership.see(brokers.values())
+    three.membership.see(brokers.values())
+    world.advance()
+    assert len(one.notes) == 2 and len(three.notes) == 1, "they know it"
+    old = BrokerRegistration(broker_id=4, endpoints=(), broker_epoch=9)
+    one.membership.see([*brokers.values(), old])
+    world.advance()
+    assert len(one.notes) == 2, "a broker of an earlier version writes no node"
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_orderly_end_is_noted_where_the_service_answers(monkeypatch: pytest.MonkeyPatch, is_away: bool) -> None:
+    world = World()
+    one, _, _ = cluster(world)
+    ended: list[bool] = []
+    if is_away:
+        monkeypatch.setattr(MemorySession, "get", _unreachable)
+    one.membership.end(lambda: ended.append(True))
+    world.advance(2000)
+    monkeypatch.undo()
+    assert ended == [True]
+    stored = layout.decode_last_registration(1, world.tree.session().get(OWN_PATH).data)
+    assert (stored.ended, one.notes[-1].seen[0].ended) == (not is_away, not is_away)
+
+
+def _unreachable(*_: object, **__: object) -> None:
+    raise CoordinationError("no answer")
+
+
+@pytest.mark.parametrize("path", [layout.BROKER_EPOCHS, OWN_PATH])
+def test_running_broker_stops_where_the_coordination_service_went_back(path: str) -> None:
     world = World()
     one, _, _ = cluster(world)
     session = world.tree.session()
-    session.delete(layout.BROKER_EPOCHS)
+    session.delete(path)
     world.tree.expire(one.session)
     world.advance(2000)
     (failure,) = one.failures

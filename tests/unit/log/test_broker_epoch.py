@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.topics import LastRegistration, LifeNote
 from barnabas.core.log.checkpoints import (
     HIGH_WATERMARK,
     PARTITION_METADATA,
@@ -17,7 +18,10 @@ from barnabas.core.log.manager.broker_epoch_file import (
     LIVES_MAX,
     UNKNOWN,
     BrokerLives,
+    format_lives,
+    noted_distrusted,
     noted_epoch,
+    noted_registrations,
     read_lives,
     write_lives,
 )
@@ -74,6 +78,34 @@ def test_damaged_content_says_nothing(content: bytes) -> None:
     assert noted_epoch([log_dir(content)]) == UNKNOWN
 
 
+def test_what_a_broker_has_seen_of_the_tree_is_read_as_it_was_written() -> None:
+    partitions = frozenset({TopicPartition("a-b", 1), KEY})
+    seen = LastRegistration(1, 3), LastRegistration(4, 2, ended=True)
+    for distrusted in (frozenset[TopicPartition](), partitions, None):
+        folder, lives = log_dir(None), BrokerLives(seen=seen, distrusted=distrusted).followed_by(3)
+        write_lives(folder, lives)
+        assert read_lives(folder, is_new=False) == lives
+        assert (noted_registrations([folder]), noted_distrusted([folder])) == (seen, distrusted)
+    lines = format_lives(lives).split(b"\n")
+    assert lines[:4] == [b"0", b"3", b"lives: 3", b"folders: 0"], "as an earlier version reads it"
+
+
+def test_states_that_a_life_was_about_to_distrust_are_known_to_the_next_one() -> None:
+    broker = Broker(2)
+    logs = broker.start(3)
+    logs.note_distrusted(None)
+    logs.note_life(LifeNote(broker_epoch=5, seen=(LastRegistration(1, 5),)))
+    assert (noted_epoch(broker.dirs), noted_distrusted(broker.dirs)) == (5, None)
+    logs.note_distrusted(frozenset({KEY}))
+    assert noted_distrusted(broker.dirs) == frozenset({KEY})
+    away, broker.disks = broker.disks[1], broker.disks[:1]
+    broker.start(6).note_distrusted(frozenset())
+    broker.disks.append(away)
+    assert noted_distrusted(broker.dirs) == frozenset(), "that of a disk that was away is settled"
+    broker.start(7)
+    assert (noted_distrusted(broker.dirs), noted_registrations(broker.dirs)) == (frozenset(), ())
+
+
 class Broker:
     """The disks of a broker, and its logs in its present life."""
 
@@ -81,14 +113,18 @@ class Broker:
         self.disks = [MemoryDisk(now_ms=lambda: 0) for _ in range(disks)]
         self.reports: list[str] = []
 
+    @property
+    def dirs(self) -> list[MemoryLogDir]:
+        for disk in self.disks:
+            disk.in_use = False
+        return [MemoryLogDir(disk, path=f"/data/{number}") for number, disk in enumerate(self.disks)]
+
     def start(self, epoch: int, *, works: bool = True) -> LogManager:
         """Load, open what is missing, register; `works`: go on until the folder of the partition has its label."""
         clock = ManualClock()
         self.scheduler = ManualScheduler(clock)
-        for disk in self.disks:
-            disk.in_use = False
         logs = LogManager(
-            [MemoryLogDir(disk, path=f"/data/{number}") for number, disk in enumerate(self.disks)],
+            self.dirs,
             clock=clock,
             scheduler=self.scheduler,
             config_for=lambda _: LogConfig(),
@@ -102,7 +138,7 @@ class Broker:
         if logs.get(KEY) is None:
             logs.create(KEY, is_new=False)
         logs.start()
-        logs.note_broker_epoch(epoch)
+        logs.note_life(LifeNote(broker_epoch=epoch))
         if works:
             self.scheduler.run_until(lambda: bool(labels(self)))
         return logs

@@ -15,7 +15,7 @@ from ..ports.errors import ApiError, ConfigError
 from .expected import Expectation, Mode
 from .running import RunningBroker, running_broker
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 _POLL_S = 0.05
 _SETTINGS: Mapping[str, Any] = {
     "retry_backoff_ms": 5,

@@ -222,7 +222,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
         leader = next(server for server in servers if server.is_leader())
         order = [*(server for server in servers if server is not leader), leader]
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in order)
-        session = EtcdCoordination(f"etcd://{hosts}/prefix", report=_ignore, session_timeout_ms=3000)
+        session = EtcdCoordination(f"etcd://{hosts}/prefix", report=_ignore, session_timeout_ms=12_000)
         try:
             goes_on_when_it_stands_still(session, order[0])
         finally:

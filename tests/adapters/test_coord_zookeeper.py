@@ -273,7 +273,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
     try:
         followers = [server for server in servers if server.mode() == "follower"]
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in followers)
-        session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=_ignore, session_timeout_ms=3000)
+        session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=_ignore, session_timeout_ms=12_000)
         try:
             port = session._client._connection._socket.getpeername()[1]
             goes_on_when_it_stands_still(session, next(server for server in followers if server.port == port))

@@ -13,7 +13,8 @@ from barnabas.core.client.errors import ClientTimeout
 from barnabas.ports.errors import BarnabasError
 from barnabas.testing import TestBroker
 
-QUICK: dict[str, Any] = {"default_api_timeout_ms": 200}
+QUICK: dict[str, Any] = {"default_api_timeout_ms": 1000}
+"""Enough to come to the request that is not answered, on a slow machine too."""
 
 
 @pytest.fixture
@@ -50,11 +51,11 @@ def committed(bootstrap: str) -> object:
 
 def partitions(bootstrap: str) -> object:
     with Producer(bootstrap, **QUICK) as producer:
-        return producer.partitions("t", 0.2)
+        return producer.partitions("t", 1.0)
 
 
 def message(bootstrap: str) -> object:
-    with Producer(bootstrap, max_block_ms=200, **QUICK) as producer:
+    with Producer(bootstrap, max_block_ms=1000, **QUICK) as producer:
         return producer.send("t", b"x").result()
 
 
@@ -96,14 +97,14 @@ def test_a_position_that_is_not_told_names_the_broker(barnabas_broker: TestBroke
     with Consumer(barnabas_broker.bootstrap) as consumer, barnabas_broker.faults.delay("ListOffsets"):
         consumer.assign("t", position="earliest")
         with pytest.raises(ClientTimeout, match=barnabas_broker.bootstrap):
-            consumer.position(("t", 0), 0.2)
+            consumer.position(("t", 0), 1.0)
 
 
 def test_who_waits_for_a_group_is_told_in_time(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grace_s = 30.0
     monkeypatch.setattr(consumer_group, "GRACE_S", grace_s)
     with Consumer(silent, group_id="g", **QUICK) as consumer:
-        for ask in (lambda: consumer.committed([("t", 0)]), lambda: consumer.commit({("t", 0): 1}, timeout=0.2)):
+        for ask in (lambda: consumer.committed([("t", 0)]), lambda: consumer.commit({("t", 0): 1}, timeout=1.0)):
             begun = time.monotonic()
             with pytest.raises(ClientTimeout, match=silent):
                 ask()

@@ -195,7 +195,7 @@ def test_a_stream_brings_each_message_once(spark: "SparkSession", cluster: TwoBr
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         found = ds.dataset(list(map(str, (tmp_path / "out").glob("*.parquet")))).to_table(columns=COLUMNS)
         return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
 

@@ -199,7 +199,7 @@ def _sink(spark: "SparkSession", broker: Broker, checkpoint: Path, topic: str) -
         sink = source.load().select("key", "value").writeStream.format("barnabas").trigger(availableNow=True)
         options = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, "txnAppId": f"{topic}-job"}
         query = sink.options(**options, checkpointLocation=str(checkpoint)).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
 
     return run
 

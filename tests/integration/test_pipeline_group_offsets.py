@@ -131,12 +131,12 @@ def test_a_stream_tells_its_group_what_is_processed(spark: "SparkSession", broke
         return writer.trigger(availableNow=True).start()
 
     with pytest.raises(Exception, match="the sink is full"):
-        run().awaitTermination(120)
+        run().awaitTermination(600)
     after_first: Lags = {("stream", 0): (10, 10), ("stream", 1): (5, 5)}
     assert lags == [{}, after_first]
     assert _lags(broker, "stream") == after_first
     broken.clear()
     _send(broker, "stream", 1, 1)
-    assert run().awaitTermination(120)
+    assert run().awaitTermination(600)
     assert sum(seen) == 31
     assert _lags(broker, "stream") == {("stream", 0): (20, 0), ("stream", 1): (11, 0)}

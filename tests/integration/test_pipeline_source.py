@@ -123,7 +123,7 @@ def test_wrong_options_are_told(spark: "SparkSession", broker: Broker) -> None:
         **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "columns", "endingOffsets": "latest"}
     )
     with pytest.raises(Exception, match=r"ConfigError: endingOffsets has no meaning in a stream") as raised:
-        stream.load().writeStream.format("noop").start().awaitTermination(60)
+        stream.load().writeStream.format("noop").start().awaitTermination(600)
     assert "Traceback" not in str(raised.value)
 
 
@@ -191,7 +191,7 @@ def test_a_stream_reads_each_record_once(spark: "SparkSession", broker: Broker, 
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
         return sorted([row["partition"], row["offset"]] for row in map(json.loads, lines))
 
@@ -216,7 +216,7 @@ def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, t
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     values = [bytes(row.value) for row in _read(spark, broker, subscribe="to").orderBy("offset").collect()]
     assert values == [b"0-%d" % i for i in range(20)]
 
@@ -233,7 +233,7 @@ def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", 
         )
         writer = source.load().writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
         query = writer.foreachBatch(lambda rows, _: seen.extend(row.offset for row in rows.select("offset").collect()))
-        assert query.start().awaitTermination(120)
+        assert query.start().awaitTermination(600)
 
     run()
     with Admin(broker) as admin:
@@ -268,7 +268,7 @@ def test_results_that_change_are_appended(spark: "SparkSession", broker: Broker,
 
     def run(mode: str, topic: str) -> list[str]:
         query = start(mode, topic)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         told = query.lastProgress
         assert told is not None
         behind = offsets_behind_latest(told.sources[0])

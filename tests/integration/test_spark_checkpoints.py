@@ -33,7 +33,7 @@ def test_a_stream_moves_and_moves_back(spark_kafka: "SparkSession", tmp_path: Pa
         frame = spark_kafka.readStream.format(form).options(**{"kafka.bootstrap.servers": broker.bootstrap}, **options)
         rows = frame.load().selectExpr("partition", "offset", "cast(value as string) as value")
         query = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
-        assert query.trigger(availableNow=True).start().awaitTermination(120)
+        assert query.trigger(availableNow=True).start().awaitTermination(600)
 
     with Broker(storage="memory", coordination="memory") as broker:
         with Admin(broker) as admin:

@@ -155,7 +155,7 @@ def test_streams_read_and_write_each_record_once(spark_kafka: "SparkSession", br
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         return sorted((message.value or b"").decode() for message in _messages(broker, "to"))
 
     expected = sorted([*(f"0-{i}" for i in range(30)), *(f"1-{i}" for i in range(5))])

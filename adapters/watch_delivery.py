@@ -32,17 +32,17 @@ class WatchDelivery:
     def watch(self, path: str, changed: Callable[[], None]) -> int:
         """Add a watch; returns its token."""
         with self._lock:
-            return self._watchers.watch(path, changed)
+            return self._watchers.add_watch(path, changed)
 
     def watch_below(self, path: str, changed: ChangedBelow) -> int:
         """Add a watch of a node and all below it; returns its token."""
         with self._lock:
-            return self._watchers.watch_below(path, changed)
+            return self._watchers.add_subtree_watch(path, changed)
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> int:
         """Add a listener; returns its token."""
         with self._lock:
-            return self._watchers.listen(state_changed)
+            return self._watchers.add_state_listener(state_changed)
 
     def cancel(self, token: int) -> None:
         """Forget a watch or a listener and what was due to it. Twice is harmless."""
@@ -52,32 +52,32 @@ class WatchDelivery:
     def touch(self, nodes: Mapping[str, bool]) -> None:
         """These nodes changed; True for those that were made or deleted (`Tree.apply` tells)."""
         with self._lock:
-            self._watchers.touch(nodes)
+            self._watchers.mark_changed(nodes)
             self._start()
 
     def touch_path(self, path: str) -> None:
         """Something about this path changed; who watches all below one above is not told."""
         with self._lock:
-            self._watchers.touch_path(path)
+            self._watchers.mark_path_changed(path)
             self._start()
 
     def touch_below(self, top: str) -> None:
         """Anything at `top` and below may have changed, for those who watch just that."""
         with self._lock:
-            self._watchers.touch_below(top)
+            self._watchers.mark_subtree_changed(top)
             self._start()
 
     def touch_all(self, state: SessionState, *, watches: bool) -> None:
         """The session has a new state; with `watches` anything may have changed."""
         with self._lock:
-            self._watchers.touch_all(state, watches=watches)
+            self._watchers.queue_state(state, watches=watches)
             self._start()
 
     @property
     def owes_an_end(self) -> bool:
         """Whether a listener has still to hear that the session expired."""
         with self._lock:
-            return self._watchers.owes_an_end
+            return self._watchers.owes_expiry
 
     def close(self) -> None:
         """Tell nothing more."""
@@ -85,7 +85,7 @@ class WatchDelivery:
             self._watchers.close()
 
     def _start(self) -> None:
-        if self._watchers.begin():
+        if self._watchers.begin_delivery():
             try:
                 self._deliver(self._tell)
             except ClosedError as error:  # the thread of the callbacks has stopped: whom to tell is gone

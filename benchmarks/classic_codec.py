@@ -7,7 +7,7 @@ from zlib import crc32
 from harness import MESSAGE_BYTES, Result
 
 from barnabas.core.message.classic.reader import decode_set
-from barnabas.core.message.classic.validation import check_set, good_prefix
+from barnabas.core.message.classic.validation import find_valid_prefix, validate_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete
@@ -46,8 +46,8 @@ def _measure_batch(count: int) -> Iterable[Result]:
             "CRC": lambda: [crc32(payload) for payload in payloads],
             "encode": lambda: encode_set(payloads),
             "decode with CRC": lambda: decode_set(records),
-            "the broker's check": lambda: complete(check_set(received, NO_CODECS, max_message_bytes=LIMIT_BYTES)),
-            "the walk of a recovery": lambda: good_prefix(received),
+            "the broker's check": lambda: complete(validate_set(received, NO_CODECS, max_message_bytes=LIMIT_BYTES)),
+            "the walk of a recovery": lambda: find_valid_prefix(received),
         },
         count,
     )

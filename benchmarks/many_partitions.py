@@ -18,7 +18,7 @@ from harness import BareClient, Result, broker, fetch_frame, produce_frame, reco
 from barnabas import Admin, Message
 from barnabas.core.log.producers.producer_state import ProducerStates
 from barnabas.core.log.producers.snapshot import encode_snapshot
-from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 
 TOPIC = "many"
@@ -35,7 +35,7 @@ def _content(base: int, size: int) -> tuple[bytes, int]:
     batch = bytearray(encode_batch([Message(value=os.urandom(200)) for _ in range(MESSAGES)], now_ms=1_700_000_000_000))
     content = bytearray()
     while len(content) < size:
-        stamp(batch, base, 0)
+        assign_offset(batch, base, 0)
         content += batch
         base += MESSAGES
     return bytes(content), base

@@ -8,7 +8,7 @@ from harness import Result
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
@@ -26,7 +26,7 @@ def _responses(messages_in_batch: int) -> list[memoryview]:
     for _ in range(TOTAL_BYTES // RESPONSE_BYTES):
         batches = []
         for _ in range(RESPONSE_BYTES // len(batch)):
-            stamp(batch, offset, 0)
+            assign_offset(batch, offset, 0)
             batches.append(bytes(batch))
             offset += messages_in_batch
         responses.append(memoryview(b"".join(batches)))

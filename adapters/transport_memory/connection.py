@@ -165,7 +165,7 @@ class MemoryConnection:
 
     def _count_memory(self) -> None:
         if self._account.bytes_max and not self.closed:
-            self._account.set(self._out.memory_bytes + self._kept_bytes)
+            self._account.set_held(self._out.memory_bytes + self._kept_bytes)
 
     # --- the network's side
 

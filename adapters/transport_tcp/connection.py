@@ -345,26 +345,26 @@ class TcpConnection:
         long_frame = self._inbound.long_frame_bytes
         held += long_frame
         if held != account.held:
-            account.set(held)
+            account.set_held(held)
         elif not held:
             return  # as before: nobody waits for it
-        led = account.leads
+        led = account.has_priority
         if (account.held or led) and not self._held & _SHORT:
             if account.must_wait(in_a_request=long_frame > 0):
                 self._held |= _SHORT
-            elif account.leads and not led:
+            elif account.has_priority and not led:
                 self._watch_for_stall(self._inbound.pending_bytes)
 
     def _memory_is_free(self) -> None:
         self._release(_SHORT)
-        if self._account.leads:
+        if self._account.has_priority:
             self._watch_for_stall(self._inbound.pending_bytes)
 
     def _watch_for_stall(self, pending_bytes: int) -> None:
         """Others wait for memory until this one's request has come wholly: it must go on coming."""
 
         def check() -> None:
-            if self._held & _GONE or not self._account.leads:
+            if self._held & _GONE or not self._account.has_priority:
                 return
             if self._inbound.pending_bytes == pending_bytes:
                 late = f"no more within {_STALLED_MS:.0f} ms, while memory is short"

@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from ...core.traffic.log_line_limit import Flood
+from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .polling import READ
@@ -26,7 +26,7 @@ class TcpListener:
         self._accept = accept
         self._limits = limits
         self._open_connections = 0
-        self._refused = Flood(shared.reactor, shared.report, self._refused_more)
+        self._refused = LogLineLimit(shared.reactor, shared.report, self._refused_more)
         self._out_of_resources = False
         self._closed = False
         self._sock = _open(address)
@@ -60,7 +60,7 @@ class TcpListener:
     def _take(self, sock: socket.socket, peer: Address) -> None:
         sock.setblocking(False)
         if self._open_connections >= self._limits.connections_max:
-            self._refused.tell(
+            self._refused.report_line(
                 f"listener {address_text(self.address)}: refusing {address_text(peer)} and all that follow while "
                 f"{self._limits.connections_max} connections are open; raise max.connections if they are wanted"
             )

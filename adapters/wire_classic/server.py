@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, cast
 
-from ...core.traffic.request_log import RequestWatch, SeenRequest
+from ...core.traffic.request_log import CompletedRequest, RequestLog
 from ...ports.broker_api import (
     BrokerApi,
     Caller,
@@ -44,7 +44,7 @@ class ClassicServer:
         report: Callable[[str], None],
         max_in_flight: int = 1,  # noqa: ARG002  servers of all protocols are made with it
         gone: Callable[[int], None] | None = None,
-        watch: RequestWatch | None = None,
+        watch: RequestLog | None = None,
     ) -> None:
         self.api = api
         self.listener = listener
@@ -135,8 +135,8 @@ class _ServerConnection:
     def _was_answered(self, waiting: "_Waiting", name: str) -> None:
         watch = self._server.watch
         if watch is not None:
-            seen = SeenRequest(api=name, version=0, caller=self._caller, size_bytes=waiting.size_bytes)
-            watch.answered(watch.now_ms() - waiting.began_ms, 0.0, lambda: seen)
+            seen = CompletedRequest(api=name, version=0, caller=self._caller, size_bytes=waiting.size_bytes)
+            watch.on_response(watch.now_ms() - waiting.began_ms, 0.0, lambda: seen)
 
     def _look_for_refusals(self, name: str, result: ClassicProduceResult) -> None:
         """There is no answer to tell an error by: a producer can only learn from a closed connection (facts A1)."""

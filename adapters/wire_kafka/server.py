@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from attrs import evolve
 
-from ...core.traffic.request_log import RequestWatch, SeenRequest, patience_ms
+from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
@@ -64,7 +64,7 @@ class KafkaServer:
         report: Callable[[str], None],
         max_in_flight: int = IN_FLIGHT_MAX,
         gone: Callable[[int], None] | None = None,
-        watch: RequestWatch | None = None,
+        watch: RequestLog | None = None,
         steps: StepRunner | None = None,
         topic_name: Callable[[bytes], str] = lambda _: "",
         is_appending: Callable[[int], bool] = lambda _: False,
@@ -157,7 +157,7 @@ class _ServerConnection:
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
-                watch.handled(watch.now_ms() - slot.began_ms, slot.told)
+                watch.on_handled(watch.now_ms() - slot.began_ms, slot.told)
             if slot.pieces is None and self._open:
                 size = len(content)
                 if type(request) is Produce:  # of most of them no records are kept
@@ -313,16 +313,16 @@ class _ServerConnection:
         if not slot.is_sent:
             self._keep(slot, memory_bytes(pieces))
 
-    def _was_answered(self, slot: "_InFlight", watch: RequestWatch) -> None:
+    def _was_answered(self, slot: "_InFlight", watch: RequestLog) -> None:
         took_ms = watch.now_ms() - slot.began_ms
-        lately = watch.lately
+        lately = watch.unobserved
         if lately is not None:
             lately.append((slot.api.name if slot.api is not None else _VERSIONS, took_ms))
             if len(lately) >= _NOTED_MAX:
-                watch.count()
-        if took_ms > watch.looks_from_ms:
-            patience = 0.0 if slot.request is None else patience_ms(slot.request)
-            watch.answered(took_ms, patience, slot.told)
+                watch.observe_times()
+        if took_ms > watch.threshold_ms:
+            patience = 0.0 if slot.request is None else client_wait_ms(slot.request)
+            watch.on_response(took_ms, patience, slot.told)
         slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
@@ -406,9 +406,9 @@ class _InFlight:
     def name(self) -> str:
         return self.api.name if self.api is not None else _VERSIONS
 
-    def told(self) -> SeenRequest:
+    def told(self) -> CompletedRequest:
         """For a watch."""
-        return SeenRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
+        return CompletedRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
 
     def reply(self, result: object) -> None:
         """The `Reply` given to the broker."""

@@ -197,7 +197,7 @@ class BrokerState:
     def gone(self, connection: int) -> None:
         """A connection is closed: nobody waits for its answers any more."""
         self.replicas.purgatory.finish_all(connection)
-        self.steps.drop(connection)
+        self.steps.cancel_owner(connection)
 
     def answer_in_steps(self, what: str, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
         """Answer a request with what `steps` return, in turns with others where they take long."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from ...core.traffic.log_line_limit import Flood
-from ...core.traffic.request_log import RequestWatch
+from ...core.traffic.log_line_limit import LogLineLimit
+from ...core.traffic.request_log import RequestLog
 from ...ports.clock import Clock
 from ...ports.metrics import Histogram, Metrics
 from ...ports.report import Level, Report, counted, in_room
@@ -35,13 +35,13 @@ class Watching:
         self._scheduler = scheduler
         self._clock = clock
         self._report = report
-        self._floods: list[Flood] = []
+        self._floods: list[LogLineLimit] = []
 
     def report(self, room: str) -> Report:
         """For connections that a server in `room` closes."""
         return self._flood(room, _left_out)
 
-    def requests(self) -> RequestWatch:
+    def requests(self) -> RequestLog:
         """What looks at requests."""
         slow_ms = self._config.slow_request_threshold_ms
         each = in_room(self._report, REQUESTS) if is_told(REQUESTS, Level.DEBUG) else None
@@ -49,9 +49,9 @@ class Watching:
         slow = self._flood(REQUESTS, _slow_too)
         times_of = None if self._metrics is None else partial(_times_of, self._metrics)
         now_ms = self._clock.monotonic_ms
-        watch = RequestWatch(slow=slow, each=each, slow_ms=limit, now_ms=now_ms, times_of=times_of)
+        watch = RequestLog(slow=slow, each=each, slow_ms=limit, now_ms=now_ms, times_of=times_of)
         if times_of is not None:
-            self._counts.append(watch.count)
+            self._counts.append(watch.observe_times)
             if self._timer is None:
                 self._count()
         return watch
@@ -69,9 +69,9 @@ class Watching:
             flood.close()
 
     def _flood(self, room: str, summary: Callable[[int], str]) -> Report:
-        flood = Flood(self._scheduler, in_room(self._report, room), summary, lines=LINES_MAX)
+        flood = LogLineLimit(self._scheduler, in_room(self._report, room), summary, lines=LINES_MAX)
         self._floods.append(flood)
-        return flood.tell
+        return flood.report_line
 
 
 def _times_of(metrics: Metrics, api: str) -> Histogram:

@@ -25,7 +25,7 @@ from ...core.logtools.dump import (
     index_entries,
     time_index_entries,
 )
-from ...core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, crc_valid
+from ...core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, is_crc_valid
 from ...core.message.classic.message_set import ClassicMessageSet
 from ...core.message.codec import Codecs
 from ...core.message.control_records import read_marker
@@ -112,7 +112,7 @@ def _batch_fields(content: Buffer, finding: BatchFinding) -> Fields:
             "producer_id": header.producer_id,
             "producer_epoch": header.producer_epoch,
             "base_sequence": header.base_sequence,
-            "crc": "ok" if crc_valid(content, header, finding.position) else "WRONG",
+            "crc": "ok" if is_crc_valid(content, header, finding.position) else "WRONG",
         }
         marks = ("transactional", "control", "log_append_time")
         fields |= {mark: True for mark in marks if getattr(header, mark)}

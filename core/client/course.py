@@ -9,9 +9,16 @@ from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.values import frozen
 from ...ports.words import Buffer, TopicPartition
-from ..message.aborted_transactions import without_aborted
+from ..message.aborted_transactions import filter_aborted
 from ..message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
-from ..message.batch_sequence import Batches, Chain, ChainBreak, Trust, follow, next_intact
+from ..message.batch_sequence import (
+    Batches,
+    BatchSequence,
+    SequenceFault,
+    ValidationContext,
+    find_next_intact,
+    validate_batches,
+)
 from ..message.corrupt_record import CorruptRecord, Damage
 from .detour import Detour
 
@@ -125,17 +132,17 @@ class Course:
         if found.high_watermark >= 0:
             self._end = found.high_watermark
         trust = self._trust(found, records)
-        chain = follow(records, self._asked, trust)
+        chain = validate_batches(records, self._asked, trust)
         self._gaps_seen |= chain.gaps_seen
         if self._detour is not None:
             return self._explored(self._detour, found.high_watermark, chain)
         if self._doubt is _Doubt.WITNESS:
             return self._testified(chain, records, found, trust)
-        if chain.leap is not None and chain.leap.header != self._leapt:
-            if chain.leap.expected <= self.position:
-                self._doubt, self._leapt = _Doubt.WITNESS, chain.leap.header
+        if chain.suspect is not None and chain.suspect.header != self._leapt:
+            if chain.suspect.expected <= self.position:
+                self._doubt, self._leapt = _Doubt.WITNESS, chain.suspect.header
                 return None
-            chain.end_before(chain.leap)  # it is looked at when what is before is handed out
+            chain.truncate_before(chain.suspect)  # it is looked at when what is before is handed out
         if chain.next_offset > self.position:
             return self._got_on(chain, records, found, self._lost(chain))
         if chain.fault is not None:
@@ -143,10 +150,10 @@ class Course:
                 self._doubt = _Doubt.TRUST
                 return None
             return self._wrong(chain.fault, records, found, trust)
-        if chain.doubt >= 0:
-            self._doubt, self._before = _Doubt.LOOK_BACK, chain.doubt
+        if chain.probe_offset >= 0:
+            self._doubt, self._before = _Doubt.LOOK_BACK, chain.probe_offset
             return None
-        if chain.lonely or (self._doubt is _Doubt.LOOK_BACK and trust.more):
+        if chain.unconfirmed or (self._doubt is _Doubt.LOOK_BACK and trust.has_more):
             self._max_bytes = max(chain.cut_bytes, self._larger())
             return None
         if len(records) and (chain.cut_bytes or not chain.batches):
@@ -165,7 +172,7 @@ class Course:
             return None
         return self._leave_out(reason)
 
-    def _lost(self, chain: Chain) -> Damage | None:
+    def _lost(self, chain: BatchSequence) -> Damage | None:
         """After damage, a broker may no longer find what it brought before, and so not what lay behind that either."""
         base = chain.batches[0][1].base_offset
         if self._shunning and self._doubt is _Doubt.LOOK_BACK and base > self.position:
@@ -173,7 +180,7 @@ class Course:
         return None
 
     def _testified(
-        self, chain: Chain, records: memoryview, found: FetchResultPartition, trust: Trust
+        self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, trust: ValidationContext
     ) -> CoursePiece | None:
         assert self._leapt is not None
         self._doubt = _Doubt.TRUST
@@ -181,28 +188,28 @@ class Course:
             return None
         leapt, self._leapt = self._leapt, None
         text = f"a batch claims the offsets {leapt.base_offset} to {leapt.last_offset}; another one has them"
-        return self._wrong(ChainBreak(len(records), self.position, text, leapt), records, found, trust)
+        return self._wrong(SequenceFault(len(records), self.position, text, leapt), records, found, trust)
 
     # --- what comes of it
 
-    def _trust(self, found: FetchResultPartition, records: memoryview) -> Trust:
+    def _trust(self, found: FetchResultPartition, records: memoryview) -> ValidationContext:
         doubted = self._doubt is not _Doubt.NONE or self._detour is not None
-        return Trust(
-            end=found.high_watermark if found.high_watermark >= 0 else LONG_MAX,
+        return ValidationContext(
+            log_end_offset=found.high_watermark if found.high_watermark >= 0 else LONG_MAX,
             check_crc=self.rules.check_crc,
-            gaps=doubted or self._gaps_seen or self._asked <= max(0, found.log_start_offset),
-            boundary=self._on_boundary and self._asked == self.position,
-            more=len(records) >= self._asked_bytes and self._larger() > self._asked_bytes,
-            shunned=self._shunned,
+            allows_gaps=doubted or self._gaps_seen or self._asked <= max(0, found.log_start_offset),
+            starts_at_boundary=self._on_boundary and self._asked == self.position,
+            has_more=len(records) >= self._asked_bytes and self._larger() > self._asked_bytes,
+            rejected=self._shunned,
         )
 
     def _got_on(
-        self, chain: Chain, records: memoryview, found: FetchResultPartition, damage: Damage | None = None
+        self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, damage: Damage | None = None
     ) -> CoursePiece:
         batches = chain.batches
         if self.rules.committed_only and found.aborted:
             try:
-                batches = without_aborted(batches, records, found.aborted)
+                batches = filter_aborted(batches, records, found.aborted)
             except ApiError as error:
                 raise CorruptRecord(*self.place, self.position, error.message) from error
         position, header = chain.batches[-1]
@@ -212,30 +219,32 @@ class Course:
         return piece
 
     def _wrong(
-        self, fault: ChainBreak, records: memoryview, found: FetchResultPartition, trust: Trust
+        self, fault: SequenceFault, records: memoryview, found: FetchResultPartition, trust: ValidationContext
     ) -> CoursePiece | None:
         """What came for `position` cannot be believed."""
-        if fault.beyond and self._beyond < BEYOND_MAX:
+        if fault.beyond_end and self._beyond < BEYOND_MAX:
             self._beyond += 1
             self.pause = True
             return None
         if not self.rules.skip_damaged:
             raise CorruptRecord(*self.place, self.position, fault.reason)
-        if trust.end <= self.position:  # there is nothing to go on to, yet
+        if trust.log_end_offset <= self.position:  # there is nothing to go on to, yet
             self.pause = self.at_end = True
             return None
-        behind = next_intact(records, fault, trust)
-        if behind is None and trust.more:
+        behind = find_next_intact(records, fault, trust)
+        if behind is None and trust.has_more:
             self._max_bytes = self._larger()
             return None
         self._shunned, self._shunning = fault.header, True
         if behind is None:
             if fault.header is not None and self._on_boundary:
-                return self._skip(min(trust.end, self.position + fault.header.last_offset_delta + 1), fault.reason)
+                return self._skip(
+                    min(trust.log_end_offset, self.position + fault.header.last_offset_delta + 1), fault.reason
+                )
             return self._leave_out(fault.reason)
         position, header = behind
-        sure = evolve(trust, gaps=True, boundary=True, more=False)
-        chain = follow(records, header.base_offset, sure, position)
+        sure = evolve(trust, allows_gaps=True, starts_at_boundary=True, has_more=False)
+        chain = validate_batches(records, header.base_offset, sure, position)
         damage = Damage(*self.place, self.position, header.base_offset, fault.reason)
         return self._got_on(chain, records, found, damage if damage.start < damage.end else None)
 
@@ -247,7 +256,7 @@ class Course:
         self._detour = Detour(self.position, self._end if self._end > self.position else LONG_MAX, reason)
         return self._past(self._detour)
 
-    def _explored(self, detour: Detour, end: int, chain: Chain | None) -> CoursePiece | None:
+    def _explored(self, detour: Detour, end: int, chain: BatchSequence | None) -> CoursePiece | None:
         if end >= 0:
             detour.limit(end)
         detour.told(self._asked, chain.batches[0][1].base_offset if chain is not None and chain.batches else None)
@@ -271,7 +280,12 @@ class Course:
         return min(_BYTES_MAX, max(self.rules.bytes_max, self.rules.max_bytes))
 
     def _cut(
-        self, chain: Chain, records: memoryview, found: FetchResultPartition, trust: Trust, first: bool
+        self,
+        chain: BatchSequence,
+        records: memoryview,
+        found: FetchResultPartition,
+        trust: ValidationContext,
+        first: bool,
     ) -> CoursePiece | None:
         """The answer ends within a batch: an old broker, a small limit; or the batch lies about its size."""
         if not first:
@@ -289,7 +303,7 @@ class Course:
         if self._doubt is _Doubt.LOOK_BACK:
             self._doubt = _Doubt.TRUST
             return None
-        return self._wrong(ChainBreak(0, self.position, reason), records, found, trust)
+        return self._wrong(SequenceFault(0, self.position, reason), records, found, trust)
 
     def _nothing(self, found: FetchResultPartition, first: bool) -> CoursePiece | None:
         stable = found.last_stable_offset

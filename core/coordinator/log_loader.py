@@ -11,11 +11,11 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import Region
 from ...ports.words import Buffer
 from ..log.segment.damage import OffsetsDamaged
-from ..message.batch_header import BatchHeader, crc_valid, parse_header
+from ..message.batch_header import BatchHeader, is_crc_valid, parse_header
 from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
 from ..message.control_records import read_marker
-from ..message.key_value_reader import KeysAndValues, Transacted, take_plain
+from ..message.key_value_reader import KeysAndValues, TransactionSpan, read_plain_batches
 from ..replica.partition import Partition
 from ..replica.purgatory import Delayed
 from ..replica.replicas import Replicas
@@ -73,7 +73,7 @@ class _Reading(Generic[TakesT]):
         data = memoryview(content)
         while True:
             taken = KeysAndValues()
-            position, self.offset = take_plain(content, position, self.offset, taken)
+            position, self.offset = read_plain_batches(content, position, self.offset, taken)
             self._feed(taken)
             if position >= len(content) or not self._step_back(data[position:], began):
                 break
@@ -105,16 +105,16 @@ class _Reading(Generic[TakesT]):
     def _opened(self, batch: memoryview, header: BatchHeader, codecs: Codecs) -> KeysAndValues:
         opened = KeysAndValues()
         if header.control:
-            if not crc_valid(batch, header):
+            if not is_crc_valid(batch, header):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the control batch does not match its content")
             marker = read_marker(batch, header)
             if marker is not None and header.next_offset > self.offset:
-                opened.transacted.append(Transacted(0, 0, header.producer_id, marker.committed))
+                opened.transactions.append(TransactionSpan(0, 0, header.producer_id, marker.committed))
             return opened
         columns = decode_columns(batch, codecs, into=Columns(self.offset), from_offset=self.offset)
         opened.keys, opened.values = columns.keys, columns.values
         if header.transactional:
-            opened.transacted.append(Transacted(0, len(columns), header.producer_id))
+            opened.transactions.append(TransactionSpan(0, len(columns), header.producer_id))
         return opened
 
     def _step_back(self, data: memoryview, began: int) -> bool:
@@ -133,11 +133,14 @@ class _Reading(Generic[TakesT]):
         """What is in a transaction waits for how that ends. Of several values of a key only the last one counts: the
         others need not be looked at."""
         keys, values, transactions = taken.keys, taken.values, self.open
-        if not taken.transacted and not transactions:
+        if not taken.transactions and not transactions:
             counted = dict(zip(keys, values, strict=True))
         else:
             counted, done = {}, 0
-            for start, end, producer_id, committed in (*taken.transacted, Transacted(len(keys), len(keys), -1, False)):
+            for start, end, producer_id, committed in (
+                *taken.transactions,
+                TransactionSpan(len(keys), len(keys), -1, False),
+            ):
                 if start > done:
                     transactions.overwrite(keys[done:start])
                     counted.update(zip(keys[done:start], values[done:start], strict=True))

@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import Position
-from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 
 BatchIterator = Iterator[tuple[Position, BatchHeader]]
 """(position, header), batch after batch."""
@@ -58,7 +58,7 @@ def scan_batches(
         if check_crc:
             if at + size > len(chunk) and size <= chunk_bytes:
                 chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
-            valid = crc_valid(chunk, header, at) if at + size <= len(chunk) else crc_matches(file, position, header)
+            valid = is_crc_valid(chunk, header, at) if at + size <= len(chunk) else crc_matches(file, position, header)
             if not valid:
                 raise BadBatch(position, "the CRC-32C does not match the content")
         yield position, header

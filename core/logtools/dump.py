@@ -8,7 +8,7 @@ from ...ports.values import frozen
 from ...ports.words import Buffer, Offset, Position
 from ..log.config import LONG_MAX
 from ..log.segment.damage import Gap, Memory, walk
-from ..message.batch_header import BatchHeader, crc_valid
+from ..message.batch_header import BatchHeader, is_crc_valid
 from ..message.classic.entry import CODEC_MASK, LENGTH, MESSAGE_BYTES_MIN, read_header
 from ..message.crc32 import crc32
 
@@ -39,7 +39,7 @@ def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) ->
             yield BatchFinding(item.position, None, f"{item.reason}; {item.lost}", item.end)
         else:
             position, header = item
-            problem = None if crc_valid(content, header, position) else _CONTENT_DAMAGED
+            problem = None if is_crc_valid(content, header, position) else _CONTENT_DAMAGED
             yield BatchFinding(position, header, problem)
 
 

@@ -14,7 +14,7 @@ _ABORT = b"\0\0\0\0"
 """The key of the record: version 0, type 0."""
 
 
-def without_aborted(batches: Batches, records: Buffer, aborted: Sequence[AbortedTransaction]) -> Batches:
+def filter_aborted(batches: Batches, records: Buffer, aborted: Sequence[AbortedTransaction]) -> Batches:
     """The (position, header) of those batches of `records` that belong to no aborted transaction.
 
     `aborted` comes with the records: a producer's batches are aborted from the first offset told there up to the marker
@@ -29,7 +29,7 @@ def without_aborted(batches: Batches, records: Buffer, aborted: Sequence[Aborted
         while waiting and waiting[-1].first_offset <= header.last_offset:
             open_now.add(waiting.pop().producer_id)
         if header.control:
-            if header.producer_id in open_now and _aborts(records, position, header):
+            if header.producer_id in open_now and _is_abort_marker(records, position, header):
                 open_now.discard(header.producer_id)
         elif header.transactional and header.producer_id in open_now:
             continue
@@ -37,7 +37,7 @@ def without_aborted(batches: Batches, records: Buffer, aborted: Sequence[Aborted
     return kept
 
 
-def _aborts(records: Buffer, position: int, header: BatchHeader) -> bool:
+def _is_abort_marker(records: Buffer, position: int, header: BatchHeader) -> bool:
     batch = memoryview(records)[position : position + header.size]
     try:
         keys = open_records(batch, header, NO_CODECS, max_bytes=DECOMPRESSED_BYTES_MAX, with_headers=False).keys

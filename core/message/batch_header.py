@@ -140,7 +140,7 @@ def check_batch(
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes, of which {len(buf)} have come")
     if size < len(buf):
         raise ApiError(ErrorCode.INVALID_RECORD, f"{len(buf) - size} bytes after the batch; exactly one is allowed")
-    if not crc_valid(buf, header):
+    if not is_crc_valid(buf, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
     if header.base_offset != 0:
         raise ApiError(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a client sends 0")
@@ -184,20 +184,20 @@ def check_timestamps(first: int, largest: int, *, now_ms: int, before_max_ms: in
             )
 
 
-def crc_valid(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
+def is_crc_valid(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     """True if the batch at `pos` has the CRC-32C that its header claims. All of it must be there."""
     end = pos + header.size
     return end <= len(buf) and bool(crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : end]) == header.crc)
 
 
-def check_content(buf: Buffer, header: BatchHeader) -> None:
-    """Raises `ApiError` CORRUPT_MESSAGE unless `crc_valid`."""
-    if not crc_valid(buf, header):
+def verify_crc(buf: Buffer, header: BatchHeader) -> None:
+    """Raises `ApiError` CORRUPT_MESSAGE unless `is_crc_valid`."""
+    if not is_crc_valid(buf, header):
         text = f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
-def content_of(buf: Buffer, header: BatchHeader) -> memoryview:
+def records_of(buf: Buffer, header: BatchHeader) -> memoryview:
     """The records, compressed or not, of the batch that `buf` begins with. Raises `ApiError` CORRUPT_MESSAGE unless all
     of it is there."""
     if header.size > len(buf):
@@ -205,13 +205,13 @@ def content_of(buf: Buffer, header: BatchHeader) -> memoryview:
     return memoryview(buf)[HEADER_SIZE : header.size]
 
 
-def stamp(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
+def assign_offset(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
     """Set offset and leader epoch in place; both stand outside the CRC."""
     _LONG.pack_into(buf, pos, base_offset)
     _INT.pack_into(buf, pos + LENGTH_OVERHEAD, leader_epoch)
 
 
-def stamp_time(buf: bytearray | memoryview, max_timestamp: int, *, log_append_time: bool, pos: int = 0) -> None:
+def set_max_timestamp(buf: bytearray | memoryview, max_timestamp: int, *, log_append_time: bool, pos: int = 0) -> None:
     """Set the largest timestamp and the timestamp type in place, and the CRC anew. No record is opened (facts B2)."""
     header = _unpack(buf, pos)
     if header.size > len(buf) - pos:

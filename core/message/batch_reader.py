@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, check_content, content_of, parse_header
+from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, parse_header, records_of, verify_crc
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
 from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message
 from .record_parser import Records, parse_records
@@ -131,7 +131,7 @@ def open_records(
     batch: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int, with_headers: bool = True
 ) -> Records:
     """Decompress and parse the records of a batch whose header and size are checked. Raises as `decode_batch`."""
-    content = content_of(batch, header)
+    content = records_of(batch, header)
     if header.codec_id:
         data = codecs.by_id(header.codec_id).decompress(content, max_bytes)
         return parse_records(data, 0, len(data), header.count, with_headers=with_headers)
@@ -153,7 +153,7 @@ def _add_batch(
 ) -> None:
     """Append the records of one batch; all of them, or none when it raises."""
     if check_crc:
-        check_content(batch, header)
+        verify_crc(batch, header)
     if not header.count:
         return
     records = open_records(batch, header, codecs, max_bytes=max_bytes, with_headers=with_headers)

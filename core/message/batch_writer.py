@@ -102,7 +102,7 @@ def encode_columns(
     if records is None:
         trailers = _trailers(count, headers, numbered)
         records = _records(values, keys or repeat(None, count), trailers, deltas or repeat(0, count))
-    return assemble(
+    return assemble_batch(
         records,
         count=count,
         codec=codec,
@@ -117,7 +117,7 @@ def encode_columns(
     )
 
 
-def assemble(
+def assemble_batch(
     records: Buffer,
     *,
     count: int,

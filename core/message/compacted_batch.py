@@ -11,13 +11,13 @@ from .batch_header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from .batch_writer import LONG_MIN, assemble
+from .batch_writer import LONG_MIN, assemble_batch
 from .codec import Codec
 from .record_scan import ScannedRecords
 from .varint import encode_varint, read_raw, undo_zigzag
 
 
-def thin_batch(
+def retain_records(
     header: BatchHeader,
     data: bytes,
     start: int,
@@ -39,11 +39,13 @@ def thin_batch(
     times = [undo_zigzag(raw) for raw in compress(records.timestamp_deltas, keep)]
     if horizon_ms is not None and base + min(times) - horizon_ms >= LONG_MIN:
         moved = [base + time - horizon_ms for time in times]
-        pieces = [_moved(data, *bound, to) for bound, to in zip(compress(bounds, keep), moved, strict=True)]
+        pieces = [
+            _with_timestamp_delta(data, *bound, to) for bound, to in zip(compress(bounds, keep), moved, strict=True)
+        ]
         base, attributes, times = horizon_ms, attributes | DELETE_HORIZON_BIT, moved
     else:
         pieces = [data[begin:end] for begin, end in compress(bounds, keep)]
-    return assemble(
+    return assemble_batch(
         b"".join(pieces),
         count=len(pieces),
         codec=codec,
@@ -59,7 +61,7 @@ def thin_batch(
     )
 
 
-def _moved(data: bytes, start: int, end: int, delta: int) -> bytes:
+def _with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> bytes:
     """A record with another timestamp delta."""
     _, position = read_raw(data, start)
     rest = position + 1
@@ -69,9 +71,9 @@ def _moved(data: bytes, start: int, end: int, delta: int) -> bytes:
     return encode_varint(len(body)) + body
 
 
-def empty_batch(header: BatchHeader) -> bytearray:
+def make_empty_batch(header: BatchHeader) -> bytearray:
     """What is left of a batch without records: its offsets, its time and its producer."""
-    return assemble(
+    return assemble_batch(
         b"",
         count=0,
         codec=None,

@@ -8,7 +8,7 @@ from ...ports.errors import ApiError
 from ...ports.words import Buffer
 from .batch_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from .batch_reader import open_records
-from .batch_writer import assemble
+from .batch_writer import assemble_batch
 from .codec import NO_CODECS
 
 _KEY = Struct(">hh")
@@ -22,7 +22,7 @@ _RECORD_BYTES_MAX = 1024
 """What a control record may take, with room for later versions."""
 
 
-class Marker(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """How a transaction ended, and the epoch of the coordinator who said so."""
 
     committed: bool
@@ -30,11 +30,11 @@ class Marker(NamedTuple):
 
 
 def encode_marker(
-    marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int, log_append_time: bool = False
+    marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, now_ms: int, log_append_time: bool = False
 ) -> bytearray:
     """The batch that ends the transaction of a producer, at offset 0."""
     key = _KEY.pack(0, _COMMIT if marker.committed else _ABORT)
-    return assemble(
+    return assemble_batch(
         _RECORD % (key, _VALUE.pack(0, marker.coordinator_epoch)),
         count=1,
         codec=None,
@@ -49,7 +49,7 @@ def encode_marker(
     )
 
 
-def read_marker(batch: Buffer, header: BatchHeader) -> Marker | None:
+def read_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
     """What the control batch that `batch` begins with says; None where it ends no transaction, or was emptied.
 
     Raises `ApiError` CORRUPT_MESSAGE for one that cannot be read.
@@ -66,4 +66,4 @@ def read_marker(batch: Buffer, header: BatchHeader) -> Marker | None:
         return None
     if value is None or len(value) < _VALUE.size:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the marker at offset {header.base_offset} has no coordinator epoch")
-    return Marker(kind == _COMMIT, _VALUE.unpack_from(value)[1])
+    return EndTransactionMarker(kind == _COMMIT, _VALUE.unpack_from(value)[1])

@@ -23,7 +23,7 @@ _MARKER, _TYPE_AT, _TYPE_END = 17, 5, 9
 """The bytes of such a record, and where its key stands."""
 
 
-class Transacted(NamedTuple):
+class TransactionSpan(NamedTuple):
     """What the transaction of a producer did at this place of the columns.
 
     `committed` None: the records [start, end) belong to it; else it ended there, so or so.
@@ -38,15 +38,15 @@ class Transacted(NamedTuple):
 class KeysAndValues:
     """Two columns of equal length, and which parts of them belong to transactions, in the order of the log."""
 
-    __slots__ = ("keys", "transacted", "values")
+    __slots__ = ("keys", "transactions", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
-        self.transacted: list[Transacted] = []
+        self.transactions: list[TransactionSpan] = []
 
 
-def take_plain(data: bytes, position: int, from_offset: int, into: KeysAndValues) -> tuple[int, int]:
+def read_plain_batches(data: bytes, position: int, from_offset: int, into: KeysAndValues) -> tuple[int, int]:
     """Read batches that are whole, right and not compressed, as long as they come; their records go into the columns,
     what markers say beside them.
 
@@ -70,23 +70,23 @@ def take_plain(data: bytes, position: int, from_offset: int, into: KeysAndValues
             )
             if outcome is None:
                 break
-            into.transacted.append(Transacted(before, before, producer_id, outcome))
+            into.transactions.append(TransactionSpan(before, before, producer_id, outcome))
             position, offset = stop, base + delta + 1
             continue
         try:
-            reached = _take_records(data, records, count, keys, values)
+            reached = _read_records(data, records, count, keys, values)
         except IndexError:
             reached = -1
         if reached != stop:
             del keys[before:], values[before:]
             break
         if attributes & TRANSACTIONAL_BIT:
-            into.transacted.append(Transacted(before, len(keys), producer_id))
+            into.transactions.append(TransactionSpan(before, len(keys), producer_id))
         position, offset = stop, base + delta + 1
     return position, offset
 
 
-def _take_records(data: bytes, position: int, count: int, keys: list[bytes | None], values: list[bytes | None]) -> int:
+def _read_records(data: bytes, position: int, count: int, keys: list[bytes | None], values: list[bytes | None]) -> int:
     """Returns the position after them. Whatever is not as usual makes it another one than it should be, or raises
     `IndexError`: sizes beyond two bytes, headers. Varints are read in place, since calls would double the time."""
     for _ in range(count):
@@ -98,15 +98,15 @@ def _take_records(data: bytes, position: int, count: int, keys: list[bytes | Non
         while data[position] >= _MORE:  # difference of the offset
             position += 1
         position += 1
-        position = _take_field(data, position, keys)
-        position = _take_field(data, position, values)
+        position = _read_field(data, position, keys)
+        position = _read_field(data, position, values)
         if data[position]:
             return -1
         position += 1
     return position
 
 
-def _take_field(data: bytes, position: int, column: list[bytes | None]) -> int:
+def _read_field(data: bytes, position: int, column: list[bytes | None]) -> int:
     raw = data[position]
     position += 1
     if raw >= _MORE:

@@ -16,7 +16,7 @@ class NumberedHeader(NamedTuple):
     head: bytes
     first: int
 
-    def behind(self, count: int) -> "NumberedHeader":
+    def advance(self, count: int) -> "NumberedHeader":
         """That of the messages after the first `count` of them."""
         return self._replace(first=self.first + count)
 

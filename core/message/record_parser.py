@@ -69,12 +69,12 @@ class HeadedRun:
         self.position = position
         self.values: list[bytes | None] = []
         self.deltas: list[int] = []
-        self.stamps: list[bytes] = []
+        self.header_values: list[bytes] = []
         """The values of the headers."""
         self._data = data
         self._like = like
 
-    def take(self, count: int) -> None:
+    def read(self, count: int) -> None:
         """Up to so many."""
         while len(self.values) < count:
             before = len(self.values)
@@ -97,7 +97,7 @@ class HeadedRun:
         data, position, prefix, last = self._data, self.position, self._like.prefix, self._like.value_size
         unpack_head, head_size, skip = layout.head.unpack_from, layout.head.size, len(prefix)
         has_prefix: Callable[[bytes, int], bool] = data.startswith
-        add_value, add_delta, add_stamp = self.values.append, self.deltas.append, self.stamps.append
+        add_value, add_delta, add_stamp = self.values.append, self.deltas.append, self.header_values.append
         try:
             for expected in offsets:
                 length, delta, offset, key, field = unpack_head(data, position)
@@ -192,14 +192,14 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")
     values: list[bytes | None] = []
     deltas: list[int] = []
-    position = _take_plain(data, start, count, values, deltas)
+    position = _read_plain_records(data, start, count, values, deltas)
     plain = len(values)
     records = Records(values, [None] * plain, list(range(plain)), deltas, [()] * plain if with_headers else [])
     try:
         # The first record's time and offset take a byte each, so that the length of its key is the one behind them.
         if not plain and count >= _RUN_MIN and data[start + (4 if data[start] < 0x80 else 5)] == _NO_KEY:
-            position = take_headed(data, start, count, records, with_headers)
-        position = take_any(data, position, count - len(values), records, with_headers)
+            position = read_headed_records(data, start, count, records, with_headers)
+        position = read_records(data, position, count - len(values), records, with_headers)
     except IndexError:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch ends before the last of its {count} records") from None
     if position != end:
@@ -210,14 +210,14 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     return records
 
 
-def _take_plain(data: bytes, position: int, count: int, values: list[bytes | None], deltas: list[int]) -> int:
+def _read_plain_records(data: bytes, position: int, count: int, values: list[bytes | None], deltas: list[int]) -> int:
     """Read plain records as long as they come; returns where the first other one begins."""
     start = position
     first = range(0, 2 * min(count, _ONE_BYTE_OFFSETS), 2)
-    position = _take_plain_run(data, position, first, _PLAIN, _LENGTHS, values, deltas)
+    position = _read_plain_run(data, position, first, _PLAIN, _LENGTHS, values, deltas)
     if len(values) == _ONE_BYTE_OFFSETS < count:
         rest = _as_unpacked(_ONE_BYTE_OFFSETS, min(count, SMALL_LIMIT) - 1)
-        position = _take_plain_run(data, position, rest, _PLAIN_2, _LENGTHS_2, values, deltas)
+        position = _read_plain_run(data, position, rest, _PLAIN_2, _LENGTHS_2, values, deltas)
     if any(deltas):
         if max(deltas) > 0x7F:  # a timestamp delta of two bytes: what looked like plain records is something else
             values.clear()
@@ -227,7 +227,7 @@ def _take_plain(data: bytes, position: int, count: int, values: list[bytes | Non
     return position
 
 
-def _take_plain_run(
+def _read_plain_run(
     data: bytes,
     position: int,
     offsets: Iterable[int],
@@ -257,28 +257,28 @@ def _take_plain_run(
     return position
 
 
-def take_headed(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:
+def read_headed_records(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:
     """Read records as long as they have one header each, like that of the first; returns where another begins."""
     first = Records([], [], [], [], [])
     try:
-        take_any(data, position, 1, first, True)
+        read_records(data, position, 1, first, True)
     except (ApiError, IndexError):
         return position  # the general reader says what is wrong, if headers are wanted at all
     like = header_like(first.headers[0])
     if like is None or first.keys[0] is not None:
         return position
     run = HeadedRun(data, position, like)
-    run.take(count)
+    run.read(count)
     records.values.extend(run.values)
     records.keys.extend([None] * len(run.values))
     records.offset_deltas.extend(range(len(run.values)))
     records.timestamp_deltas.extend(run.deltas)
     if with_headers:
-        records.headers.extend([((like.name, stamp),) for stamp in run.stamps])
+        records.headers.extend([((like.name, stamp),) for stamp in run.header_values])
     return run.position
 
 
-def take_any(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:  # noqa: PLR0915
+def read_records(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:  # noqa: PLR0915
     """Read records of any kind; returns the position after them. Raises `IndexError` or `ApiError` if malformed.
 
     Varints are read in place: calls would double the time. Positions only grow, so the last shows any overrun."""

@@ -10,8 +10,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
 from ..traffic.steps import Steps, complete
-from .batch_header import CODEC_MASK, LONG_MAX, NO_TIMESTAMP, BatchHeader, content_of, parse_header
-from .batch_writer import assemble
+from .batch_header import CODEC_MASK, LONG_MAX, NO_TIMESTAMP, BatchHeader, parse_header, records_of
+from .batch_writer import assemble_batch
 from .codec import Codec, Codecs
 from .varint import LONG_BYTES_MAX, encode_varint, read_raw, undo_zigzag
 
@@ -23,7 +23,7 @@ RECORD_SIZE_MIN = 7
 """Length, attributes, timestamp and offset delta, key and value length, header count: a byte each."""
 LONG_MIN = -(2**63)
 
-Pieces = Generator[None, None, "RecordsWalk"]
+Pieces = Generator[None, None, "RecordsSummary"]
 
 
 class RecordRules(NamedTuple):
@@ -37,7 +37,7 @@ class RecordRules(NamedTuple):
     """A record whose offset delta is not its number is an error; else the walk notes it."""
 
 
-class RecordsWalk(NamedTuple):
+class RecordsSummary(NamedTuple):
     """What the records of a batch are."""
 
     end: int
@@ -49,7 +49,7 @@ class RecordsWalk(NamedTuple):
     """The number of the first record with the largest timestamp."""
     consecutive: bool
     """True if the offset deltas are 0, 1, 2, ..."""
-    outside: bool
+    timestamp_out_of_range: bool
     """True if a timestamp is outside of the topic's bounds."""
     errors: list[RecordError]
     """The first records that break a rule of the topic."""
@@ -177,7 +177,7 @@ def walk_records(  # noqa: PLR0915
             if len(errors) < RECORD_ERRORS_MAX:
                 errors.append(RecordError(index=number, message=error))
             error = ""
-    return RecordsWalk(position, least, largest, largest_index, consecutive, outside, errors)
+    return RecordsSummary(position, least, largest, largest_index, consecutive, outside, errors)
 
 
 def renumber_records(data: bytes, count: int) -> Generator[None, None, bytearray]:
@@ -204,7 +204,14 @@ def _bad_length(what: str, raw: int) -> ApiError:
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a {what} of length {undo_zigzag(raw)}")
 
 
-__all__ = ["RECORD_ERRORS_MAX", "CheckedRecords", "InvalidRecords", "check_records", "open_content", "validate_records"]
+__all__ = [
+    "RECORD_ERRORS_MAX",
+    "ValidatedRecords",
+    "InvalidRecords",
+    "check_records",
+    "decompress_records",
+    "validate_records",
+]
 
 INLINE_BYTES_MAX = 64 * 1024
 """What is not longer is decompressed, or compressed, in place; more on a worker."""
@@ -220,11 +227,11 @@ class InvalidRecords(ApiError):
         self.record_errors = tuple(record_errors)
 
 
-class CheckedRecords(NamedTuple):
+class ValidatedRecords(NamedTuple):
     """What the records of a good batch say, and their header need not."""
 
     max_timestamp: int
-    """The largest timestamp of a record; where the header claims another, `stamp_time` corrects it."""
+    """The largest timestamp of a record; where the header claims another, `set_max_timestamp` corrects it."""
     max_timestamp_delta: int
     """The index of the first record that has it; its offset delta, once the batch is consecutive."""
     consecutive: bool
@@ -240,25 +247,25 @@ def validate_records(
     now_ms: int = 0,
     before_max_ms: int = LONG_MAX,
     after_max_ms: int = LONG_MAX,
-) -> CheckedRecords:
+) -> ValidatedRecords:
     """Open the batch that `check_batch` has passed and check each record, all at once.
 
     Timestamps must be in [now - before, now + after]; a topic with log-append time leaves those bounds out. `max_bytes`
-    bounds what the records decompress to. Raises as `check_records`, and as `open_content`.
+    bounds what the records decompress to. Raises as `check_records`, and as `decompress_records`.
     """
     header = parse_header(buf)
     rules = RecordRules(need_keys, now_ms - before_max_ms, now_ms + after_max_ms, not header.codec_id)
-    content = complete(open_content(buf, header, codecs, max_bytes=max_bytes))
+    content = complete(decompress_records(buf, header, codecs, max_bytes=max_bytes))
     return complete(check_records(content, header, rules))
 
 
-def open_content(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int) -> Steps[bytes]:
+def decompress_records(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int) -> Steps[bytes]:
     """The records of a batch, decompressed: on a worker where they are long.
 
     Raises `ApiError` INVALID_RECORD when they cannot be decompressed: the CRC was right, so the client made them so;
     MESSAGE_TOO_LARGE beyond `max_bytes`, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    content = content_of(buf, header)
+    content = records_of(buf, header)
     if not header.codec_id:
         return bytes(content)
     decompress = codecs.by_id(header.codec_id).decompress
@@ -277,7 +284,7 @@ def open_content(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes:
     return unpacked
 
 
-def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[CheckedRecords]:
+def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[ValidatedRecords]:
     """Check each record of a batch, which are all of `content`, in bounded pieces.
 
     Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is among the reasons), `ApiError`
@@ -289,12 +296,12 @@ def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> St
         text = f"timestamps from {base + walked.least_delta} to {base + walked.largest_delta}"
         raise ApiError(ErrorCode.INVALID_RECORD, text)
     if walked.errors:
-        code = ErrorCode.INVALID_TIMESTAMP if walked.outside else ErrorCode.INVALID_RECORD
+        code = ErrorCode.INVALID_TIMESTAMP if walked.timestamp_out_of_range else ErrorCode.INVALID_RECORD
         raise InvalidRecords(code, walked.errors)
-    return CheckedRecords(base + walked.largest_delta, walked.largest_index, walked.consecutive)
+    return ValidatedRecords(base + walked.largest_delta, walked.largest_index, walked.consecutive)
 
 
-def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[RecordsWalk]:
+def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[RecordsSummary]:
     count = header.count
     if not count:
         raise ApiError(ErrorCode.INVALID_RECORD, "the batch has no records")
@@ -320,18 +327,18 @@ def claimed_timestamp(header: BatchHeader) -> int:
     return header.max_timestamp or NO_TIMESTAMP
 
 
-def rebuild_in_steps(
+def rebuild_batch(
     header: BatchHeader, content: bytes, codec: Codec | None, *, consecutive: bool = True
 ) -> Steps[bytearray]:
     """The batch with the fields of `header`, its records compressed by `codec` (None: not at all).
 
     `content` is what the records decompress to. They stay as they are, or get the offset deltas 0, 1, 2, ... where they
-    are not `consecutive`: then they must be checked. For log-append time call `stamp_time` on the result. Raises
+    are not `consecutive`: then they must be checked. For log-append time call `set_max_timestamp` on the result. Raises
     `ApiError` MESSAGE_TOO_LARGE.
     """
     records = content if consecutive else (yield from renumber_records(content, header.count))
     work = partial(
-        assemble,
+        assemble_batch,
         records,
         count=header.count,
         codec=codec,

@@ -2,24 +2,24 @@
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from .batch_header import HEADER_SIZE, BatchHeader, check_content, content_of, parse_header
+from .batch_header import HEADER_SIZE, BatchHeader, parse_header, records_of, verify_crc
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
 from .varint import LONG_BYTES_MAX, read_raw, undo_zigzag
 
 
-def first_record_at(batch: bytes, timestamp: int, codecs: Codecs, *, from_offset: int = 0) -> tuple[int, int] | None:
+def find_first_record(batch: bytes, timestamp: int, codecs: Codecs, *, from_offset: int = 0) -> tuple[int, int] | None:
     """(timestamp, offset) of the first record from `from_offset` on that is at least so late; None without one.
 
     It is made for workers: a batch may unpack to much, and what takes long in it lets other threads go on. Raises
     `ApiError` as `decode_batch`, where the records up to the one found are not what they claim.
     """
     header = parse_header(batch)
-    check_content(batch, header)
+    verify_crc(batch, header)
     if not header.count:
         return None
     if not header.codec_id:
         return _first(batch, HEADER_SIZE, header.size, header, timestamp, from_offset)
-    records = codecs.by_id(header.codec_id).decompress(content_of(batch, header), DECOMPRESSED_BYTES_MAX)
+    records = codecs.by_id(header.codec_id).decompress(records_of(batch, header), DECOMPRESSED_BYTES_MAX)
     return _first(records, 0, len(records), header, timestamp, from_offset)
 
 

@@ -30,7 +30,7 @@ from ..log.scrubbing.segment_rebuild import BatchRange, RebuildStats, SegmentReb
 from ..log.segment.damage import NO_BOUND, Gap
 from ..log.segment.offset_index import IndexDamaged
 from ..log.segment.segment import Segment
-from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from .followed import records_of
 from .partition import Partition
 from .replicas import Replicas
@@ -397,7 +397,7 @@ def _whole(records: memoryview) -> list[BatchHeader]:
             header = parse_header(records, position)
             if position + header.size > len(records):
                 break
-            if not crc_valid(records, header, position):
+            if not is_crc_valid(records, header, position):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"its batch at offset {header.base_offset} is damaged, too")
         except ApiError:
             if headers:

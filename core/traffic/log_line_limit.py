@@ -8,7 +8,7 @@ from ...ports.scheduler import Scheduler, Timer
 PERIOD_MS = 10_000.0
 
 
-class Flood:
+class LogLineLimit:
     """Owner thread only.
 
     `lines` are told at once; while more come, one line a period says how many there were besides, as `summary` puts it.
@@ -29,13 +29,13 @@ class Flood:
         self._summary = summary
         self._lines = lines
         self._period_ms = period_ms
-        self._told = self._counted = 0
+        self._reported = self._counted = 0
         self._timer: Timer | None = None
 
-    def tell(self, line: str) -> None:
+    def report_line(self, line: str) -> None:
         """One more."""
-        if self._told < self._lines:
-            self._told += 1
+        if self._reported < self._lines:
+            self._reported += 1
             self._report(line)
         else:
             self._counted += 1
@@ -49,7 +49,7 @@ class Flood:
             self._timer = None
         if self._counted:
             self._report(self._summary(self._counted))
-        self._told = self._counted = 0
+        self._reported = self._counted = 0
 
     def _period_over(self) -> None:
         self._timer = None
@@ -58,4 +58,4 @@ class Flood:
             self._report(self._summary(counted))
             self._timer = self._scheduler.call_later(self._period_ms, self._period_over)
         else:
-            self._told = 0
+            self._reported = 0

@@ -11,7 +11,7 @@ from ...ports.values import frozen
 
 
 @frozen(kw_only=True)
-class SeenRequest:
+class CompletedRequest:
     """A request that was answered."""
 
     api: str
@@ -20,7 +20,7 @@ class SeenRequest:
     size_bytes: int
 
 
-class RequestWatch:
+class RequestLog:
     """Owner thread only. `slow_ms`: a request that took longer than that, beyond what its client wants to wait, is told
     to `slow`; None: none is. `each`: one line for each request, at the level debug."""
 
@@ -36,27 +36,27 @@ class RequestWatch:
         """`times_of` gives, by the name of an API, where the times of its requests are counted, ms; None: nowhere."""
         self.now_ms = now_ms
         self._times_of = times_of
-        self.lately: list[tuple[str, float]] | None = None if times_of is None else []
+        self.unobserved: list[tuple[str, float]] | None = None if times_of is None else []
         """API and time of requests that `count` has not counted yet: to note one costs a tenth of counting it."""
         self._slow = slow
         self._each = each
         self._slow_ms = inf if slow_ms is None else slow_ms
-        self.looks_from_ms = -inf if each is not None else self._slow_ms
+        self.threshold_ms = -inf if each is not None else self._slow_ms
         """A request that took no longer than this need not be told to `answered`."""
 
-    def count(self) -> None:
+    def observe_times(self) -> None:
         """Count what was noted. To be called now and then."""
-        if self.lately and self._times_of is not None:
-            noted, self.lately = self.lately, []
+        if self.unobserved and self._times_of is not None:
+            noted, self.unobserved = self.unobserved, []
             for api, took_ms in noted:
                 self._times_of(api).observe(took_ms)
 
-    def handled(self, took_ms: float, seen: Callable[[], SeenRequest]) -> None:
+    def on_handled(self, took_ms: float, seen: Callable[[], CompletedRequest]) -> None:
         """The broker's thread was busy with a request that waits for its answer now."""
         if took_ms > self._slow_ms:
             self._slow(_line(seen(), took_ms, warning, "kept the broker busy for"))
 
-    def answered(self, took_ms: float, patience_ms: float, seen: Callable[[], SeenRequest]) -> None:
+    def on_response(self, took_ms: float, patience_ms: float, seen: Callable[[], CompletedRequest]) -> None:
         """A request has its answer."""
         if took_ms - patience_ms > self._slow_ms:
             self._slow(_line(seen(), took_ms, warning, "was slow:"))
@@ -64,14 +64,14 @@ class RequestWatch:
             self._each(_line(seen(), took_ms, debug, "took"))
 
 
-def patience_ms(request: Request[Any]) -> float:
+def client_wait_ms(request: Request[Any]) -> float:
     """How long a request may wait because its client wants it to."""
     if isinstance(request, Fetch):
         return request.max_wait_ms
     return inf if isinstance(request, JoinGroup | SyncGroup) else 0.0
 
 
-def _line(seen: SeenRequest, took_ms: float, level: Callable[..., Line], verb: str) -> Line:
+def _line(seen: CompletedRequest, took_ms: float, level: Callable[..., Line], verb: str) -> Line:
     caller = seen.caller
     text = f"{seen.api} v{seen.version} from {caller.client_id or '-'} at {caller.host} on {caller.listener}"
     return level(

@@ -96,7 +96,7 @@ class StepRunner:
             self._fresh.append(job)
             self._ask_turn()
 
-    def drop(self, owner: Hashable) -> None:
+    def cancel_owner(self, owner: Hashable) -> None:
         """The work of this owner is not wanted any more; its `done` is not called."""
         for job in self._owned.pop(owner, ()):
             job.dropped = True

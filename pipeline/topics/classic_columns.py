@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain
 
-from ...core.message.classic.entry import next_entry, plain_run
+from ...core.message.classic.entry import read_entry, read_plain_run
 from ...core.message.classic.reader import SetDecoder
 from ...core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ...ports.errors import ApiError
@@ -66,14 +66,14 @@ def classic_columns(
     piece, position = _Piece(), 0
     try:
         while from_offset + position < upto:
-            payloads, ends = plain_run(data, position, check_crc)
+            payloads, ends = read_plain_run(data, position, check_crc)
             if ends:
                 starts = [from_offset + start for start in (position, *ends[:-1])]
                 count = bisect_left(starts, upto)
                 piece.plain(payloads[:count], starts[:count])
                 position = ends[count - 1]
             else:
-                entry = next_entry(data, position, check_crc=check_crc)
+                entry = read_entry(data, position, check_crc=check_crc)
                 if entry is None:
                     break
                 if entry.codec_id:

@@ -8,7 +8,7 @@ from ...app.clients.classic.cluster_listing import ClusterListing, address_text,
 from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
 from ...app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from ...app.clients.settings import read_settings
-from ...core.message.classic.entry import next_intact_entry
+from ...core.message.classic.entry import find_next_intact_entry
 from ...core.message.classic.message_set import ClassicMessageSet
 from ...core.message.corrupt_record import CorruptRecord, is_damage
 from ...plugins.host import PluginHost
@@ -169,7 +169,7 @@ def _info(topic: str, counts: Mapping[int, int]) -> TopicInfo:
 def _behind(data: bytes, position: int, *, whole: bool) -> int:
     """The position in what was fetched at which to read on. Where nothing more is right, an entry may still begin in
     the second half and go on behind it, unless this is the `whole` rest."""
-    found = next_intact_entry(data, position)
+    found = find_next_intact_entry(data, position)
     if found is not None:
         return found
     return len(data) if whole else max(position + 1, position + (len(data) - position) // 2)

@@ -37,8 +37,8 @@ from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, Ind
 from barnabas.core.log.segment.transaction_index import ENTRY, VERSION, AbortedIndex
 from barnabas.core.message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header, write_crc
 from barnabas.core.message.classic.reader import decode_set
-from barnabas.core.message.classic.validation import check_set, good_prefix
-from barnabas.core.message.control_records import Marker, encode_marker, read_marker
+from barnabas.core.message.classic.validation import find_valid_prefix, validate_set
+from barnabas.core.message.control_records import EndTransactionMarker, encode_marker, read_marker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.record_validation import validate_records
 from barnabas.core.traffic.steps import complete
@@ -139,8 +139,8 @@ def _classic_set(data: bytes) -> None:
 
 
 def _classic_checked(data: bytes) -> None:
-    good_prefix(data)
-    complete(check_set(data, CODECS, max_message_bytes=10_000, max_bytes=UNPACKED_MAX))
+    find_valid_prefix(data)
+    complete(validate_set(data, CODECS, max_message_bytes=10_000, max_bytes=UNPACKED_MAX))
 
 
 def _classic_sets() -> list[bytes]:
@@ -281,7 +281,7 @@ def _targets() -> dict[str, Target]:
         "checked batches": Target(_checked_batch, _batches(), _API),
         "markers": Target(
             _marker,
-            [bytes(encode_marker(Marker(True, 3), producer_id=1, producer_epoch=0, now_ms=0))],
+            [bytes(encode_marker(EndTransactionMarker(True, 3), producer_id=1, producer_epoch=0, now_ms=0))],
             (*_API, *DECODE_ERRORS),
         ),
         "classic sets": Target(_classic_set, _classic_sets(), _API),

@@ -10,7 +10,7 @@ from support.command import barnabas_here
 from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Message, MirrorMaker, Producer, SimpleConsumer
-from barnabas.core.message.batch_header import HEADER, LENGTH_OVERHEAD, crc_valid, parse_header
+from barnabas.core.message.batch_header import HEADER, LENGTH_OVERHEAD, is_crc_valid, parse_header
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.pipeline.load import load
 
@@ -63,7 +63,7 @@ def _batches(data: bytearray) -> Iterator[tuple[int, int]]:
     position = 0
     while position < len(data):
         base, length = HEADER.unpack_from(data, position)[:2]
-        assert crc_valid(data, parse_header(data, position), position)
+        assert is_crc_valid(data, parse_header(data, position), position)
         yield position, base
         position += LENGTH_OVERHEAD + length
 

@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, SimpleConsumer
 from barnabas import Producer as OurProducer
-from barnabas.core.message.batch_writer import assemble, encode_batch
+from barnabas.core.message.batch_writer import assemble_batch, encode_batch
 from barnabas.ports.broker_api import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -41,7 +41,7 @@ def good() -> memoryview:
 def misnumbered() -> memoryview:
     """Two records that both say that they are the second."""
     return memoryview(
-        assemble(
+        assemble_batch(
             bytes.fromhex("0e000002 01 02 76 00") * 2,
             count=2,
             codec=None,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from barnabas.core.message.batch_header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, stamp
+from barnabas.core.message.batch_header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import FetchResultPartition
@@ -29,7 +29,7 @@ class FlippedLog:
             for count in sizes:
                 messages = [Message(b"%d" % n, timestamp_ms=1000 + n) for n in range(self.end, self.end + count)]
                 batch = encode_batch(messages, now_ms=0)
-                stamp(batch, self.end, 0)
+                assign_offset(batch, self.end, 0)
                 places.append((self.end, len(file), count))
                 file += batch
                 self.end += count

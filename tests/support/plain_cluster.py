@@ -9,7 +9,7 @@ from barnabas.adapters.system import ManualClock, SeededEntropy, SystemClock, Sy
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.background import ReactorThread
 from barnabas.core.client.effects import NEVER, Part, Send
-from barnabas.core.message.batch_header import parse_header, stamp
+from barnabas.core.message.batch_header import assign_offset, parse_header
 from barnabas.ports.broker_api import (
     EARLIEST,
     LATEST,
@@ -94,7 +94,7 @@ class PlainCluster:
         """As a broker does; returns the base offset."""
         batch = bytearray(records)
         base = self.end(place)
-        stamp(batch, base, 0)
+        assign_offset(batch, base, 0)
         self.logs.setdefault(place, []).append(bytes(batch))
         return base
 

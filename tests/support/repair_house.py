@@ -13,7 +13,7 @@ from barnabas.core.logtools.verify.data_folder import Checked, Circumstances, Da
 from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.logtools.verify.overlay_folder import PretendedLogDir
 from barnabas.core.logtools.verify.repair import Repaired, repair
-from barnabas.core.message.batch_header import crc_valid, parse_header
+from barnabas.core.message.batch_header import is_crc_valid, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.core.message.classic.message_set import ClassicMessageSet
 from barnabas.core.message.codec import NO_CODECS
@@ -127,7 +127,7 @@ class RepairHouse:
             if not data:
                 break
             header = parse_header(data)
-            assert crc_valid(data, header)
+            assert is_crc_valid(data, header)
             found[header.base_offset] = data[: header.size]
             offset = Offset(max(header.next_offset, offset + 1))
         return found

@@ -19,22 +19,22 @@ def _holders(count: int) -> tuple[MemoryBudget, list[Holder]]:
 
 def test_nobody_waits_while_there_is_room() -> None:
     budget, (one, other) = _holders(2)
-    one.account.set(99)
-    other.account.set(1)
+    one.account.set_held(99)
+    other.account.set_held(1)
     assert (budget.held, budget.holders) == (100, 2)
     assert not one.account.must_wait() and not other.account.must_wait()
 
 
 def test_without_a_bound_nobody_waits() -> None:
     holder = Holder(MemoryBudget(), 0)
-    holder.account.set(10**12)
+    holder.account.set_held(10**12)
     assert not holder.account.must_wait()
 
 
 def test_above_the_bound_those_with_more_than_a_share_wait() -> None:
     _, (hog, modest, idle) = _holders(3)
-    hog.account.set(90)
-    modest.account.set(20)
+    hog.account.set_held(90)
+    modest.account.set_held(20)
     assert hog.account.must_wait()
     assert not modest.account.must_wait()
     assert not idle.account.must_wait()
@@ -42,12 +42,12 @@ def test_above_the_bound_those_with_more_than_a_share_wait() -> None:
 
 def test_all_go_on_in_order_once_there_is_room() -> None:
     budget, (one, other) = _holders(2)
-    one.account.set(60)
-    other.account.set(60)
+    one.account.set_held(60)
+    other.account.set_held(60)
     assert other.account.must_wait() and one.account.must_wait()
-    one.account.set(45)
+    one.account.set_held(45)
     assert (one.released, other.released) == (1, 0)  # below its share
-    one.account.set(40)
+    one.account.set_held(40)
     assert (one.released, other.released) == (1, 1)
     assert budget.waiting == 0
 
@@ -55,24 +55,24 @@ def test_all_go_on_in_order_once_there_is_room() -> None:
 def test_one_in_the_middle_of_a_request_leads_and_the_next_follows() -> None:
     _, (one, other, third) = _holders(3)
     for holder in (one, other, third):
-        holder.account.set(60)
+        holder.account.set_held(60)
     assert not one.account.must_wait(in_a_request=True)
-    assert one.account.leads
+    assert one.account.has_priority
     assert third.account.must_wait() and other.account.must_wait(in_a_request=True)
-    one.account.set(90)
+    one.account.set_held(90)
     assert not one.account.must_wait(in_a_request=True)
     assert one.account.must_wait(), "its request is over, its answer waits"
-    assert other.account.leads and (other.released, third.released) == (1, 0)
+    assert other.account.has_priority and (other.released, third.released) == (1, 0)
 
 
 def test_one_that_is_gone_waits_and_leads_no_more() -> None:
     budget, (one, other) = _holders(2)
-    one.account.set(60)
-    other.account.set(60)
+    one.account.set_held(60)
+    other.account.set_held(60)
     assert not one.account.must_wait(in_a_request=True) and other.account.must_wait()
     one.account.close()
-    assert not one.account.leads and other.released == 1
-    other.account.set(200)
+    assert not one.account.has_priority and other.released == 1
+    other.account.set_held(200)
     assert other.account.must_wait()
     other.account.close()
     assert (budget.held, budget.holders, budget.waiting) == (0, 0, 0)

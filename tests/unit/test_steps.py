@@ -137,7 +137,7 @@ def test_work_of_somebody_who_has_gone_is_dropped() -> None:
     world.run("unpacking", world.work("u", 0, lambda: None), owner=1)
     world.run("stays", world.work("s", 50), owner=2)
     world.turn()
-    world.runner.drop(1)
+    world.runner.cancel_owner(1)
     world.scheduler.run_until(lambda: "stays" in world.results)
     assert list(world.results) == ["stays"]
     assert sum(entry.startswith("g") for entry in world.log) < 50

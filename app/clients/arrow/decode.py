@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import asdict, define
 
-from ....core.message.batch_header import HEADER_SIZE, BatchHeader, check_content, content_of
+from ....core.message.batch_header import HEADER_SIZE, BatchHeader, records_of, verify_crc
 from ....core.message.batch_reader import decode_columns, whole_batches
 from ....core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ....core.message.corrupt_record import is_damage
@@ -123,8 +123,8 @@ class _Reader:
     def _open(self, view: memoryview, at: int, header: BatchHeader) -> None:
         batch = view[at : at + header.size]
         if self._check_crc:
-            check_content(batch, header)
-        content = content_of(batch, header)
+            verify_crc(batch, header)
+        content = records_of(batch, header)
         if not header.count:
             return
         if header.codec_id:

@@ -221,7 +221,7 @@ class Batch(Home):
             half.timestamps = None if self.timestamps is None else self.timestamps[part]
             half.count, half.full = len(half.values), True
         first.numbered = self.numbered
-        second.numbered = None if self.numbered is None else self.numbered.behind(middle)
+        second.numbered = None if self.numbered is None else self.numbered.advance(middle)
         first.bytes = self.bytes * first.count // self.count
         second.bytes = self.bytes - first.bytes
         for index, callback in self.callbacks:

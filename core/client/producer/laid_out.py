@@ -2,7 +2,7 @@
 
 from ....ports.words import TopicPartition
 from ...message.batch_header import TRANSACTIONAL_BIT
-from ...message.batch_writer import assemble
+from ...message.batch_writer import assemble_batch
 from ...message.codec import Codec
 from ...message.record_parser import parse_records
 from .batch import Batch
@@ -42,7 +42,7 @@ class LaidOutBatch(Batch):
             self._open()
             return super().encode(codec, transactional)
         idempotent = self.base_sequence >= 0
-        return assemble(
+        return assemble_batch(
             self.records,
             count=self.count,
             codec=codec,

@@ -2,7 +2,7 @@
 
 from ....ports.words import Buffer
 from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader
-from ...message.compacted_batch import empty_batch, thin_batch
+from ...message.compacted_batch import make_empty_batch, retain_records
 from ...message.record_scan import ScannedRecords
 from ..producers.producer_state import NO_OFFSET
 from .cleaned_transactions import TransactionWatch
@@ -27,7 +27,7 @@ class BatchFilter:
         """
         self.messages_read += header.count
         kept = self._marker(data, at, header) if header.control else self._records(data, at, header)
-        return empty_batch(header) if kept is None and self._is_last_of_producer(header) else kept
+        return make_empty_batch(header) if kept is None and self._is_last_of_producer(header) else kept
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last, epoch = self._order.last_of_producers.get(header.producer_id, (NO_OFFSET, NO_OFFSET))
@@ -42,7 +42,7 @@ class BatchFilter:
         if header.attributes & DELETE_HORIZON_BIT:
             return None if self._order.now_ms >= header.base_timestamp else itself
         body, begin, records = unpacked(data, at, header, self._order.codecs)
-        return thin_batch(header, body, begin, records, [1], codec=None, horizon_ms=self._horizon_ms)
+        return retain_records(header, body, begin, records, [1], codec=None, horizon_ms=self._horizon_ms)
 
     def _records(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
         if self.transactions.aborts(header) or not header.count:
@@ -67,7 +67,7 @@ class BatchFilter:
         if left == header.count and horizon is None:
             return data[at : at + header.size]
         codec = self._order.codecs.by_id(header.codec_id) if header.codec_id else None
-        return thin_batch(header, body, begin, records, keep, codec=codec, horizon_ms=horizon)
+        return retain_records(header, body, begin, records, keep, codec=codec, horizon_ms=horizon)
 
     def _all(self, data: bytes, at: int, header: BatchHeader) -> bytes:
         self.messages_kept += header.count

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...message.batch_header import BatchHeader
-from ...message.control_records import Marker
+from ...message.control_records import EndTransactionMarker
 from ..segment.transaction_index import AbortedEntry
 
 
@@ -32,7 +32,7 @@ class TransactionWatch:
         self._committed.add(header.producer_id)
         return False
 
-    def ends_empty(self, header: BatchHeader, marker: Marker | None) -> bool:
+    def ends_empty(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
         """True if nothing is left of the transaction that this control batch ends."""
         self._reach(header)
         producer = header.producer_id

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ....ports.values import frozen
 from ....ports.words import Buffer, Offset
 from ...message.batch_header import BatchHeader, parse_header
-from ...message.compacted_batch import empty_batch
+from ...message.compacted_batch import make_empty_batch
 from ..config import LogConfig
 from ..names import CLEANED_SUFFIX
 from ..partition_log.replacement import Replacement
@@ -95,7 +95,7 @@ class Cleaning:
                 yield None
         if last is not None and not last[1]:
             # The end of the segment stays known: a crash in the midst of the exchange, and a start, go by it.
-            self._append(made, [empty_batch(last[0])])
+            self._append(made, [make_empty_batch(last[0])])
         yield from self._finish(made, group, changed=changed)
 
     def _append(self, made: Segment, batches: Sequence[Buffer]) -> None:

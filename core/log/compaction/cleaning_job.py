@@ -6,7 +6,7 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import Folder, Region
 from ....ports.values import frozen
 from ....ports.words import Offset, TopicPartition
-from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ...message.codec import Codecs
 from ..config import LogConfig
 from ..retention import RecordPolicy
@@ -122,5 +122,5 @@ def _check(data: bytes, at: int, header: BatchHeader, expected: int, end: int) -
     if header.base_offset < expected or header.next_offset > end or header.count > header.last_offset_delta + 1:
         claim = f"{header.count} records at offsets {header.base_offset} to {header.last_offset}"
         raise ValueError(f"{claim}, where {expected} to {end - 1} are expected")
-    if not crc_valid(data, header, at):
+    if not is_crc_valid(data, header, at):
         raise ValueError("the CRC-32C does not match the content")

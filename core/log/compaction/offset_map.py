@@ -9,7 +9,7 @@ from typing import cast
 from ....ports.errors import ApiError
 from ...message.batch_header import HEADER_SIZE, BatchHeader
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
-from ...message.control_records import Marker, read_marker
+from ...message.control_records import EndTransactionMarker, read_marker
 from ...message.record_scan import ScannedRecords, scan_records
 from .cleaned_transactions import TransactionWatch
 from .cleaning_job import CannotClean, Order, chunks_of
@@ -213,7 +213,7 @@ class Survivors:
         return self._marks[first : first + header.last_offset_delta + 1]
 
 
-def marker_at(data: bytes, at: int, header: BatchHeader) -> Marker | None:
+def marker_at(data: bytes, at: int, header: BatchHeader) -> EndTransactionMarker | None:
     """What a control batch says; None where it ends no transaction. Raises `CannotClean`."""
     try:
         return read_marker(memoryview(data)[at:], header)

@@ -3,7 +3,7 @@
 from ....ports.words import Buffer
 from ...message.batch_header import BatchHeader
 from ...message.batch_reader import decode_batch
-from ...message.compacted_batch import thin_batch
+from ...message.compacted_batch import retain_records
 from ..partition_log.log import Log
 from ..retention import LOOK_AGAIN_MS, RecordPolicy, record_policy
 from .batch_filter import BatchFilter
@@ -47,7 +47,7 @@ class PolicyFilter(BatchFilter):
         codecs = self._order.codecs
         body, begin, records = unpacked(data, at, header, codecs)
         codec = codecs.by_id(header.codec_id) if header.codec_id else None
-        return thin_batch(header, body, begin, records, keep, codec=codec)
+        return retain_records(header, body, begin, records, keep, codec=codec)
 
     def _asked(self, data: bytes, at: int, header: BatchHeader) -> list[int]:
         order, keeps = self._order, self._policy.keeps

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ....ports.storage import Folder
 from ....ports.words import Offset
-from ...message.batch_header import stamp
+from ...message.batch_header import assign_offset
 from ..checkpoints import Noted
 from ..config import LogConfig
 from ..log_format import Loaded, RecoveryWatch
@@ -23,7 +23,7 @@ class BatchFormat:
 
     admit = staticmethod(admit)
     admit_in_steps = staticmethod(admit_in_steps)
-    stamp = staticmethod(stamp)
+    stamp = staticmethod(assign_offset)
 
     def begin_segment(
         self, folder: Folder, base_offset: Offset, config: LogConfig, *, now_ms: int, report: Callable[[str], None]

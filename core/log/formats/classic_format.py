@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from ....ports.storage import Folder, StorageError
 from ....ports.words import Offset, Position
-from ...message.classic.validation import CheckedSet, check_set
+from ...message.classic.validation import ValidatedSet, validate_set
 from ...message.codec import Codecs
 from ...traffic.steps import Steps
 from ..append_origin import AppendOrigin
@@ -37,11 +37,11 @@ class ClassicFormat:
         budget: object = None,  # noqa: ARG002  all is checked
     ) -> Admitted:
         """The whole messages of a set; what is cut at its end is left out (facts A3)."""
-        steps = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        steps = validate_set(records, codecs, max_message_bytes=config.max_message_bytes)
         try:
             next(steps)
         except StopIteration as end:
-            checked: CheckedSet = end.value
+            checked: ValidatedSet = end.value
             return _admitted(records, checked)
         steps.close()
         raise AdmissionTakesLong
@@ -59,7 +59,7 @@ class ClassicFormat:
         whole: bool,  # noqa: ARG002
     ) -> Steps[Admitted]:
         """Do what `admit` does, in bounded pieces."""
-        checked = yield from check_set(records, codecs, max_message_bytes=config.max_message_bytes)
+        checked = yield from validate_set(records, codecs, max_message_bytes=config.max_message_bytes)
         return _admitted(records, checked)
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
@@ -110,7 +110,7 @@ class ClassicFormat:
         return Loaded(segments, end, end)
 
 
-def _admitted(records: memoryview, checked: CheckedSet) -> Admitted:
+def _admitted(records: memoryview, checked: ValidatedSet) -> Admitted:
     valid_bytes, messages = checked
     return Admitted(records[:valid_bytes], valid_bytes, messages)
 

@@ -8,7 +8,7 @@ from ....ports.storage import File, Folder, Region
 from ....ports.words import Offset, Position
 from ...message.classic.entry import LENGTH, OVERHEAD_BYTES
 from ...message.classic.reader import read_header
-from ...message.classic.validation import good_prefix
+from ...message.classic.validation import find_valid_prefix
 from ...message.crc32 import crc32
 from ..batch_scan import BatchIterator
 from ..config import LogConfig
@@ -181,7 +181,7 @@ def _first_bad(segment: ClassicSegment, position: Position) -> tuple[Position, s
     """(where it is, what is wrong with it); the end and None, where all is well. Raises `StorageError`."""
     size = segment.size
     while position < size:
-        good, problem, needs = good_prefix(segment.file.read(position, min(SCAN_CHUNK_BYTES, size - position)))
+        good, problem, needs = find_valid_prefix(segment.file.read(position, min(SCAN_CHUNK_BYTES, size - position)))
         position = Position(position + good)
         if problem is not None:
             return position, problem

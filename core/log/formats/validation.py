@@ -12,7 +12,7 @@ from ...message.batch_header import (
     check_batch,
     check_timestamps,
     parse_header,
-    stamp_time,
+    set_max_timestamp,
 )
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ...message.record_validation import (
@@ -21,8 +21,8 @@ from ...message.record_validation import (
     RecordRules,
     check_records,
     claimed_timestamp,
-    open_content,
-    rebuild_in_steps,
+    decompress_records,
+    rebuild_batch,
 )
 from ...traffic.steps import Steps
 from ..append_origin import AppendOrigin
@@ -78,7 +78,7 @@ def admit(
     if append_time < 0:
         _check_window(header, max_timestamp, config, now_ms)
         return Admitted(records, header.last_offset_delta + 1, header.count, append_time, header)
-    stamp_time(records, append_time, log_append_time=True)
+    set_max_timestamp(records, append_time, log_append_time=True)
     return Admitted(records, header.last_offset_delta + 1, header.count, append_time, parse_header(records))
 
 
@@ -169,11 +169,11 @@ def _open(
     if not consecutive or header.codec_id != (codec.id if codec is not None else 0):
         if content is None:
             content = yield from _content(records, header, codecs, unpacked_max)
-        ready = yield from rebuild_in_steps(header, content, codec, consecutive=consecutive)
+        ready = yield from rebuild_batch(header, content, codec, consecutive=consecutive)
         _check_size(len(ready), config)
     append_time = clock_ms() if is_append_time else -1
     if append_time >= 0 or max_timestamp != header.max_timestamp:
-        stamp_time(ready, append_time if append_time >= 0 else max_timestamp, log_append_time=append_time >= 0)
+        set_max_timestamp(ready, append_time if append_time >= 0 else max_timestamp, log_append_time=append_time >= 0)
         header = parse_header(ready)
     elif ready is not records:
         header = parse_header(ready)
@@ -182,7 +182,7 @@ def _open(
 
 def _content(records: memoryview, header: BatchHeader, codecs: Codecs, unpacked_max: int) -> Steps[bytes]:
     try:
-        content = yield from open_content(records, header, codecs, max_bytes=unpacked_max)
+        content = yield from decompress_records(records, header, codecs, max_bytes=unpacked_max)
     except ApiError as error:
         if error.code is ErrorCode.MESSAGE_TOO_LARGE and unpacked_max < DECOMPRESSED_BYTES_MAX:
             raise UnpackedTooLong from error

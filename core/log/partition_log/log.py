@@ -14,9 +14,9 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import Folder, StorageError
 from ....ports.words import Offset, TopicPartition
-from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
-from ...message.control_records import Marker, encode_marker, read_marker
+from ...message.control_records import EndTransactionMarker, encode_marker, read_marker
 from ...traffic.steps import Steps, complete
 from ..append_origin import AppendOrigin
 from ..check_budget import CheckBudget
@@ -270,7 +270,7 @@ class Log:
         if state.durable.failure is not None:
             raise self._closed_to_records()
         state.ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
-        marker = Marker(committed, coordinator_epoch)
+        marker = EndTransactionMarker(committed, coordinator_epoch)
         is_append_time = state.config.message_timestamp_type == LOG_APPEND_TIME
         batch = encode_marker(
             marker,
@@ -282,7 +282,9 @@ class Log:
         entry = Admitted(batch, 1, 1, now_ms if is_append_time else -1, parse_header(batch))
         return self._append(entry, leader_epoch, now_ms, marker)
 
-    def _append(self, entry: Admitted, leader_epoch: int, now_ms: int, marker: Marker | None = None) -> Appended:
+    def _append(
+        self, entry: Admitted, leader_epoch: int, now_ms: int, marker: EndTransactionMarker | None = None
+    ) -> Appended:
         ready, span, messages, append_time, header = entry
         state = self._state
         base = state.end
@@ -338,7 +340,7 @@ class Log:
             state.move_start(start)
         return Replicated(size, messages, state.end)
 
-    def _marker_in(self, batch: memoryview, header: BatchHeader) -> Marker | None:
+    def _marker_in(self, batch: memoryview, header: BatchHeader) -> EndTransactionMarker | None:
         try:
             return read_marker(batch, header)
         except ApiError as error:
@@ -578,7 +580,7 @@ def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty:
 
 
 def _check(records: memoryview, position: int, header: BatchHeader, end: Offset, latest_epoch: int) -> None:
-    if not crc_valid(records, header, position):
+    if not is_crc_valid(records, header, position):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
     if header.base_offset < end:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch with base offset {header.base_offset}")

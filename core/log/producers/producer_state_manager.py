@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.words import Offset, Position
 from ...message.batch_header import BatchHeader
-from ...message.control_records import Marker
+from ...message.control_records import EndTransactionMarker
 from ..log_format import LogSegment
 from ..names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from ..segment.segment import Segment
@@ -122,7 +122,12 @@ class ProducerLedger:
     # --- while the log is open
 
     def appended(
-        self, segment: LogSegment, header: BatchHeader, base_offset: Offset, marker: Marker | None, now_ms: int
+        self,
+        segment: LogSegment,
+        header: BatchHeader,
+        base_offset: Offset,
+        marker: EndTransactionMarker | None,
+        now_ms: int,
     ) -> None:
         """A producer's batch, which the leader has checked, is in the segment now; `marker`: what it says if it is a
         control batch."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ....ports.errors import ApiError
 from ....ports.words import Offset, Position
 from ...message.batch_header import BatchHeader
-from ...message.control_records import Marker, read_marker
+from ...message.control_records import EndTransactionMarker, read_marker
 from ..segment.offset_index import IndexDamaged
 from ..segment.segment import Segment
 from ..segment.transaction_index import AbortedEntry
@@ -19,7 +19,7 @@ MARKER_BYTES_MAX = 4096
 
 
 def take_in(
-    states: ProducerStates, header: BatchHeader, base_offset: Offset, marker: Marker | None, seen_ms: int
+    states: ProducerStates, header: BatchHeader, base_offset: Offset, marker: EndTransactionMarker | None, seen_ms: int
 ) -> AbortedEntry | None:
     """Note a batch that is in the log from `base_offset` on; `marker`: what it says if it is a control batch.
 
@@ -39,7 +39,7 @@ def take_in(
     return AbortedEntry(header.producer_id, ended.first_offset, base_offset, ended.last_stable_offset)
 
 
-def marker_at(segment: Segment, position: Position, header: BatchHeader) -> Marker | None:
+def marker_at(segment: Segment, position: Position, header: BatchHeader) -> EndTransactionMarker | None:
     """What the control batch there says; one that is damaged is reported, and ends nothing. Raises `StorageError`."""
     if header.producer_id < 0:
         return None

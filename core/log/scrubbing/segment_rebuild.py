@@ -9,7 +9,7 @@ from ....ports.errors import ApiError
 from ....ports.storage import File, Folder, Region
 from ....ports.values import frozen
 from ....ports.words import Offset, Position
-from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ..compaction.cleaning_job import CannotClean
 from ..compaction.suffixed_folder import Making
 from ..names import CLEANED_SUFFIX
@@ -119,7 +119,7 @@ class SegmentRebuild:
                     header = parse_header(data, at)
                     if at + header.size > len(data):
                         break
-                    if not crc_valid(data, header, at):
+                    if not is_crc_valid(data, header, at):
                         raise CannotClean(f"more of {self._segment.path} is damaged, at position {position + at}")
                     headers.append(header)
                     at += header.size

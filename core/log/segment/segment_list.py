@@ -11,7 +11,7 @@ from ....ports.storage import File, Region
 from ....ports.words import Offset, Position
 from ...message.batch_header import HEADER_SIZE, parse_header
 from ...message.codec import Codecs
-from ...message.timestamp_search import first_record_at
+from ...message.timestamp_search import find_first_record
 from ...traffic.steps import Steps
 from ..log_format import LogSegment
 from ..retention import SegmentInfo
@@ -250,5 +250,5 @@ def _first_in_batch(batch: Region, timestamp: int, start: Offset, codecs: Codecs
 
 
 def _first_record(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> FoundRecord | None:
-    found = first_record_at(batch.read(), timestamp, codecs, from_offset=start)
+    found = find_first_record(batch.read(), timestamp, codecs, from_offset=start)
     return None if found is None else FoundRecord(found[0], Offset(found[1]))

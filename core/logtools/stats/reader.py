@@ -8,7 +8,7 @@ from ...log.segment.damage import Gap, walk
 from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader
 from ...message.batch_reader import Columns, decode_columns
 from ...message.classic.message_set import ClassicMessageSet
-from ...message.classic.validation import good_prefix
+from ...message.classic.validation import find_valid_prefix
 from ...message.codec import Codecs
 from .log_stats import DistinctCount, Figures
 
@@ -77,10 +77,10 @@ def classic_figures(file: File, modified_ms: int, codecs: Codecs, *, records: bo
     position = 0
     while position < file.size:
         piece = file.read(Position(position), min(SCAN_CHUNK_BYTES, file.size - position))
-        good, problem, needs = good_prefix(piece)
+        good, problem, needs = find_valid_prefix(piece)
         if not good and problem is None and len(piece) < needs <= file.size - position:
             piece = file.read(Position(position), needs)
-            good, problem, needs = good_prefix(piece)
+            good, problem, needs = find_valid_prefix(piece)
         if not good:
             figures.damaged_bytes += file.size - position
             break

@@ -14,8 +14,8 @@ from ...log.config import LONG_MAX
 from ...log.formats.classic_format import classic_segments, segments_in_chain
 from ...log.formats.classic_segment import ClassicSegment
 from ...log.names import ASIDE_SUFFIX, CLASSIC_SEGMENT_FILE
-from ...message.classic.entry import CODEC_MASK, LENGTH, MAGIC_1, OVERHEAD_BYTES, Opener, next_inner_entry, read_header
-from ...message.classic.validation import good_prefix
+from ...message.classic.entry import CODEC_MASK, LENGTH, MAGIC_1, OVERHEAD_BYTES, Opener, read_header, read_inner_entry
+from ...message.classic.validation import find_valid_prefix
 from ...message.codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ...message.crc32 import crc32
 from .findings import Finding, Fix, Loss
@@ -103,7 +103,7 @@ class ClassicScan:
         """(where the damage begins, what it is), or the end and None."""
         while position < self.size:
             piece = self.file.read(Position(position), min(SCAN_CHUNK_BYTES, self.size - position))
-            good, problem, needs = good_prefix(piece)
+            good, problem, needs = find_valid_prefix(piece)
             self._look(position, piece[:good])
             position += good
             if problem is not None:
@@ -177,7 +177,7 @@ class ClassicScan:
     def _opens(self, payload: bytes, codec_id: int) -> bool:
         try:
             inner = Opener(self._codecs, DECOMPRESSED_BYTES_MAX).open(payload, codec_id, 1)
-            return next_inner_entry(inner, 0) is not None or not inner
+            return read_inner_entry(inner, 0) is not None or not inner
         except ApiError:
             return False
 

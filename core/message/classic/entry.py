@@ -34,7 +34,7 @@ RUN_BYTES_MAX = 256 * 1024
 _KIND = Struct(">iHI")
 """As `MAGIC_1`, with magic and attributes as one number."""
 _PLAIN = 0x0100
-"""Magic 1, no codec, and none of the bits without a meaning: those are left to `next_entry`, too."""
+"""Magic 1, no codec, and none of the bits without a meaning: those are left to `read_entry`, too."""
 
 
 class Entry(NamedTuple):
@@ -49,10 +49,10 @@ def corrupt(position: int, what: str) -> ApiError:
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"classic message at position {position}: {what}")
 
 
-def plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes], list[int]]:
+def read_plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes], list[int]]:
     """The plain messages (uncompressed, magic 1, whole, the CRC right) from `position` on: payloads, and their ends.
 
-    Nearly all sets are such runs. What ends one, a fault among others, is for `next_entry` to tell.
+    Nearly all sets are such runs. What ends one, a fault among others, is for `read_entry` to tell.
     """
     unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
     payloads: list[bytes] = []
@@ -73,8 +73,10 @@ def plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes],
     return payloads, ends
 
 
-def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX, span: int = LENGTH_MAX) -> tuple[int, int]:
-    """As `plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end). No message
+def skip_plain_run(
+    data: Buffer, position: int, length_max: int = LENGTH_MAX, span: int = LENGTH_MAX
+) -> tuple[int, int]:
+    """As `read_plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end). No message
     that begins `span` bytes further is looked at."""
     unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
     count = 0
@@ -108,7 +110,7 @@ def read_header(data: Buffer, position: int, length: int) -> tuple[int, int, int
     raise corrupt(position, f"magic {magic} is not known, or too few bytes for it")
 
 
-def next_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
+def read_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
     """The entry at `position`; None at the end of the set, and for a part of an entry there.
 
     Raises `ApiError`: INVALID_FETCH_SIZE when not even the first entry is whole, or a size is negative;
@@ -135,10 +137,10 @@ def next_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry 
     return Entry(payload_start, end, codec_id)
 
 
-def next_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
-    """As `next_entry`, in an opened wrapper: there it has nothing to do with a fetch, so that sizes are CORRUPT too."""
+def read_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
+    """As `read_entry`, in an opened wrapper: there it has nothing to do with a fetch, so that sizes are CORRUPT too."""
     try:
-        return next_entry(data, position, check_crc=check_crc)
+        return read_entry(data, position, check_crc=check_crc)
     except ApiError as error:
         if error.code is not ErrorCode.INVALID_FETCH_SIZE:
             raise
@@ -197,7 +199,7 @@ _MAGIC_AT = LENGTH.size
 _MAGICS = (b"\0", b"\1")
 
 
-def next_intact_entry(data: bytes, position: int) -> int | None:
+def find_next_intact_entry(data: bytes, position: int) -> int | None:
     """The position of the next entry behind the one at `position` that is whole and right; None where there is none.
 
     First where the wrong one says that it ends, then wherever one can begin.
@@ -217,6 +219,6 @@ def _is_intact(data: bytes, position: int) -> bool:
     if not 0 < length <= len(data) - position - LENGTH.size:
         return False
     try:
-        return next_entry(memoryview(data)[position : position + LENGTH.size + length], 0) is not None
+        return read_entry(memoryview(data)[position : position + LENGTH.size + length], 0) is not None
     except ApiError:
         return False

@@ -8,7 +8,7 @@ from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..message import CREATE_TIME, Message
-from .entry import Opener, next_entry, next_inner_entry, plain_run, read_header
+from .entry import Opener, read_entry, read_header, read_inner_entry, read_plain_run
 
 __all__ = ["SetDecoder", "ShallowMessage", "decode_set", "decode_shallow", "read_header", "shallow_messages"]
 
@@ -45,13 +45,13 @@ class SetDecoder:
         """The messages in order, those before a fault included. Raises as `decode_set`."""
         position, size, check_crc = 0, len(data), self._check_crc
         while True:
-            payloads, ends = plain_run(data, position, check_crc)
+            payloads, ends = read_plain_run(data, position, check_crc)
             if ends:
                 position = ends[-1]
                 yield self._messages(payloads, map(from_offset.__add__, ends) if from_offset else ends)
                 if position == size:
                     return
-            entry = next_entry(data, position, check_crc=check_crc)
+            entry = read_entry(data, position, check_crc=check_crc)
             if entry is None:
                 return
             payload = data[entry.payload_start : entry.end]
@@ -90,11 +90,11 @@ class SetDecoder:
         inner = opener.open(payload, codec_id, depth)
         position = 0
         while True:
-            payloads, ends = plain_run(inner, position, self._check_crc)
+            payloads, ends = read_plain_run(inner, position, self._check_crc)
             if ends:
                 yield payloads
                 position = ends[-1]
-            entry = next_inner_entry(inner, position, check_crc=self._check_crc)
+            entry = read_inner_entry(inner, position, check_crc=self._check_crc)
             if entry is None:
                 return
             content = inner[entry.payload_start : entry.end]
@@ -132,7 +132,7 @@ def shallow_messages(
 ) -> Iterator[ShallowMessage]:
     """As `decode_shallow`, one at a time: those before a fault are given."""
     data, position = bytes(buf), 0
-    while (entry := next_entry(data, position, check_crc=check_crc)) is not None:
+    while (entry := read_entry(data, position, check_crc=check_crc)) is not None:
         position = entry.end
         payload = data[entry.payload_start : position]
         yield ShallowMessage(payload, entry.codec_id, topic, partition, from_offset + position)

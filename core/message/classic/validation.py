@@ -16,10 +16,10 @@ from .entry import (
     MESSAGE_BYTES_MIN,
     Opener,
     corrupt,
-    next_entry,
-    next_inner_entry,
-    pass_plain,
+    read_entry,
     read_header,
+    read_inner_entry,
+    skip_plain_run,
 )
 
 PIECE = 1_000
@@ -30,7 +30,7 @@ _WRAPPER_COST = 20
 """As much as opening a short wrapper takes, in messages."""
 
 
-class CheckedSet(NamedTuple):
+class ValidatedSet(NamedTuple):
     """How much of a set can be appended."""
 
     valid_bytes: int
@@ -39,9 +39,9 @@ class CheckedSet(NamedTuple):
     """Those in wrappers counted, not the wrappers."""
 
 
-def check_set(
+def validate_set(
     records: Buffer, codecs: Codecs, *, max_message_bytes: int, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> Steps[CheckedSet]:
+) -> Steps[ValidatedSet]:
     """Check sizes and CRCs of all messages, through wrappers, which must decompress to at most `max_bytes` in all.
 
     It is done in bounded pieces; what is long is decompressed on a worker. `max_message_bytes` bounds the payload of an
@@ -57,15 +57,15 @@ def check_set(
         raise
 
 
-def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> Steps[CheckedSet]:
+def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> Steps[ValidatedSet]:
     position = messages = 0
     left = PIECE
     while True:
-        count, position = pass_plain(data, position, max_message_bytes + MAGIC_1_HEADER_BYTES, _SPAN_BYTES)
+        count, position = skip_plain_run(data, position, max_message_bytes + MAGIC_1_HEADER_BYTES, _SPAN_BYTES)
         messages += count
-        entry = next_entry(data, position)
+        entry = read_entry(data, position)
         if entry is None:
-            return CheckedSet(position, messages)
+            return ValidatedSet(position, messages)
         size = entry.end - entry.payload_start
         if size > max_message_bytes:
             raise _too_large(position, size, max_message_bytes)
@@ -88,9 +88,9 @@ def _count_inner(payload: Buffer, codec_id: int, opener: Opener, depth: int) -> 
     position = messages = 0
     left = PIECE
     while True:
-        count, position = pass_plain(inner, position, LENGTH_MAX, _SPAN_BYTES)
+        count, position = skip_plain_run(inner, position, LENGTH_MAX, _SPAN_BYTES)
         messages += count
-        entry = next_inner_entry(inner, position)
+        entry = read_inner_entry(inner, position)
         if entry is None:
             break
         if entry.codec_id:
@@ -134,7 +134,7 @@ def _too_large(position: int, size: int, limit: int) -> ApiError:
     return ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
 
-class GoodPrefix(NamedTuple):
+class ValidPrefix(NamedTuple):
     """What recovery finds in a piece of a segment."""
 
     bytes: int
@@ -145,7 +145,7 @@ class GoodPrefix(NamedTuple):
     """Bytes of the entry that the end of the piece cuts; 0 = none is cut, or its size itself is."""
 
 
-def good_prefix(piece: Buffer) -> GoodPrefix:
+def find_valid_prefix(piece: Buffer) -> ValidPrefix:
     """Walk over outer entries as recovery does (facts A4): shallow, sizes and CRCs.
 
     A piece that is not the end of the segment goes on at `bytes`, with at least `needs` bytes; at the end of the
@@ -153,19 +153,19 @@ def good_prefix(piece: Buffer) -> GoodPrefix:
     """
     position, size = 0, len(piece)
     while True:
-        _, position = pass_plain(piece, position)
+        _, position = skip_plain_run(piece, position)
         if size - position < LENGTH.size:
-            return GoodPrefix(position, None, 0)
+            return ValidPrefix(position, None, 0)
         length = LENGTH.unpack_from(piece, position)[0]
         if length < MESSAGE_BYTES_MIN:
-            return GoodPrefix(position, f"it claims {length} bytes", 0)
+            return ValidPrefix(position, f"it claims {length} bytes", 0)
         end = position + LENGTH.size + length
         if end > size:
-            return GoodPrefix(position, None, end - position)
+            return ValidPrefix(position, None, end - position)
         try:
             payload_start, _, crc = read_header(piece, position, length)
         except ApiError as error:
-            return GoodPrefix(position, error.message, 0)
+            return ValidPrefix(position, error.message, 0)
         if crc32(piece[payload_start:end]) != crc:
-            return GoodPrefix(position, "the CRC is wrong", 0)
+            return ValidPrefix(position, "the CRC is wrong", 0)
         position = end

@@ -12,10 +12,10 @@ from support.messages import NOW_MS, with_right_crc
 
 from barnabas import Message
 from barnabas.app.clients.arrow.decode import ArrowColumns, decode_arrow, decode_set
-from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header, stamp_time
+from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header, set_max_timestamp
 from barnabas.core.message.batch_reader import Columns, decode_columns
 from barnabas.core.message.batch_writer import encode_batch, encode_columns
-from barnabas.core.message.compacted_batch import thin_batch
+from barnabas.core.message.compacted_batch import retain_records
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.record_scan import scan_records
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -39,7 +39,7 @@ def made(kind: str, content: list[Message], base_offset: int) -> bytearray:
     codec = CODECS.by_name(kind) if kind in ("gzip", "zstd") else None
     batch = encode_batch(content, now_ms=NOW_MS, base_offset=base_offset, codec=codec)
     if kind == "log append time":
-        stamp_time(batch, NOW_MS + 5, log_append_time=True)
+        set_max_timestamp(batch, NOW_MS + 5, log_append_time=True)
     elif kind == "control":
         pack_into(">h", batch, 21, 0x30)
         batch = with_right_crc(batch)
@@ -47,7 +47,7 @@ def made(kind: str, content: list[Message], base_offset: int) -> bytearray:
         header, data = parse_header(batch), bytes(batch)
         records = scan_records(data, HEADER_SIZE, len(data), len(content))
         keep = [number % 2 for number in range(len(content))]
-        batch = thin_batch(header, data, HEADER_SIZE, records, keep if any(keep) else [1], codec=None)
+        batch = retain_records(header, data, HEADER_SIZE, records, keep if any(keep) else [1], codec=None)
     return batch
 
 

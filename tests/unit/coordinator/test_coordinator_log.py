@@ -7,11 +7,11 @@ from support.replica_house import ME, OTHER, ReplicaHouse, reached
 
 from barnabas.core.coordinator.log import CoordinatorLog, Record
 from barnabas.core.coordinator.log_loader import LogLoader
-from barnabas.core.message.batch_header import HEADER_SIZE, parse_header, stamp
+from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, parse_header
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import Codec
-from barnabas.core.message.control_records import Marker, encode_marker
+from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
 from barnabas.core.message.message import Message
 from barnabas.core.replica.partition import Partition
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -250,7 +250,7 @@ def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
 def copied(partition: Partition, *batches: bytearray) -> None:
     """These are at the end of the log, as if a leader before had written them."""
     for batch in batches:
-        stamp(batch, partition.log.log_end_offset, 0)
+        assign_offset(batch, partition.log.log_end_offset, 0)
         partition.log.append_replicated(memoryview(batch), now_ms=1)
     partition.in_sync_changed()
 
@@ -265,7 +265,7 @@ def plain(**records: str) -> bytearray:
 
 
 def marker(producer: int, *, committed: bool) -> bytearray:
-    return encode_marker(Marker(committed, 0), producer_id=producer, producer_epoch=0, now_ms=1)
+    return encode_marker(EndTransactionMarker(committed, 0), producer_id=producer, producer_epoch=0, now_ms=1)
 
 
 def loaded(keeper: Keeper, partition: Partition) -> Kept:

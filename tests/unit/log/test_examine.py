@@ -4,7 +4,7 @@ from struct import pack
 
 from barnabas import Message
 from barnabas.core.logtools.dump import examine_segment, index_entries
-from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 
 BASE = 40
@@ -15,7 +15,7 @@ def segment(batches: int = 3, per_batch: int = 2) -> bytearray:
     for number in range(batches):
         messages = [Message(value=b"%d" % i) for i in range(per_batch)]
         batch = encode_batch(messages, now_ms=1_700_000_000_000 + number)
-        stamp(batch, BASE + number * per_batch, 5)
+        assign_offset(batch, BASE + number * per_batch, 5)
         content += batch
     return content
 
@@ -61,7 +61,7 @@ def test_a_damaged_header_is_told_with_its_offsets_and_what_lies_behind_is_still
 
 def test_offsets_that_go_back_are_told() -> None:
     content = segment()
-    stamp(memoryview(content)[len(content) // 3 * 2 :], 41, 5)
+    assign_offset(memoryview(content)[len(content) // 3 * 2 :], 41, 5)
     assert "at least 44" in str(list(examine_segment(content, BASE))[-1].problem)
 
 

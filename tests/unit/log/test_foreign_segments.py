@@ -7,7 +7,7 @@ import pytest
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.checkpoints import Sealed
 from barnabas.core.log.config import LogConfig
-from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_header import assign_offset
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import File, Folder
 from barnabas.ports.words import Offset
@@ -38,7 +38,7 @@ def batches(*offsets: int, of: bytes = b"other") -> bytes:
     content = bytearray()
     for offset in offsets:
         one = batch(of)
-        stamp(one, offset, 0)
+        assign_offset(one, offset, 0)
         content += one
     return bytes(content)
 

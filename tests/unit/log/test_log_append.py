@@ -8,7 +8,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.segment.segment import Segment
-from barnabas.core.message.batch_header import crc_valid, parse_header, stamp, stamp_time, write_crc
+from barnabas.core.message.batch_header import assign_offset, is_crc_valid, parse_header, set_max_timestamp, write_crc
 from barnabas.core.message.codec import Codec, Codecs
 from barnabas.core.message.record_validation import InvalidRecords
 from barnabas.core.traffic.steps import complete
@@ -97,11 +97,11 @@ def test_records_are_opened_only_where_asked(folder: Folder) -> None:
     for validated, expected in ((False, 9999), (True, 1000)):
         log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(record_validation=validated))
         records = batch(b"x", at=1000)
-        stamp_time(records, 9999, log_append_time=False)
+        set_max_timestamp(records, 9999, log_append_time=False)
         log.append(records, leader_epoch=0, now_ms=1)
         header = parse_header(bytes_of(log, 0))
         assert header.max_timestamp == expected
-        assert crc_valid(bytes_of(log, 0), header)
+        assert is_crc_valid(bytes_of(log, 0), header)
 
 
 def test_timestamp_window(folder: Folder) -> None:
@@ -116,7 +116,7 @@ def test_timestamp_window(folder: Folder) -> None:
 def untimed(*values: bytes, claims: int = 0, codec: Codec | None = None, times: Sequence[int] = ()) -> memoryview:
     """What librdkafka sends of messages without a timestamp: base -1, and a largest one that is not in the records."""
     records = batch(*values, timestamps=times or [-1] * len(values), codec=codec)
-    stamp_time(records, claims, log_append_time=False)
+    set_max_timestamp(records, claims, log_append_time=False)
     return records
 
 
@@ -133,7 +133,7 @@ def test_the_largest_timestamp_of_a_batch_that_begins_without_one(
         at = log.append(records, leader_epoch=3, now_ms=1000).base_offset
         header = parse_header(bytes_of(log, at))
         assert (header.base_timestamp, header.max_timestamp) == (-1, expected)
-        assert crc_valid(bytes_of(log, at), header)
+        assert is_crc_valid(bytes_of(log, at), header)
     assert log.segments[0].largest_timestamp == 950
     found = complete(log.times.first_at(0))
     assert found is not None
@@ -168,7 +168,7 @@ def test_log_append_time(folder: Folder) -> None:
     header = parse_header(records)
     assert header.log_append_time
     assert header.max_timestamp == 5555
-    assert crc_valid(records, header)
+    assert is_crc_valid(records, header)
     found = complete(log.times.first_at(5000))
     assert found is not None
     assert found[:2] == (5555, 0)
@@ -283,7 +283,7 @@ def test_roll_when_the_offsets_no_longer_fit(folder: Folder) -> None:
     log = open_log(folder)
     put(log, b"x")
     far = batch(b"x")
-    stamp(far, 2**31 - 2, 0)
+    assign_offset(far, 2**31 - 2, 0)
     log.append_replicated(far, now_ms=1000)
     put(log, b"x")
     assert _bases(log) == [0]

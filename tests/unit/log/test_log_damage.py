@@ -10,7 +10,7 @@ from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.segment.damage import Gap, Memory, OffsetsDamaged, find_intact, walk
-from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_header, stamp
+from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, is_crc_valid, parse_header
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -84,7 +84,7 @@ def readable(log: Log, *, max_bytes: int = 1) -> list[int]:
             header = parse_header(data, position)
             assert header.base_offset == offset or offset == LOST_AT_THE_END, "never another than comes next"
             offset = header.base_offset
-            if crc_valid(data, header, position):
+            if is_crc_valid(data, header, position):
                 found.append(offset)
             offset += 1
             position += header.size
@@ -173,7 +173,7 @@ def test_several_batches_in_one_gap_and_several_gaps() -> None:
 def test_what_a_damaged_batch_contains_is_not_taken_for_a_batch() -> None:
     """A message may hold the bytes of a batch."""
     inner = bytearray(batch(b"forged"))
-    stamp(inner, 1, 0)
+    assign_offset(inner, 1, 0)
     folder = new_folder()
     log = open_log(folder)
     for value in (b"first", bytes(inner), b"last"):
@@ -209,7 +209,7 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
     content = bytearray()
     for number in range(20):
         one = bytearray(batch(b"%08d" % number))
-        stamp(one, number, 0)
+        assign_offset(one, number, 0)
         content += one
     end = min(len(content), position + len(garbage))
     sound = bytes(content)
@@ -223,7 +223,7 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
         else:
             assert item[0] == reached
             reached += item[1].size
-            if crc_valid(content, item[1], item[0]):
+            if is_crc_valid(content, item[1], item[0]):
                 found.append(item[1].base_offset)
     assert reached == len(content)
     assert set(untouched) <= set(found)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs
 from barnabas.core.traffic.steps import complete
@@ -115,7 +115,7 @@ def test_gap_in_the_offsets_goes_on_in_the_next_segment(folder: Folder) -> None:
     put(log, b"00000001")
     for base in (10, 15):
         records = batch(b"%08d" % base)
-        stamp(records, base, 0)
+        assign_offset(records, base, 0)
         log.append_replicated(records, now_ms=1000)
     assert [segment.base_offset for segment in log.segments] == [0, 10]
     for offset in range(2, 11):

@@ -7,8 +7,8 @@ import pytest
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.message.batch_header import stamp
-from barnabas.core.message.control_records import Marker, encode_marker
+from barnabas.core.message.batch_header import assign_offset
+from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError
@@ -24,7 +24,7 @@ def folder() -> Folder:
 def at(base: int, *values: bytes, epoch: int = 0) -> bytes:
     """A batch as a leader has stamped it."""
     records = bytearray(batch(*values))
-    stamp(records, base, epoch)
+    assign_offset(records, base, epoch)
     return bytes(records)
 
 
@@ -122,7 +122,7 @@ def test_full_indexes_and_time_roll_too(folder: Folder) -> None:
     assert len(log.segments) > 2
     assert len(read_all(log)) == 9
     old, new = bytearray(batch(b"a", at=0)), bytearray(batch(b"b", at=11))
-    stamp(new, 1, 0)
+    assign_offset(new, 1, 0)
     timed = open_log(
         MemoryLogDir(MemoryDisk(now_ms=lambda: 0)).folder("t-0"), config=LogConfig(segment_ms=10, segment_bytes=10**6)
     )
@@ -133,9 +133,11 @@ def test_full_indexes_and_time_roll_too(folder: Folder) -> None:
 def test_producers_follow_without_being_judged(folder: Folder) -> None:
     log = open_log(folder)
     first, wild = bytearray(numbered(b"a", sequence=0)), bytearray(numbered(b"b", sequence=77, transactional=True))
-    stamp(wild, 1, 0)
-    control = encode_marker(Marker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0)
-    stamp(control, 2, 0)
+    assign_offset(wild, 1, 0)
+    control = encode_marker(
+        EndTransactionMarker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0
+    )
+    assign_offset(control, 2, 0)
     assert take(log, bytes(first), bytes(wild), bytes(control)) == 3
     producer = log.producers.producers[1]
     assert (producer.last_sequence, len(producer.batches)) == (77, 2)
@@ -148,9 +150,9 @@ def test_transactions_follow_from_the_middle_of_what_is_sent(folder: Folder) -> 
     sent = b""
     for number, (committed, sequence) in enumerate([(False, 0), (True, 1), (False, 2)]):
         records = numbered(b"a", producer=4, sequence=sequence, transactional=True)
-        marker = encode_marker(Marker(committed, 0), producer_id=4, producer_epoch=0, now_ms=0)
-        stamp(records, 2 * number, 0)
-        stamp(marker, 2 * number + 1, 0)
+        marker = encode_marker(EndTransactionMarker(committed, 0), producer_id=4, producer_epoch=0, now_ms=0)
+        assign_offset(records, 2 * number, 0)
+        assign_offset(marker, 2 * number + 1, 0)
         sent += bytes(records) + bytes(marker)
     assert take(log, sent[:-78]) == 5
     assert log.transactions.first_unstable_offset(99) == 4

@@ -9,7 +9,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
-from barnabas.core.message.batch_header import stamp_time
+from barnabas.core.message.batch_header import set_max_timestamp
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -87,7 +87,7 @@ def test_what_librdkafka_sends_without_timestamps_is_aged_by_the_file(orderly: b
     log = open_log(folder, config=CONFIG)
     for _ in range(5):
         records = batch(b"12345678", at=-1)
-        stamp_time(records, 0, log_append_time=False)
+        set_max_timestamp(records, 0, log_append_time=False)
         log.append(records, leader_epoch=0, now_ms=5000)
     assert _retain(log, now_ms=5100, retention_ms=100) == 0
     if orderly:

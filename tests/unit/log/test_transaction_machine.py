@@ -15,7 +15,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.message.aborted_transactions import without_aborted
+from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.control_records import read_marker
@@ -245,7 +245,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 batches.append((position, parse_header(content, position)))
                 position += batches[-1][1].size
             assert batches
-            for place, header in without_aborted(batches, content, aborted):
+            for place, header in filter_aborted(batches, content, aborted):
                 messages = MessageSet(content[place : place + header.size], NO_CODECS)
                 found += [(each.offset, each.value) for each in messages if each.offset >= offset]
             offset = batches[-1][1].next_offset

@@ -15,7 +15,7 @@ from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.batch_reader import open_records
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.message.control_records import Marker, encode_marker, read_marker
+from barnabas.core.message.control_records import EndTransactionMarker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError
@@ -68,7 +68,9 @@ def aborted(log: Log, start: int = 0, upto: int | None = None) -> list[tuple[int
 
 
 def test_a_marker_has_kafkas_bytes() -> None:
-    encoded = encode_marker(Marker(committed=True, coordinator_epoch=7), producer_id=4, producer_epoch=2, now_ms=5)
+    encoded = encode_marker(
+        EndTransactionMarker(committed=True, coordinator_epoch=7), producer_id=4, producer_epoch=2, now_ms=5
+    )
     header = parse_header(encoded)
     assert (header.control, header.transactional, header.count, header.base_sequence) == (True, True, 1, -1)
     assert (header.producer_id, header.producer_epoch, header.max_timestamp) == (4, 2, 5)
@@ -80,7 +82,9 @@ def test_a_marker_has_kafkas_bytes() -> None:
 
 @pytest.mark.parametrize("cut", range(61, 78))
 def test_a_cut_marker_is_damaged(cut: int) -> None:
-    encoded = encode_marker(Marker(committed=False, coordinator_epoch=0), producer_id=4, producer_epoch=0, now_ms=0)
+    encoded = encode_marker(
+        EndTransactionMarker(committed=False, coordinator_epoch=0), producer_id=4, producer_epoch=0, now_ms=0
+    )
     with pytest.raises(ApiError) as caught:
         read_marker(encoded[:cut], parse_header(encoded))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -218,7 +222,9 @@ def test_what_a_producer_may_not_send(log: Log) -> None:
 
 
 def test_clients_write_no_control_batches_and_no_nameless_transactions(log: Log) -> None:
-    forged = encode_marker(Marker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0)
+    forged = encode_marker(
+        EndTransactionMarker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0
+    )
     nobody = numbered(b"x", producer=-1, epoch=-1, sequence=-1, transactional=True)
     for records in (memoryview(forged), nobody):
         for origin in AppendOrigin:

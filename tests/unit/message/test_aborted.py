@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.message.aborted_transactions import without_aborted
-from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, stamp, write_crc
-from barnabas.core.message.batch_sequence import Trust, follow
+from barnabas.core.message.aborted_transactions import filter_aborted
+from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, assign_offset, write_crc
+from barnabas.core.message.batch_sequence import ValidationContext, validate_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import AbortedTransaction
@@ -38,17 +38,17 @@ class Log:
         return self._append(batch)
 
     def _append(self, batch: bytearray) -> "Log":
-        stamp(batch, self.end, 0)
+        assign_offset(batch, self.end, 0)
         self.data += batch
-        self.end = follow(batch, self.end, Trust(gaps=True)).next_offset
+        self.end = validate_batches(batch, self.end, ValidationContext(allows_gaps=True)).next_offset
         return self
 
     def visible(self, *aborted: tuple[int, int], start: int = 0) -> list[int]:
         """Base offsets of the batches that are handed out, markers among them."""
-        chain = follow(self.data, start, Trust(gaps=True))
+        chain = validate_batches(self.data, start, ValidationContext(allows_gaps=True))
         assert chain.fault is None
         told = [AbortedTransaction(*each) for each in aborted]
-        return [header.base_offset for _, header in without_aborted(chain.batches, self.data, told)]
+        return [header.base_offset for _, header in filter_aborted(chain.batches, self.data, told)]
 
 
 def test_without_a_list_everything_is_visible() -> None:

@@ -11,12 +11,12 @@ from support.messages import GOLDEN, NOW_MS, with_right_crc
 from barnabas import Message
 from barnabas.core.message.batch_header import (
     HEADER_SIZE,
+    assign_offset,
     check_batch,
     check_timestamps,
-    crc_valid,
+    is_crc_valid,
     parse_header,
-    stamp,
-    stamp_time,
+    set_max_timestamp,
 )
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.batch_writer import encode_batch
@@ -47,7 +47,7 @@ def test_the_golden_header_is_read() -> None:
     assert (header.base_timestamp, header.max_timestamp) == (1_600_000_000_000, 1_600_000_000_005)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (-1, -1, -1, -1)
     assert (header.codec_id, header.log_append_time, header.transactional, header.control) == (0, False, False, False)
-    assert crc_valid(GOLDEN, header)
+    assert is_crc_valid(GOLDEN, header)
 
 
 def test_a_header_is_read_where_it_stands() -> None:
@@ -118,22 +118,22 @@ def test_timestamps_in_the_window_and_no_timestamp_pass(timestamp: int) -> None:
 
 def test_offset_and_epoch_are_stamped_in_place_without_touching_the_crc() -> None:
     room = bytearray(b"\xee" * 10 + GOLDEN)
-    stamp(memoryview(room), 2**40, 7, 10)
+    assign_offset(memoryview(room), 2**40, 7, 10)
     header = parse_header(room, 10)
     assert (header.base_offset, header.leader_epoch) == (2**40, 7)
-    assert crc_valid(room, header, 10)
+    assert is_crc_valid(room, header, 10)
     assert header._replace(base_offset=Offset(0), leader_epoch=0) == parse_header(GOLDEN)
 
 
 def test_log_append_time_is_stamped_in_place() -> None:
     batch = bytearray(GOLDEN)
-    stamp_time(memoryview(batch), NOW_MS, log_append_time=True)
+    set_max_timestamp(memoryview(batch), NOW_MS, log_append_time=True)
     header = parse_header(batch)
     assert (header.log_append_time, header.max_timestamp) == (True, NOW_MS)
-    assert crc_valid(batch, header)
+    assert is_crc_valid(batch, header)
     for message in decode_batch(batch, NO_CODECS):
         assert (message.timestamp_ms, message.timestamp_type) == (NOW_MS, "LogAppendTime")
-    stamp_time(batch, 1_600_000_000_005, log_append_time=False)
+    set_max_timestamp(batch, 1_600_000_000_005, log_append_time=False)
     assert batch == GOLDEN
 
 

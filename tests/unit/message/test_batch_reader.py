@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.messages import GOLDEN, NOW_MS, message_lists, with_right_crc
 
 from barnabas import Message
-from barnabas.core.message.batch_header import HEADER_SIZE, stamp, stamp_time
+from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, set_max_timestamp
 from barnabas.core.message.batch_reader import Columns, decode_batch, decode_columns
-from barnabas.core.message.batch_writer import assemble, encode_batch, encode_columns
+from barnabas.core.message.batch_writer import assemble_batch, encode_batch, encode_columns
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.record_parser import parse_records
 from barnabas.core.message.varint import encode_varint
@@ -33,7 +33,7 @@ def record(offset_delta: int, value: bytes = b"v", *, key: bytes | None = None, 
 
 def batch_of(records: bytes, count: int, *, last_offset_delta: int | None = None, base_offset: int = 0) -> bytearray:
     """A batch with a right CRC around whatever stands in for records."""
-    return assemble(
+    return assemble_batch(
         records,
         count=count,
         codec=None,
@@ -114,7 +114,7 @@ def test_an_empty_set_says_where_to_go_on() -> None:
 
 def test_log_append_time_is_every_records_time() -> None:
     batch = encode_columns([b"a", b"b"], timestamps=[1, 2], now_ms=0)
-    stamp_time(batch, 99, log_append_time=True)
+    set_max_timestamp(batch, 99, log_append_time=True)
     columns = decode_columns(batch, NO_CODECS)
     assert (columns.timestamps, columns.log_append_time) == ([99, 99], [True, True])
 
@@ -284,5 +284,5 @@ def test_real_events_come_back_byte_for_byte(data_dir: Path, codec_name: str) ->
 
 def test_stamped_offsets_are_the_messages() -> None:
     batch = encode_columns([b"a", b"b"], now_ms=NOW_MS)
-    stamp(batch, 2**62, 1)
+    assign_offset(batch, 2**62, 1)
     assert [m.offset for m in decode_batch(batch, NO_CODECS)] == [2**62, 2**62 + 1]

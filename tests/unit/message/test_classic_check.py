@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.classic.validation import CheckedSet, GoodPrefix, check_set, good_prefix
+from barnabas.core.message.classic.validation import ValidatedSet, ValidPrefix, find_valid_prefix, validate_set
 from barnabas.core.message.classic.writer import encode_set, encode_shallow
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete
@@ -22,8 +22,8 @@ BAD_CRC = HELLO[:-1] + b"?"
 WRAPPER = encode_set([b"one", b"two", b"three"], codec=GZIP)
 
 
-def check(records: bytes, max_message_bytes: int = 1000) -> CheckedSet:
-    return complete(check_set(memoryview(bytearray(records)), CODECS, max_message_bytes=max_message_bytes))
+def check(records: bytes, max_message_bytes: int = 1000) -> ValidatedSet:
+    return complete(validate_set(memoryview(bytearray(records)), CODECS, max_message_bytes=max_message_bytes))
 
 
 def refused(records: bytes, max_message_bytes: int = 1000) -> ApiError:
@@ -34,20 +34,20 @@ def refused(records: bytes, max_message_bytes: int = 1000) -> ApiError:
 
 def test_messages_are_counted_through_wrappers() -> None:
     records = HELLO + WRAPPER + HELLO_MAGIC_0 + HELLO
-    assert check(records) == CheckedSet(len(records), 6)
+    assert check(records) == ValidatedSet(len(records), 6)
     twice = encode_shallow(SnappyCodec().compress(WRAPPER + HELLO), 2)
-    assert check(twice) == CheckedSet(len(twice), 4)
-    assert check(b"") == CheckedSet(0, 0)
+    assert check(twice) == ValidatedSet(len(twice), 4)
+    assert check(b"") == ValidatedSet(0, 0)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 9, 14])
 def test_a_part_of_a_message_at_the_end_is_cut_off(cut: int) -> None:
-    assert check(HELLO + WRAPPER + HELLO[:cut]) == CheckedSet(len(HELLO + WRAPPER), 4)
+    assert check(HELLO + WRAPPER + HELLO[:cut]) == ValidatedSet(len(HELLO + WRAPPER), 4)
 
 
 def test_a_set_without_one_whole_message_is_refused() -> None:
     assert refused(HELLO[:-1]).code is ErrorCode.CORRUPT_MESSAGE
-    assert check(HELLO[:3]) == CheckedSet(0, 0)  # facts A2: fewer than four bytes are the end of a set
+    assert check(HELLO[:3]) == ValidatedSet(0, 0)  # facts A2: fewer than four bytes are the end of a set
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -82,7 +82,7 @@ def test_a_wrapper_that_ends_inside_a_message_is_refused() -> None:
 
 def test_recovery_takes_wrappers_as_they_are() -> None:
     records = HELLO + encode_shallow(b"no gzip", 1) + HELLO_MAGIC_0
-    assert good_prefix(records) == GoodPrefix(len(records), None, 0)
+    assert find_valid_prefix(records) == ValidPrefix(len(records), None, 0)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_recovery_takes_wrappers_as_they_are() -> None:
 )
 def test_recovery_names_a_bad_entry(entry: bytes, problem: str) -> None:
     for after in (b"", HELLO):
-        found = good_prefix(HELLO + WRAPPER + entry + after)
+        found = find_valid_prefix(HELLO + WRAPPER + entry + after)
         assert found.bytes == len(HELLO + WRAPPER)
         assert found.problem is not None
         assert problem in found.problem
@@ -107,7 +107,7 @@ def test_recovery_names_a_bad_entry(entry: bytes, problem: str) -> None:
 def test_recovery_tells_a_cut_entry_from_a_bad_one() -> None:
     for cut in range(len(WRAPPER)):
         expected = 0 if cut < 4 else len(WRAPPER)
-        assert good_prefix(HELLO + WRAPPER[:cut]) == GoodPrefix(len(HELLO), None, expected)
+        assert find_valid_prefix(HELLO + WRAPPER[:cut]) == ValidPrefix(len(HELLO), None, expected)
 
 
 @given(
@@ -123,17 +123,19 @@ def test_walking_in_pieces_ends_where_walking_at_once_ends(
         records[damage % len(records)] ^= 0x41
     position, size = 0, chunk
     while True:
-        found = good_prefix(memoryview(records)[position : position + size])
+        found = find_valid_prefix(memoryview(records)[position : position + size])
         position += found.bytes
         last = position + size >= len(records)
         if found.problem is not None or (last and not found.bytes):
             break
         size = max(chunk, found.needs)
-    assert position == good_prefix(records).bytes
+    assert position == find_valid_prefix(records).bytes
 
 
 @given(st.lists(st.binary(max_size=80), max_size=30))
 def test_what_is_written_passes(payloads: list[bytes]) -> None:
     for magic in (0, 1):
         records = encode_set(payloads, magic=magic)
-        assert complete(check_set(records, NO_CODECS, max_message_bytes=80)) == CheckedSet(len(records), len(payloads))
+        assert complete(validate_set(records, NO_CODECS, max_message_bytes=80)) == ValidatedSet(
+            len(records), len(payloads)
+        )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.message.classic.message_set import ClassicMessageSet
 from barnabas.core.message.classic.reader import decode_set, decode_shallow
-from barnabas.core.message.classic.validation import check_set, good_prefix
+from barnabas.core.message.classic.validation import find_valid_prefix, validate_set
 from barnabas.core.message.classic.writer import encode_set, encode_shallow
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.traffic.steps import complete
@@ -76,7 +76,7 @@ def test_a_fault_is_told_after_the_messages_before_it(before: bytes, entry: byte
     assert caught.value.code is code
     assert found[: len(expected)] == expected
     checked = ErrorCode.CORRUPT_MESSAGE if code is ErrorCode.INVALID_FETCH_SIZE else code
-    assert code_of(lambda: complete(check_set(before + entry + HELLO, CODECS, max_message_bytes=LIMIT))) is checked
+    assert code_of(lambda: complete(validate_set(before + entry + HELLO, CODECS, max_message_bytes=LIMIT))) is checked
 
 
 def test_messages_of_a_wrapper_before_a_fault_lead_back_to_its_start() -> None:
@@ -109,7 +109,7 @@ def test_without_the_check_of_crcs_the_bytes_are_taken_as_they_are() -> None:
 
 def test_an_unknown_codec_is_told() -> None:
     assert code_of(lambda: decode_set(WRAPPER, NO_CODECS)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    checked = code_of(lambda: complete(check_set(WRAPPER, NO_CODECS, max_message_bytes=LIMIT)))
+    checked = code_of(lambda: complete(validate_set(WRAPPER, NO_CODECS, max_message_bytes=LIMIT)))
     assert checked is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert [message.codec_id for message in decode_shallow(WRAPPER)] == [1]
 
@@ -123,10 +123,10 @@ def nested(depth: int) -> bytes:
 
 def test_wrappers_nest_three_deep_and_no_deeper() -> None:
     assert len(decode_set(nested(3), CODECS)) == 1
-    assert complete(check_set(nested(3), CODECS, max_message_bytes=LIMIT)).messages == 1
+    assert complete(validate_set(nested(3), CODECS, max_message_bytes=LIMIT)).messages == 1
     for depth in (4, 50):
         assert code_of(lambda: decode_set(nested(depth), CODECS)) is ErrorCode.CORRUPT_MESSAGE  # noqa: B023  at once
-        checked = code_of(lambda: complete(check_set(nested(depth), CODECS, max_message_bytes=LIMIT)))  # noqa: B023  at once
+        checked = code_of(lambda: complete(validate_set(nested(depth), CODECS, max_message_bytes=LIMIT)))  # noqa: B023  at once
         assert checked is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -144,7 +144,7 @@ def test_a_bomb_is_an_error_and_memory_stays_bounded(records: bytes) -> None:
     bound = 2_000_000
 
     def check() -> object:
-        return complete(check_set(records, CODECS, max_message_bytes=LIMIT, max_bytes=bound))
+        return complete(validate_set(records, CODECS, max_message_bytes=LIMIT, max_bytes=bound))
 
     for work in (lambda: decode_set(records, CODECS, max_bytes=bound), check):
         with suppress(ApiError):
@@ -204,11 +204,11 @@ def _only_api_errors(records: bytes) -> None:
         assert list(lazily) == found
     checked = None
     with suppress(ApiError):
-        checked = complete(check_set(memoryview(records), CODECS, max_message_bytes=LIMIT))
+        checked = complete(validate_set(memoryview(records), CODECS, max_message_bytes=LIMIT))
     if checked is not None:
         assert found is not None
         assert (checked.valid_bytes, checked.messages) == (lazily.valid_bytes, len(found))
-    prefix = good_prefix(memoryview(records))
+    prefix = find_valid_prefix(memoryview(records))
     assert prefix.bytes <= lazily.valid_bytes
     if checked is not None:
         assert (prefix.bytes, prefix.problem) == (checked.valid_bytes, None)

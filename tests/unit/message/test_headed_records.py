@@ -7,7 +7,7 @@ from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.message import Headers
 from barnabas.core.message.numbered_header import NumberedHeader
-from barnabas.core.message.record_parser import Records, parse_records, take_any
+from barnabas.core.message.record_parser import Records, parse_records, read_records
 from barnabas.ports.errors import ApiError
 
 heads = st.binary(max_size=70)
@@ -17,7 +17,7 @@ sizes = st.integers(0, 70) | st.integers(60, 130) | st.integers(0, 3000)
 def generally(data: bytes, count: int, with_headers: bool) -> tuple[Records, int] | None:
     records = Records([], [], [], [], [])
     try:
-        return records, take_any(data, 0, count, records, with_headers)
+        return records, read_records(data, 0, count, records, with_headers)
     except (ApiError, IndexError):
         return None
 

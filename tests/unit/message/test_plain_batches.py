@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.batch_header import stamp, write_crc
+from barnabas.core.message.batch_header import assign_offset, write_crc
 from barnabas.core.message.batch_reader import decode_columns
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.control_records import Marker, encode_marker
-from barnabas.core.message.key_value_reader import KeysAndValues, Transacted, take_plain
+from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
+from barnabas.core.message.key_value_reader import KeysAndValues, TransactionSpan, read_plain_batches
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
@@ -39,7 +39,7 @@ def encoded(batches: list[tuple[list[Message], str]]) -> bytes:
 
 def taken(data: bytes, from_offset: int = 0) -> tuple[int, int, Column, Column]:
     into = KeysAndValues()
-    return *take_plain(data, 0, from_offset, into), into.keys, into.values
+    return *read_plain_batches(data, 0, from_offset, into), into.keys, into.values
 
 
 @given(_batches, st.integers(0, 30))
@@ -88,8 +88,8 @@ def in_transaction(producer: int, offset: int, *keys: bytes) -> bytes:
 
 
 def marker(producer: int, offset: int, *, committed: bool) -> bytes:
-    batch = encode_marker(Marker(committed, 3), producer_id=producer, producer_epoch=0, now_ms=1)
-    stamp(batch, offset, 0)
+    batch = encode_marker(EndTransactionMarker(committed, 3), producer_id=producer, producer_epoch=0, now_ms=1)
+    assign_offset(batch, offset, 0)
     return bytes(batch)
 
 
@@ -98,14 +98,14 @@ def test_what_belongs_to_transactions_is_told_apart() -> None:
     data = plain + in_transaction(7, 1, b"a", b"b") + in_transaction(8, 3, b"c")
     data += marker(7, 4, committed=True) + marker(8, 5, committed=False)
     into = KeysAndValues()
-    assert take_plain(data, 0, 0, into) == (len(data), 6)
+    assert read_plain_batches(data, 0, 0, into) == (len(data), 6)
     assert into.keys == [b"p", b"a", b"b", b"c"]
     assert into.values == [b"p", b"va", b"vb", b"vc"]
-    assert into.transacted == [
-        Transacted(1, 3, 7),
-        Transacted(3, 4, 8),
-        Transacted(4, 4, 7, True),
-        Transacted(4, 4, 8, False),
+    assert into.transactions == [
+        TransactionSpan(1, 3, 7),
+        TransactionSpan(3, 4, 8),
+        TransactionSpan(4, 4, 7, True),
+        TransactionSpan(4, 4, 8, False),
     ]
 
 
@@ -114,5 +114,5 @@ def test_other_control_batches_are_left_to_the_general_way() -> None:
     data[61 + 8] = 2  # the type: of a leader's change
     write_crc(data, 0, len(data))
     into = KeysAndValues()
-    assert take_plain(bytes(data), 0, 0, into) == (0, 0)
-    assert (into.keys, into.values, into.transacted) == ([], [], [])
+    assert read_plain_batches(bytes(data), 0, 0, into) == (0, 0)
+    assert (into.keys, into.values, into.transactions) == ([], [], [])

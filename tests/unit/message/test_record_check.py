@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from support.messages import GOLDEN, NOW_MS, message_lists, with_right_crc
 
 from barnabas import Message
-from barnabas.core.message.batch_header import check_batch, parse_header, stamp, stamp_time
+from barnabas.core.message.batch_header import assign_offset, check_batch, parse_header, set_max_timestamp
 from barnabas.core.message.batch_reader import decode_batch
-from barnabas.core.message.batch_writer import assemble, encode_batch, encode_columns
+from barnabas.core.message.batch_writer import assemble_batch, encode_batch, encode_columns
 from barnabas.core.message.record_validation import (
     RECORD_ERRORS_MAX,
     InvalidRecords,
-    open_content,
-    rebuild_in_steps,
+    decompress_records,
+    rebuild_batch,
     validate_records,
 )
 from barnabas.core.traffic.steps import complete
@@ -29,14 +29,14 @@ codec_names = st.sampled_from(("none", *CODECS.names))
 
 def rebuilt(batch: Buffer, codec_name: str, *, consecutive: bool = True) -> bytearray:
     header = parse_header(batch)
-    content = complete(open_content(batch, header, CODECS, max_bytes=BOUND))
-    return complete(rebuild_in_steps(header, content, CODECS.by_name(codec_name), consecutive=consecutive))
+    content = complete(decompress_records(batch, header, CODECS, max_bytes=BOUND))
+    return complete(rebuild_batch(header, content, CODECS.by_name(codec_name), consecutive=consecutive))
 
 
 def misnumbered(codec_name: str) -> bytearray:
     """Two records that both say that they are the second."""
     record = bytes.fromhex("0e000002 01 02 76 00")
-    return assemble(
+    return assemble_batch(
         record * 2,
         count=2,
         codec=CODECS.by_name(codec_name),
@@ -130,7 +130,7 @@ def test_a_batch_in_another_codec_has_the_same_messages(messages: list[Message],
     batch = encode_batch(
         messages, now_ms=NOW_MS, codec=CODECS.by_name(before), producer_id=5, producer_epoch=6, base_sequence=7
     )
-    stamp(batch, 1234, 8)
+    assign_offset(batch, 1234, 8)
     anew = rebuilt(batch, after)
     assert decode_batch(anew, CODECS) == decode_batch(batch, CODECS)
     assert rebuilt(anew, "none") == rebuilt(batch, "none")
@@ -141,7 +141,7 @@ def test_a_batch_in_another_codec_has_the_same_messages(messages: list[Message],
 
 def test_log_append_time_survives_another_codec() -> None:
     batch = bytearray(GOLDEN)
-    stamp_time(batch, NOW_MS, log_append_time=True)
+    set_max_timestamp(batch, NOW_MS, log_append_time=True)
     anew = rebuilt(batch, "snappy")
     assert [m.timestamp_ms for m in decode_batch(anew, CODECS)] == [NOW_MS, NOW_MS]
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, HEADER_SIZE, crc_valid, parse_header
+from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, HEADER_SIZE, is_crc_valid, parse_header
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.message.compacted_batch import empty_batch, thin_batch
+from barnabas.core.message.compacted_batch import make_empty_batch, retain_records
 from barnabas.core.message.message import Message
 from barnabas.core.message.record_parser import parse_records
 from barnabas.core.message.record_scan import scan_records
@@ -59,9 +59,9 @@ def test_what_is_left_of_a_batch_is_as_it_was(messages: list[Message], chosen: l
     keep = [int(each) for each in chosen[: len(messages)]]
     keep[0] = max(keep[0], 1 - max(keep))
     records = scan_records(batch, HEADER_SIZE, len(batch), len(messages))
-    thin = thin_batch(header, batch, HEADER_SIZE, records, keep, codec=None, horizon_ms=horizon)
+    thin = retain_records(header, batch, HEADER_SIZE, records, keep, codec=None, horizon_ms=horizon)
     left = parse_header(thin)
-    assert crc_valid(thin, left)
+    assert is_crc_valid(thin, left)
     before = [message for message, stays in zip(decode_batch(batch, NO_CODECS), keep, strict=True) if stays]
     assert decode_batch(thin, NO_CODECS) == before
     assert left.max_timestamp == max(message.timestamp_ms or 0 for message in before)
@@ -75,9 +75,9 @@ def test_what_is_left_of_a_batch_is_as_it_was(messages: list[Message], chosen: l
 
 def test_what_is_left_of_a_batch_without_records() -> None:
     header = parse_header(batch_of([Message(b"a", timestamp_ms=5), Message(b"b", timestamp_ms=9)]))
-    empty = empty_batch(header)
+    empty = make_empty_batch(header)
     left = parse_header(empty)
-    assert (len(empty), left.count, crc_valid(empty, left)) == (HEADER_SIZE, 0, True)
+    assert (len(empty), left.count, is_crc_valid(empty, left)) == (HEADER_SIZE, 0, True)
     assert (left.base_offset, left.last_offset, left.max_timestamp) == (1000, 1001, 9)
     assert (left.producer_id, left.last_sequence) == (5, header.last_sequence)
     assert decode_batch(empty, NO_CODECS) == []

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.message.batch_header import stamp_time, write_crc
+from barnabas.core.message.batch_header import set_max_timestamp, write_crc
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.core.message.timestamp_search import first_record_at
+from barnabas.core.message.timestamp_search import find_first_record
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -29,10 +29,10 @@ def test_as_decoding_finds_it(times: list[int], wanted: int, start: int, codec: 
     messages = [Message(value=b"v" * time, key=b"k", timestamp_ms=time, headers=(("h", b""),)) for time in times]
     batch = encode_batch(messages, now_ms=0, codec=CODECS.by_name(codec), base_offset=100)
     if log_append_time:
-        stamp_time(batch, 200, log_append_time=True)
+        set_max_timestamp(batch, 200, log_append_time=True)
     decoded = decode_batch(bytes(batch), CODECS, from_offset=start)
     late = [(each.timestamp_ms, each.offset) for each in decoded if (each.timestamp_ms or 0) >= wanted]
-    assert first_record_at(bytes(batch), wanted, CODECS, from_offset=start) == (late[0] if late else None)
+    assert find_first_record(bytes(batch), wanted, CODECS, from_offset=start) == (late[0] if late else None)
 
 
 def _cut_record(batch: bytearray) -> None:
@@ -53,7 +53,7 @@ def test_what_is_no_record_is_told(spoil: Callable[[bytearray], None]) -> None:
     spoil(batch)
     write_crc(batch, 0, len(batch))
     with pytest.raises(ApiError) as raised:
-        first_record_at(bytes(batch), 0, CODECS)
+        find_first_record(bytes(batch), 0, CODECS)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -61,5 +61,5 @@ def test_a_wrong_crc_is_told() -> None:
     batch = encode_batch([Message(value=b"v", timestamp_ms=5)], now_ms=0)
     batch[-1] ^= 1
     with pytest.raises(ApiError) as raised:
-        first_record_at(bytes(batch), 0, CODECS)
+        find_first_record(bytes(batch), 0, CODECS)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

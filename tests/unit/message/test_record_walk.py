@@ -4,12 +4,12 @@ import pytest
 
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_columns
-from barnabas.core.message.record_validation import PIECE, RecordRules, RecordsWalk, renumber_records, walk_records
+from barnabas.core.message.record_validation import PIECE, RecordRules, RecordsSummary, renumber_records, walk_records
 from barnabas.core.message.varint import encode_varint
 from barnabas.ports.errors import ApiError
 
 
-def walked(content: bytes, count: int) -> tuple[int, RecordsWalk]:
+def walked(content: bytes, count: int) -> tuple[int, RecordsSummary]:
     """How often the walk yields, and what it finds."""
     walk, pieces = walk_records(content, 0, count, 0, RecordRules(consecutive=False)), 0
     while True:

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.core.log.check_budget import CheckBudget
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
-from barnabas.core.message.batch_writer import assemble, encode_columns
+from barnabas.core.message.batch_writer import assemble_batch, encode_columns
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api import Caller, Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
@@ -18,7 +18,7 @@ SECOND = "0e 00 00 02 01 02 76 00"
 
 
 def batch(records: bytes, count: int, codec_name: str) -> bytearray:
-    return assemble(
+    return assemble_batch(
         records,
         count=count,
         codec=CODECS.by_name(codec_name),

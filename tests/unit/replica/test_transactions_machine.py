@@ -12,7 +12,7 @@ from hypothesis.stateful import invariant, rule
 from support.replica_cluster import KEY, Member
 
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.message.aborted_transactions import without_aborted
+from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
@@ -147,7 +147,7 @@ class TransactionsMachine(ReplicasMachine):
                 position += batches[-1][1].size
             if not batches:
                 return found
-            for place, header in without_aborted(list(batches), content, aborted):
+            for place, header in filter_aborted(list(batches), content, aborted):
                 found += [each.value or b"" for each in MessageSet(content[place : place + header.size], NO_CODECS)]
             offset = batches[-1][1].next_offset
 

@@ -1,1 +1,1 @@
-"""Messages and the sets of them that travel and rest as bytes."""
+"""Messages, record batches and message sets, in memory and as bytes."""

@@ -1,4 +1,4 @@
-"""What readers of committed records leave out: the batches of aborted transactions (facts B1, C6)."""
+"""The filter of read_committed consumers: batches of aborted transactions are left out (KIP-98)."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ from .batch_sequence import Batches
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS
 
 _ABORT = b"\0\0\0\0"
-"""The key of the record: version 0, type 0."""
+"""Key of an abort marker: version 0, type 0."""
 
 
 def filter_aborted(batches: Batches, records: Buffer, aborted: Sequence[AbortedTransaction]) -> Batches:
-    """The (position, header) of those batches of `records` that belong to no aborted transaction.
+    """Return (position, header) of the batches of `records` that belong to no aborted transaction.
 
-    `aborted` comes with the records: a producer's batches are aborted from the first offset told there up to the marker
-    in the log that ends its transaction. Markers stay. Raises `ApiError` for a marker that is none.
+    `aborted` is the list of the fetch response: the batches of a producer are aborted from `first_offset` up to the
+    abort marker of that producer. Markers stay. Raises `ApiError` for a control batch that cannot be read.
     """
     if not aborted:
         return batches
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_now: set[int] = set()
-    kept: Batches = []
+    committed: Batches = []
     for position, header in batches:
         while waiting and waiting[-1].first_offset <= header.last_offset:
             open_now.add(waiting.pop().producer_id)
@@ -33,8 +33,8 @@ def filter_aborted(batches: Batches, records: Buffer, aborted: Sequence[AbortedT
                 open_now.discard(header.producer_id)
         elif header.transactional and header.producer_id in open_now:
             continue
-        kept.append((position, header))
-    return kept
+        committed.append((position, header))
+    return committed
 
 
 def _is_abort_marker(records: Buffer, position: int, header: BatchHeader) -> bool:

@@ -1,4 +1,4 @@
-"""The 61 bytes before the records of a batch v2 (facts B1), and the checks that need no more and the CRC (facts B2)."""
+"""The 61-byte header of a record batch v2, and the checks that need only the header and the CRC (facts B1, B2)."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from .codec import Codecs
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12
-"""baseOffset and batchLength come before what batchLength counts."""
+"""Size of baseOffset and batchLength, which batchLength does not count."""
 BATCH_LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
 MAGIC = 2
 MAGIC_AT = 16
@@ -25,7 +25,7 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
-"""The base timestamp says from when on deletions may go (KIP-534); timestamp deltas count from there."""
+"""The base timestamp is the delete horizon (KIP-534); timestamp deltas are relative to it."""
 ZSTD_ID = 4
 NO_TIMESTAMP = -1
 LONG_MAX = 2**63 - 1
@@ -40,7 +40,7 @@ _MAX_TIMESTAMP_AT = 35
 
 
 class BatchHeader(NamedTuple):
-    """The fields, parsed. A named tuple: one is made for every batch that passes through the broker."""
+    """The parsed header of a batch. It is a named tuple because the broker creates one for every batch."""
 
     base_offset: Offset
     batch_length: int
@@ -58,7 +58,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LENGTH_OVERHEAD + self.batch_length
 
     @property
@@ -71,7 +71,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, -1 when there is none; after 2^31-1 comes 0."""
+        """Sequence number of the last record, -1 for a batch without sequence numbers. 0 follows 2^31-1."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`; the records need not be there.
+    """Parse the header at `pos`; the records are not needed.
 
     Raises `ApiError`: CORRUPT_MESSAGE when there are fewer than 61 bytes or a field has a value that no batch has,
     INVALID_RECORD when the magic byte is not 2.
@@ -108,8 +108,8 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     ):
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"a batch header with base offset {header.base_offset}, last offset delta {header.last_offset_delta}"
-            f" and {header.count} records",
+            f"invalid record batch header: base offset {header.base_offset}, last offset delta "
+            f"{header.last_offset_delta}, {header.count} records",
         )
     return header
 
@@ -122,28 +122,32 @@ def check_batch(
     allows_zstd: bool = True,
     needs_sequence: bool = True,
 ) -> BatchHeader:
-    """Check what a client sent as the one batch for a partition (facts B2), without opening the records.
+    """Validate the single batch of a Produce request for a partition (Kafka: LogValidator) without opening its records.
 
-    `max_bytes` bounds the whole batch (max.message.bytes). `codecs`, when given, must know the codec of the batch. With
-    `needs_sequence` off a batch with a producer id may come without a sequence number: the broker's own do.
+    `max_bytes` bounds the whole batch (max.message.bytes). `codecs`, when given, must know the codec of the batch.
+    Without `needs_sequence`, a batch with a producer id may lack a sequence number: the broker writes such batches.
     Raises `ApiError`: CORRUPT_MESSAGE (cut, CRC), INVALID_RECORD (magic, counts, not exactly one batch, control batch,
     base offset, sequence), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP (log-append time is the broker's to set),
     UNSUPPORTED_COMPRESSION_TYPE.
     """
     if not buf:
-        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+        raise ApiError(ErrorCode.INVALID_RECORD, "the request contains no record batch")
     header = _unpack(buf, 0)
     size = header.size
     if max_bytes is not None and size > max_bytes:
-        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; at most {max_bytes} are allowed")
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"record batch of {size} bytes exceeds max.message.bytes={max_bytes}"
+        )
     if size > len(buf):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes, of which {len(buf)} have come")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"record batch of {size} bytes is truncated after {len(buf)} bytes")
     if size < len(buf):
-        raise ApiError(ErrorCode.INVALID_RECORD, f"{len(buf) - size} bytes after the batch; exactly one is allowed")
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"{len(buf) - size} bytes follow the record batch; exactly one batch is allowed"
+        )
     if not is_crc_valid(buf, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
     if header.base_offset != 0:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a client sends 0")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a producer must send 0")
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -164,17 +168,19 @@ def check_batch(
 
 def _check_attributes(header: BatchHeader) -> None:
     if header.control:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+        raise ApiError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control batches")
     if header.transactional and header.producer_id < 0:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a batch of a transaction has no producer id")
+        raise ApiError(ErrorCode.INVALID_RECORD, "transactional record batch without a producer id")
     if header.log_append_time:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP, "clients are not allowed to set the timestamp type to LogAppendTime"
+        )
 
 
 def check_timestamps(first: int, largest: int, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
     """Check the first and the largest timestamp of a batch against the window of a CreateTime topic.
 
-    Raises `ApiError` INVALID_TIMESTAMP. What stands in the records is checked by `validate_records`.
+    Raises `ApiError` INVALID_TIMESTAMP. `validate_records` checks the timestamps of single records.
     """
     for timestamp in (first, largest):
         if timestamp != NO_TIMESTAMP and not now_ms - before_max_ms <= timestamp <= now_ms + after_max_ms:
@@ -185,38 +191,42 @@ def check_timestamps(first: int, largest: int, *, now_ms: int, before_max_ms: in
 
 
 def is_crc_valid(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """True if the batch at `pos` has the CRC-32C that its header claims. All of it must be there."""
+    """Return True if the batch at `pos` is complete and has the CRC-32C of its header."""
     end = pos + header.size
     return end <= len(buf) and bool(crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : end]) == header.crc)
 
 
 def verify_crc(buf: Buffer, header: BatchHeader) -> None:
-    """Raises `ApiError` CORRUPT_MESSAGE unless `is_crc_valid`."""
+    """Raise `ApiError` CORRUPT_MESSAGE unless `is_crc_valid`."""
     if not is_crc_valid(buf, header):
-        text = f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
+        text = f"record batch at offset {header.base_offset} is truncated or its CRC-32C does not match"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def records_of(buf: Buffer, header: BatchHeader) -> memoryview:
-    """The records, compressed or not, of the batch that `buf` begins with. Raises `ApiError` CORRUPT_MESSAGE unless all
-    of it is there."""
+    """Return the records, as compressed, of the batch at the start of `buf`.
+
+    Raises `ApiError` CORRUPT_MESSAGE for a truncated batch.
+    """
     if header.size > len(buf):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"only {len(buf)} of the batch's {header.size} bytes are there")
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"record batch of {header.size} bytes is truncated after {len(buf)} bytes"
+        )
     return memoryview(buf)[HEADER_SIZE : header.size]
 
 
 def assign_offset(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
-    """Set offset and leader epoch in place; both stand outside the CRC."""
+    """Set base offset and leader epoch in place; the CRC covers neither."""
     _LONG.pack_into(buf, pos, base_offset)
     _INT.pack_into(buf, pos + LENGTH_OVERHEAD, leader_epoch)
 
 
 def set_max_timestamp(buf: bytearray | memoryview, max_timestamp: int, *, log_append_time: bool, pos: int = 0) -> None:
-    """Set the largest timestamp and the timestamp type in place, and the CRC anew. No record is opened (facts B2)."""
+    """Set the max timestamp and the timestamp type in place and recompute the CRC. No record is opened."""
     header = _unpack(buf, pos)
     if header.size > len(buf) - pos:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size} bytes, of which {len(buf) - pos} are there"
+            ErrorCode.CORRUPT_MESSAGE, f"record batch of {header.size} bytes is truncated after {len(buf) - pos} bytes"
         )
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (LOG_APPEND_TIME_BIT if log_append_time else 0)
     _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
@@ -225,7 +235,7 @@ def set_max_timestamp(buf: bytearray | memoryview, max_timestamp: int, *, log_ap
 
 
 def write_crc(buf: bytearray | memoryview, pos: int, end: int) -> None:
-    """Set the CRC-32C of the batch that fills [pos, end)."""
+    """Compute and set the CRC-32C of the batch in buf[pos:end]."""
     with memoryview(buf) as view, view[pos + CRC_COVERS_FROM : end] as covered:
         crc = crc32c(covered)
     _UNSIGNED.pack_into(buf, pos + CRC_AT, crc)
@@ -235,13 +245,14 @@ def _unpack(buf: Buffer, pos: int) -> BatchHeader:
     available = len(buf) - pos
     if available > MAGIC_AT and buf[pos + MAGIC_AT] != MAGIC:
         raise ApiError(
-            ErrorCode.INVALID_RECORD, f"a batch with magic {buf[pos + MAGIC_AT]}; only record batches v2 are accepted"
+            ErrorCode.INVALID_RECORD,
+            f"unsupported magic {buf[pos + MAGIC_AT]}; only record batches with magic 2 are accepted",
         )
     if available < HEADER_SIZE:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{available} bytes are too few for a batch header")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"record batch header is truncated after {available} bytes")
     header = _new(BatchHeader, HEADER.unpack_from(buf, pos))
     if header.batch_length < BATCH_LENGTH_MIN:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch length of {header.batch_length}; {BATCH_LENGTH_MIN} at least"
+            ErrorCode.CORRUPT_MESSAGE, f"batch length {header.batch_length} is below the minimum of {BATCH_LENGTH_MIN}"
         )
     return header

@@ -1,4 +1,4 @@
-"""Record batches v2 to messages, or to columns."""
+"""Decoding of record batches v2 to messages or columns."""
 
 from collections.abc import Iterator
 from itertools import compress, repeat
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Columns:
-    """The records of some batches, column by column, for building tables; all lists have one length.
+    """The records of some batches as columns of equal length, for building tables.
 
-    `headers` stays empty unless asked for. `next_offset` is where to go on reading: behind the last whole batch, also
-    when its records were skipped. `valid_bytes` counts the bytes of whole batches.
+    `headers` is empty unless requested. `next_offset` is the next fetch offset: after the last complete batch, also
+    when its records were skipped. `valid_bytes` is the size of the complete batches.
     """
 
     __slots__ = ("headers", "keys", "log_append_time", "next_offset", "offsets", "timestamps", "valid_bytes", "values")
@@ -50,9 +50,9 @@ def decode_batch(
     check_crc: bool = True,
     header: BatchHeader | None = None,
 ) -> list[Message]:
-    """The messages of the batch that `buf` begins with, from `from_offset` on; a control batch's too.
+    """Decode the batch at the start of `buf`, also a control batch, from `from_offset` on.
 
-    `header` is that of the batch, if it is parsed already. `max_bytes` bounds what the records decompress to. Raises
+    `header` saves parsing it again. `max_bytes` bounds the size of the decompressed records. Raises
     `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2), MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = parse_header(buf) if header is None else header
@@ -84,10 +84,10 @@ def decode_columns(
     check_crc: bool = True,
     into: Columns | None = None,
 ) -> Columns:
-    """The records of consecutive batches with offsets in [from_offset, upto), without those of control batches.
+    """Decode the records with offsets in [from_offset, upto) of consecutive batches, without control records.
 
-    A cut batch at the end is left for the next read. `into` takes the columns of several calls. Raises as
-    `decode_batch`; `into` then holds the whole batches up to its `next_offset`.
+    A truncated batch at the end is left for the next read. `into` collects the columns of several calls. Raises the
+    errors of `decode_batch`; `into` then holds the complete batches before its `next_offset`.
     """
     columns = Columns(from_offset) if into is None else into
     view = memoryview(records)
@@ -109,7 +109,7 @@ def decode_columns(
 
 
 def whole_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every batch that is there to its end. Raises `ApiError` at a header that is nonsense."""
+    """Yield (position, header) of every complete batch. Raises `ApiError` for an invalid header."""
     position, end = 0, len(records)
     while position + LENGTH_OVERHEAD <= end:
         size = batch_size(records, position)
@@ -120,17 +120,20 @@ def whole_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def batch_size(records: Buffer, position: int) -> int:
-    """The bytes of the batch at `position`, of which at least 12 must be there. Raises `ApiError` CORRUPT_MESSAGE."""
+    """Return the size of the batch at `position`; reads its first 12 bytes. Raises `ApiError` CORRUPT_MESSAGE."""
     size = LENGTH_OVERHEAD + int.from_bytes(records[position + 8 : position + LENGTH_OVERHEAD], "big", signed=True)
     if size < HEADER_SIZE:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch length {size - LENGTH_OVERHEAD}; it cannot be so short")
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch length {size - LENGTH_OVERHEAD} is below the minimum of {HEADER_SIZE - LENGTH_OVERHEAD}",
+        )
     return size
 
 
 def open_records(
     batch: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int, with_headers: bool = True
 ) -> Records:
-    """Decompress and parse the records of a batch whose header and size are checked. Raises as `decode_batch`."""
+    """Decompress and parse the records of a batch with a checked header. Raises the errors of `decode_batch`."""
     content = records_of(batch, header)
     if header.codec_id:
         data = codecs.by_id(header.codec_id).decompress(content, max_bytes)
@@ -151,7 +154,7 @@ def _add_batch(
     check_crc: bool,
     with_headers: bool,
 ) -> None:
-    """Append the records of one batch; all of them, or none when it raises."""
+    """Append the records of one batch: all of them, or none if it raises."""
     if check_crc:
         verify_crc(batch, header)
     if not header.count:
@@ -172,7 +175,7 @@ def _offsets(header: BatchHeader, records: Records) -> range | list[int]:
     if min(deltas) < 0 or max(deltas) > header.last_offset_delta:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"offset deltas {min(deltas)} to {max(deltas)}, but the batch ends at {header.last_offset_delta}",
+            f"record offset deltas {min(deltas)} to {max(deltas)} exceed last offset delta {header.last_offset_delta}",
         )
     if records.consecutive:
         return range(base, base + header.count)
@@ -180,7 +183,7 @@ def _offsets(header: BatchHeader, records: Records) -> range | list[int]:
 
 
 def _timestamps(header: BatchHeader, records: Records) -> list[int]:
-    """With log-append time every record has the batch's largest timestamp (facts B1)."""
+    """Return the timestamps of the records; with LogAppendTime all have the max timestamp of the batch."""
     if header.log_append_time:
         return [header.max_timestamp] * header.count
     least, largest = timestamp_range(header, records)
@@ -191,7 +194,7 @@ def _timestamps(header: BatchHeader, records: Records) -> list[int]:
 
 
 def timestamp_range(header: BatchHeader, records: Records) -> tuple[int, int]:
-    """The least and the largest timestamp of the records, of which there is one. Raises `ApiError` CORRUPT_MESSAGE."""
+    """Return the smallest and largest timestamp of one record or more. Raises `ApiError` CORRUPT_MESSAGE."""
     least = header.base_timestamp + min(records.timestamp_deltas)
     largest = header.base_timestamp + max(records.timestamp_deltas)
     if least < LONG_MIN or largest > LONG_MAX:
@@ -200,7 +203,7 @@ def timestamp_range(header: BatchHeader, records: Records) -> tuple[int, int]:
 
 
 def _drop_outside(columns: Columns, start: int, from_offset: int, upto: int | None) -> None:
-    """Keep of the rows from row `start` on only those with offsets in [from_offset, upto)."""
+    """Drop the rows from row `start` on whose offset is outside [from_offset, upto)."""
     end = LONG_MAX if upto is None else upto
     keep = [from_offset <= offset < end for offset in columns.offsets[start:]]
     if all(keep):

@@ -1,7 +1,7 @@
-"""Whether the batches of one fetch follow each other.
+"""Validation of the order of the batches in one fetch.
 
-The CRC covers neither a batch's base offset nor its length and magic byte: that these are wrong shows only beside the
-neighbours. Batches leave gaps where a topic is compacted, but never overlap or go back.
+The CRC covers neither the base offset of a batch nor its length and magic byte: only the neighbours of a batch reveal
+that these are corrupt. Compaction leaves gaps between batches, but batches never overlap or go back.
 """
 
 from typing import NamedTuple
@@ -29,40 +29,41 @@ _MAGIC = bytes([MAGIC])
 
 
 class SequenceFault(NamedTuple):
-    """Why the batch at `position` is not believed, though an offset `expected` is wanted there."""
+    """The reason why the batch at `position`, where offset `expected` should begin, is invalid."""
 
     position: int
     expected: int
     reason: str
     header: BatchHeader | None = None
-    """Where its CRC vouches for all but its base offset."""
+    """The header, if the CRC confirms all of it but the base offset."""
     beyond_end: bool = False
-    """It lies beyond the end of the log that was told with it."""
+    """True if the batch lies beyond the log end offset of the response."""
 
 
 @define
 class BatchSequence:
-    """The batches at the beginning of a fetch that are to be believed, and what comes behind them."""
+    """The valid batches at the start of a fetch, and the state after them."""
 
     next_offset: int
-    """Where to read on."""
+    """Offset to fetch next."""
     batches: Batches = field(factory=list)
-    """(position, header), one after the other."""
+    """(position, header) of each valid batch, in order."""
     fault: SequenceFault | None = None
     cut_bytes: int = 0
-    """How many bytes it takes until a batch ends that is there in part; 0 where there is none, or it does not say."""
+    """Bytes needed to complete a truncated batch at the end; 0 without one, or if its size is unknown."""
     probe_offset: int = -1
-    """Where to ask instead, if it is >= 0: the first batch begins elsewhere than wanted, and is to be seen beside the
-    one before it."""
+    """Offset to fetch instead, if >= 0: the first batch starts at an unexpected offset, and the batch before it is
+    needed to judge it."""
     unconfirmed: bool = False
-    """The last batch, behind a gap, is left out: it counts when what follows agrees."""
+    """True if the last batch, after a gap, is left out until the batch after it confirms its offset."""
     suspect: SequenceFault | None = None
-    """What the last batch would be, if it should turn out to lie: it is behind a gap, and nothing follows it."""
+    """The fault to report if the base offset of the last batch proves wrong: it follows a gap and nothing follows it.
+    """
     gaps_seen: bool = False
-    """A gap stood between two batches that are right: the log has such."""
+    """True if a gap between two valid batches was seen: the log is compacted."""
 
     def truncate_before(self, leap: SequenceFault) -> None:
-        """Leave out the batch there, and what follows it."""
+        """Drop the suspect batch and all batches after it."""
         while self.batches and self.batches[-1][0] >= leap.position:
             self.batches.pop()
         self.next_offset = leap.expected
@@ -70,29 +71,29 @@ class BatchSequence:
 
 @frozen(kw_only=True)
 class ValidationContext:
-    """What is known of the records of a fetch, beside themselves."""
+    """Facts about the records of a fetch that the records do not contain."""
 
     log_end_offset: int = LONG_MAX
-    """The log's end as it was told with them (exclusive)."""
+    """Log end offset of the response (exclusive)."""
     check_crc: bool = True
     allows_gaps: bool = False
-    """The log has gaps, or it is known what stands before: a batch behind a gap counts."""
+    """True if the log has gaps or the batch before is known: a batch after a gap is valid."""
     starts_at_boundary: bool = False
-    """A batch ends just before the offset wanted, so that none of them begins before it."""
+    """True if a batch ends just before the wanted offset, so that no batch begins before it."""
     has_more: bool = False
-    """There may be more behind them."""
+    """True if the log may have more batches after these."""
     rejected: BatchHeader | None = None
-    """A batch that was found to lie about its offset."""
+    """A batch whose base offset proved wrong."""
 
 
 def validate_batches(records: Buffer, wanted: int, context: ValidationContext, start: int = 0) -> BatchSequence:
-    """Go from batch to batch of what was fetched from offset `wanted` on, up to the first one that is wrong.
+    """Validate the batches fetched from offset `wanted` on, up to the first invalid one.
 
-    `start`: the position at which to begin. The first batch must contain `wanted` or lie behind it.
+    `start` is the position of the first batch, which must contain `wanted` or follow it.
     """
     chain = BatchSequence(wanted)
     position, size = start, len(records)
-    leap: SequenceFault | None = None  # the batch before came behind a gap: perhaps it is the one that lies
+    leap: SequenceFault | None = None  # the batch before follows a gap: its base offset may be the wrong one
     while position + LENGTH_OVERHEAD <= size:
         header: BatchHeader | None = None
         try:
@@ -123,7 +124,7 @@ def validate_batches(records: Buffer, wanted: int, context: ValidationContext, s
         chain.next_offset = header.next_offset
         position += length
     if leap is not None and chain.fault != leap and (context.has_more or not context.allows_gaps):
-        chain.truncate_before(leap)  # it comes again, with what follows it
+        chain.truncate_before(leap)  # the next fetch returns it again, with its successor
         chain.unconfirmed, chain.fault, chain.cut_bytes = True, None, 0
     elif leap is not None and chain.fault is None:
         chain.suspect = leap
@@ -133,9 +134,9 @@ def validate_batches(records: Buffer, wanted: int, context: ValidationContext, s
 def find_next_intact(
     records: Buffer, fault: SequenceFault, context: ValidationContext
 ) -> tuple[int, BatchHeader] | None:
-    """(position, header) of the next batch behind a wrong one that is right in itself and fits.
+    """Return (position, header) of the next intact batch after an invalid one.
 
-    First where the wrong one says that it ends, then wherever one can begin.
+    The end that the invalid batch claims is tried first, then every position with a magic byte.
     """
     view = memoryview(records)
     claimed = fault.position
@@ -156,7 +157,7 @@ def find_next_intact(
 def _find_content_fault(
     records: Buffer, position: int, header: BatchHeader, chain: BatchSequence, context: ValidationContext
 ) -> SequenceFault | None:
-    """What is wrong with a batch by itself."""
+    """Return the fault in the batch itself, or None."""
     expected = chain.next_offset
     if context.check_crc and not is_crc_valid(records, header, position):
         text = f"the CRC-32C of a batch does not match its content ({header.size} bytes, base {header.base_offset})"
@@ -165,7 +166,8 @@ def _find_content_fault(
         text = f"a batch of {header.count} records has the last offset delta {header.last_offset_delta}"
         return SequenceFault(position, expected, text)
     if header.next_offset > context.log_end_offset:
-        text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; the log ends at {context.log_end_offset}"
+        claim = f"record batch with offsets {header.base_offset} to {header.last_offset}"
+        text = f"{claim} beyond the log end offset {context.log_end_offset}"
         return SequenceFault(position, expected, text, header if context.check_crc else None, beyond_end=True)
     return None
 
@@ -173,24 +175,26 @@ def _find_content_fault(
 def _find_order_fault(
     position: int, header: BatchHeader, chain: BatchSequence, context: ValidationContext
 ) -> SequenceFault | None:
-    """What is wrong with it where it stands."""
+    """Return the fault in the place of the batch, or None."""
     expected = chain.next_offset
     overlaps = chain.batches or (context.starts_at_boundary and context.allows_gaps)
     if (header.base_offset if overlaps else header.last_offset) >= expected:
         return None
-    text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; they came before"
+    text = f"record batch with offsets {header.base_offset} to {header.last_offset}, which were read before"
     return SequenceFault(position, expected, text, header if context.check_crc else None)
 
 
 def _suspect_gap(position: int, header: BatchHeader, expected: int) -> SequenceFault | None:
     if header.base_offset <= expected:
         return None
-    text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; what follows it goes back"
+    text = (
+        f"record batch with offsets {header.base_offset} to {header.last_offset}, but the next batch has lower offsets"
+    )
     return SequenceFault(position, expected, text, header)
 
 
 def _attribute_fault(chain: BatchSequence, leap: SequenceFault | None, header: BatchHeader) -> None:
-    """If without the batch before, which leapt, this one was right, that one is wrong."""
+    """Attribute the fault to the suspect batch before, if this batch is valid without it."""
     fault = chain.fault
     assert fault is not None
     if leap is not None and fault.header is not None and not fault.beyond_end and leap.expected <= header.base_offset:

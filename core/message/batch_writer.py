@@ -1,8 +1,8 @@
-"""Messages to record batches v2 (facts B1).
+"""Encoding of messages to record batches v2 (facts B1).
 
-The records of a batch are laid out by one `%` of a bytes format, all of it in C, when no message has a key or headers
-and all have one timestamp, as `send_many` makes them; a numbered header for all of them does not change that. Otherwise
-it goes message by message. `benchmarks/message_codec.py` measures both.
+One `%` of a bytes format, which runs in C, writes all records of a batch when no message has a key or headers and all
+have one timestamp, as `send_many` creates them, with or without a numbered header. Other batches are written message by
+message. `benchmarks/message_codec.py` measures both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,11 +31,11 @@ INT_MAX = 2**31 - 1
 
 _ONE_BYTE_OFFSETS = 64
 _FAST_VALUE_MAX = SMALL_LIMIT - 16
-# A record without key and at the base timestamp, around its value: length, attributes and timestamp delta, offset
-# delta, null key, value length, value; then its headers, mostly none.
+# A record without key at the base timestamp: length, attributes and timestamp delta, offset delta, null key, value
+# length, value, headers.
 _PLAIN_RECORD = b"%b\0\0%b\1%b%b"
 _NO_HEADERS = b"\0"
-# What is around its value besides the headers' content, for offset deltas of one byte and of two.
+# Bytes around the value, without the content of the headers, for offset deltas of one byte and of two.
 _AROUND, _AROUND_2 = 6, 7
 
 
@@ -50,7 +50,7 @@ def encode_batch(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """One batch with the messages at consecutive offsets; those without a timestamp get `now_ms`.
+    """Encode one batch with the messages at consecutive offsets; messages without a timestamp get `now_ms`.
 
     Raises `ValueError` for no messages, `ApiError` INVALID_TIMESTAMP or INVALID_RECORD for a timestamp or a header key
     that has no encoding, MESSAGE_TOO_LARGE beyond 2 GiB.
@@ -88,9 +88,9 @@ def encode_columns(
     transactional: bool = False,
     numbered: NumberedHeader | None = None,
 ) -> bytearray:
-    """As `encode_batch`, from columns of equal length; None stands for a column of nothing but None (or no headers).
+    """Encode one batch from columns of equal length; None stands for a column of None values (or without headers).
 
-    `numbered` comes behind the other headers of each message.
+    `numbered` is appended to the headers of each message. Raises the errors of `encode_batch`.
     """
     count = len(values)
     if not count:
@@ -132,16 +132,18 @@ def assemble_batch(
     base_sequence: int,
     leader_epoch: int = 0,
 ) -> bytearray:
-    """A batch of records that are laid out already; compresses them and sets length and CRC.
+    """Build a batch from encoded records: compress them, set length and CRC.
 
-    `attributes` without the codec bits. Raises `ApiError` MESSAGE_TOO_LARGE beyond 2 GiB.
+    `attributes` has no codec bits. Raises `ApiError` MESSAGE_TOO_LARGE beyond 2 GiB.
     """
     if codec is not None:
         records = codec.compress(records)
         attributes |= codec.id
     batch_length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
     if batch_length > INT_MAX:
-        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch_length} bytes; the format ends at {INT_MAX}")
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"record batch of {batch_length} bytes exceeds the format limit of {INT_MAX}"
+        )
     batch = bytearray(
         HEADER.pack(
             base_offset,
@@ -165,7 +167,7 @@ def assemble_batch(
 
 
 def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> tuple[int, int, Sequence[int] | None]:
-    """(the first timestamp, the largest, the differences to the first or None if there is no difference)."""
+    """Return (first timestamp, largest timestamp, deltas to the first, or None if all are 0)."""
     if timestamps is None:
         return now_ms, now_ms, None
     first = timestamps[0]
@@ -183,7 +185,7 @@ def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> t
 
 
 def _plain_records(values: Sequence[bytes], numbered: NumberedHeader | None = None) -> bytes | None:
-    """The records of values alone, at consecutive offsets and one timestamp; None when a value is too long for this."""
+    """Return records of values alone with consecutive offsets and one timestamp; None if a value is too long."""
     sizes = list(map(len, values))
     trailer = _NO_HEADERS if numbered is None else _numbered_trailer(numbered)
     more = len(trailer) - len(_NO_HEADERS) + (0 if numbered is None else NUMBER_SIZE)
@@ -204,12 +206,12 @@ def _plain_records(values: Sequence[bytes], numbered: NumberedHeader | None = No
 
 @lru_cache(maxsize=32)
 def _lengths(around: int) -> list[bytes]:
-    """The length field of a record by the size of its value: so many bytes around one of up to 63, else one more."""
+    """Return record length fields by value size; `around` bytes surround values of up to 63 bytes, else one more."""
     return SMALL[around : around + 64] + SMALL[around + 65 :]
 
 
 def _trailers(count: int, headers: Sequence[Headers] | None, numbered: NumberedHeader | None) -> Iterable[bytes]:
-    """The headers of each record, laid out."""
+    """Return the encoded headers of each record."""
     if headers is None:
         if numbered is None:
             return repeat(_NO_HEADERS, count)
@@ -222,7 +224,7 @@ def _trailers(count: int, headers: Sequence[Headers] | None, numbered: NumberedH
 
 
 def _numbered_trailer(numbered: NumberedHeader) -> bytes:
-    """One header, up to its number."""
+    """Return the encoded numbered header up to its number."""
     laid_out = _encode_headers(((numbered.name, numbered.head + bytes(NUMBER_SIZE)),))
     return laid_out[:-NUMBER_SIZE]
 
@@ -233,7 +235,7 @@ def _records(
     trailers: Iterable[bytes],
     timestamp_deltas: Iterable[int],
 ) -> bytes:
-    """The records in general. Sizes and deltas below 8192 are looked up in place: a call each would double the time."""
+    """Encode arbitrary records. Varints below 8192 are looked up inline: a call for each would double the time."""
     small, limit, out = SMALL, SMALL_LIMIT, list[bytes]()
     add = out.append
     for offset, (value, key, trailer, delta) in enumerate(zip(values, keys, trailers, timestamp_deltas, strict=True)):

@@ -1,4 +1,4 @@
-"""Compression codecs, by number (as batches name them) and by name (as configurations name them)."""
+"""Compression codecs by id, as in batches, and by name, as in configurations."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,7 +8,7 @@ from ...ports.errors import ApiError, ConfigError
 from ...ports.words import Buffer
 
 DECOMPRESSED_BYTES_MAX = 104_857_600
-"""What one batch may decompress to where no other bound is given."""
+"""Default bound of the decompressed size of a batch."""
 
 UNCOMPRESSED_NAMES = ("none", "uncompressed")
 
@@ -18,7 +18,7 @@ class Codec(Protocol):
 
     @property
     def id(self) -> int:
-        """The number in the attributes of a batch, 1 to 7 (facts B1: gzip 1, snappy 2, lz4 3, zstd 4)."""
+        """The id in the attributes of a batch, 1 to 7 (gzip 1, snappy 2, lz4 3, zstd 4)."""
         ...
 
     @property
@@ -27,20 +27,20 @@ class Codec(Protocol):
     def compress(self, data: Buffer) -> bytes: ...
 
     def decompress(self, data: Buffer, max_bytes: int) -> bytes:
-        """The original bytes. Uses no more memory than about `max_bytes`, whatever `data` claims.
+        """Return the original bytes. Uses about `max_bytes` of memory at most, whatever size `data` claims.
 
-        Raises `ApiError`: CORRUPT_MESSAGE for damaged or cut data, MESSAGE_TOO_LARGE for more than `max_bytes`.
+        Raises `ApiError`: CORRUPT_MESSAGE for corrupt or truncated data, MESSAGE_TOO_LARGE for more than `max_bytes`.
         """
         ...
 
 
 class Codecs:
-    """The codecs of one composition; immutable."""
+    """The immutable set of codecs of a broker or client."""
 
     __slots__ = ("_by_id", "_by_name")
 
     def __init__(self, codecs: Iterable[Codec] = ()) -> None:
-        """Raises `ConfigError` when a number is outside 1 to 7, or a number or a name is taken twice."""
+        """Raise `ConfigError` for an id outside 1 to 7, or a duplicate id or name."""
         self._by_id: dict[int, Codec] = {}
         self._by_name: dict[str, Codec] = {}
         for codec in codecs:
@@ -56,11 +56,11 @@ class Codecs:
         return tuple(self._by_name)
 
     def __contains__(self, codec_id: object) -> bool:
-        """True for the number of a known codec, and for 0 (no compression)."""
+        """Return True for the id of a known codec and for 0 (no compression)."""
         return codec_id == 0 or codec_id in self._by_id
 
     def by_id(self, codec_id: int) -> Codec:
-        """The codec of this number. Raises `ApiError` UNSUPPORTED_COMPRESSION_TYPE."""
+        """Return the codec with this id. Raises `ApiError` UNSUPPORTED_COMPRESSION_TYPE."""
         codec = self._by_id.get(codec_id)
         if codec is None:
             known = ", ".join(f"{each.id} {each.name}" for each in self._by_id.values()) or "none"
@@ -70,7 +70,7 @@ class Codecs:
         return codec
 
     def by_name(self, name: str) -> Codec | None:
-        """The codec of this name; None for "none" and "uncompressed". Raises `ConfigError` listing the known names."""
+        """Return the codec with this name, None for "none" and "uncompressed". `ConfigError` lists the known names."""
         if name in UNCOMPRESSED_NAMES:
             return None
         codec = self._by_name.get(name)

@@ -1,4 +1,4 @@
-"""How many of the batches of a range a client can read, by their headers alone: the records stay where they are."""
+"""The prefix of a fetch whose batches use no codec that the client lacks, found by the headers alone."""
 
 from struct import Struct
 
@@ -7,14 +7,14 @@ from ...ports.words import Buffer
 from .batch_header import BATCH_LENGTH_MIN, CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 
 _FIELDS = Struct(">8xi4xb4xh")
-"""The batch length, the magic byte and the attributes (facts B1)."""
+"""Batch length, magic byte and attributes."""
 
 
 def bytes_without_codec(records: Buffer | Region, codec_id: int, *, headers_max: int) -> tuple[int, int]:
-    """(the bytes of the batches before the first one of that codec, how many headers were looked at).
+    """Return (size of the batches before the first one with `codec_id`, number of headers read).
 
-    At most `headers_max` headers are looked at: what lies behind them does not count either. Neither does what follows
-    a damaged header, unless it is the first: then the client is to find the damage.
+    At most `headers_max` headers are read, and batches beyond them are left out. Batches after a corrupt
+    header are left out as well, unless it is the first: then the client reports the corruption.
     """
     size, position, looked = size_of(records), 0, 0
     while looked < headers_max and size - position >= HEADER_SIZE:

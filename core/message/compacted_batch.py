@@ -1,4 +1,4 @@
-"""Batches that lose records to compaction: what is left keeps its offsets, and the batch its producer (facts B5)."""
+"""Batches after compaction: the retained records keep their offsets, the batch keeps its producer fields."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -27,12 +27,12 @@ def retain_records(
     codec: Codec | None,
     horizon_ms: int | None = None,
 ) -> bytearray:
-    """The batch with those records alone, of which there is one at least.
+    """Return the batch with the retained records, of which there is at least one.
 
-    keep:        1 for each record that stays, else 0.
-    data, start: the records, decompressed, and where they begin; `records` are what `scan_records` has found there.
-    codec:       that of the batch.
-    horizon_ms:  from when on the deletions in it may go; noted in the batch where the base timestamp was (KIP-534).
+    keep:        1 for each retained record, else 0.
+    data, start: the decompressed records and their start position; `records` is the result of `scan_records`.
+    codec:       the codec of the batch.
+    horizon_ms:  the delete horizon of its tombstones, stored as base timestamp (KIP-534).
     """
     base, attributes = header.base_timestamp, header.attributes & ~CODEC_MASK
     bounds = zip([start, *records.ends], records.ends, strict=False)
@@ -62,7 +62,7 @@ def retain_records(
 
 
 def _with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> bytes:
-    """A record with another timestamp delta."""
+    """Return the record with another timestamp delta."""
     _, position = read_raw(data, start)
     rest = position + 1
     while data[rest] > 0x7F:
@@ -72,7 +72,7 @@ def _with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> byte
 
 
 def make_empty_batch(header: BatchHeader) -> bytearray:
-    """What is left of a batch without records: its offsets, its time and its producer."""
+    """Return the batch without records: with its offsets, max timestamp and producer fields."""
     return assemble_batch(
         b"",
         count=0,

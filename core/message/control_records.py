@@ -1,4 +1,4 @@
-"""Control batches that end a transaction (facts B1): one record, which says how it ended and who decided it."""
+"""Control batches that end a transaction (Kafka: EndTransactionMarker), with one record each."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from .batch_writer import assemble_batch
 from .codec import NO_CODECS
 
 _KEY = Struct(">hh")
-"""Version, type."""
+"""Fields of the key: version, type."""
 _VALUE = Struct(">hi")
-"""Version, coordinator epoch."""
+"""Fields of the value: version, coordinator epoch."""
 _ABORT, _COMMIT = 0, 1
 _RECORD = b"\x20\0\0\0\x08%b\x0c%b\0"
-"""Length 16, attributes, timestamp and offset delta 0, a key of 4 bytes, a value of 6, no headers."""
+"""A record of length 16: attributes, timestamp and offset delta 0, a key of 4 bytes, a value of 6, no headers."""
 _RECORD_BYTES_MAX = 1024
-"""What a control record may take, with room for later versions."""
+"""Maximum size of a control record, with room for later versions."""
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator who said so."""
+    """The outcome of a transaction and the epoch of its coordinator."""
 
     committed: bool
     coordinator_epoch: int
@@ -32,7 +32,7 @@ class EndTransactionMarker(NamedTuple):
 def encode_marker(
     marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, now_ms: int, log_append_time: bool = False
 ) -> bytearray:
-    """The batch that ends the transaction of a producer, at offset 0."""
+    """Encode the batch that ends the transaction of a producer, with base offset 0."""
     key = _KEY.pack(0, _COMMIT if marker.committed else _ABORT)
     return assemble_batch(
         _RECORD % (key, _VALUE.pack(0, marker.coordinator_epoch)),
@@ -50,9 +50,9 @@ def encode_marker(
 
 
 def read_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """What the control batch that `batch` begins with says; None where it ends no transaction, or was emptied.
+    """Return the marker at the start of `batch`; None for another control batch or an emptied one.
 
-    Raises `ApiError` CORRUPT_MESSAGE for one that cannot be read.
+    Raises `ApiError` CORRUPT_MESSAGE for a marker that cannot be read.
     """
     if not header.count:
         return None

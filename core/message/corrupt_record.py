@@ -1,4 +1,4 @@
-"""What is wrong with records that were fetched, and where."""
+"""Corrupt records found by a consumer, and the offsets that it skipped."""
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -8,9 +8,9 @@ _OF_THE_RECORDS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 
 
 class CorruptRecord(ApiError):
-    """Records that cannot be read or believed: of which partition, from which offset on, and why.
+    """Records that cannot be read: their partition, the first offset and the reason.
 
-    Asking again does not help: read on behind them by `seek`, or with `skip.damaged`.
+    A retry does not help: continue after them with `seek`, or with `skip.damaged`.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -40,5 +40,5 @@ class Damage:
 
 
 def is_damage(error: ApiError) -> bool:
-    """True if the records are to blame: not a codec that is missing, nor a bound that is too low."""
+    """Return True for corrupt records, as opposed to a missing codec or a bound that is too low."""
     return error.code in _OF_THE_RECORDS

@@ -1,4 +1,4 @@
-"""CRC-32 of the classic format: by `isal` where installed, three times quicker on short messages, else by zlib."""
+"""CRC-32 of the classic format: `isal`, three times faster on short messages, if installed, else zlib."""
 
 try:
     from isal.isal_zlib import crc32

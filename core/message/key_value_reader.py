@@ -1,4 +1,4 @@
-"""Keys and values of plain batches, quickly also where each batch has one record: of a log that is read as a table."""
+"""Fast reader of keys and values of uncompressed batches, for internal topics that are loaded as tables."""
 
 from typing import NamedTuple
 
@@ -18,15 +18,15 @@ from .batch_header import (
 _MORE = 0x80
 _NULL = 1
 _OUTCOMES = {b"\0\0\0\0": False, b"\0\0\0\1": True}
-"""Keys of the records in control batches that end transactions: version 0, the type (facts B1)."""
+"""Keys of end-transaction markers: version 0, type; the value is True for a commit."""
 _MARKER, _TYPE_AT, _TYPE_END = 17, 5, 9
-"""The bytes of such a record, and where its key stands."""
+"""Size of a marker record, and the positions of its key."""
 
 
 class TransactionSpan(NamedTuple):
-    """What the transaction of a producer did at this place of the columns.
+    """Records of a transaction, or its end, in the columns.
 
-    `committed` None: the records [start, end) belong to it; else it ended there, so or so.
+    With `committed` None, the rows [start, end) belong to the transaction; else the transaction ended there.
     """
 
     start: int
@@ -36,7 +36,7 @@ class TransactionSpan(NamedTuple):
 
 
 class KeysAndValues:
-    """Two columns of equal length, and which parts of them belong to transactions, in the order of the log."""
+    """Columns of keys and values, with the transactions in them, in log order."""
 
     __slots__ = ("keys", "transactions", "values")
 
@@ -47,11 +47,10 @@ class KeysAndValues:
 
 
 def read_plain_batches(data: bytes, position: int, from_offset: int, into: KeysAndValues) -> tuple[int, int]:
-    """Read batches that are whole, right and not compressed, as long as they come; their records go into the columns,
-    what markers say beside them.
+    """Append the records and markers of consecutive complete, valid and uncompressed batches to the columns.
 
-    Returns where the first other one begins (its position, and the offset to go on from): `decode_columns` reads it, or
-    says what is wrong with it. No batch may reach below `from_offset`.
+    Returns the position of the first other batch, and the next offset: `decode_columns` reads that batch or reports its
+    fault. No batch may begin below `from_offset`.
     """
     view, offset, end, keys, values = memoryview(data), from_offset, len(data), into.keys, into.values
     while position + HEADER_SIZE <= end:
@@ -87,8 +86,11 @@ def read_plain_batches(data: bytes, position: int, from_offset: int, into: KeysA
 
 
 def _read_records(data: bytes, position: int, count: int, keys: list[bytes | None], values: list[bytes | None]) -> int:
-    """Returns the position after them. Whatever is not as usual makes it another one than it should be, or raises
-    `IndexError`: sizes beyond two bytes, headers. Varints are read in place, since calls would double the time."""
+    """Return the position after the records.
+
+    Unusual records (sizes of more than two bytes, headers) yield a position that does not match the end of the batch,
+    or raise `IndexError`. Varints are read inline, since calls would double the time.
+    """
     for _ in range(count):
         position += 1 if data[position] < _MORE else 2  # the size: the position at the end shows whether it is right
         position += 1  # the attributes mean nothing

@@ -1,4 +1,4 @@
-"""Several record batches as they travel and rest: bytes, or a region of a file."""
+"""A sequence of record batches: bytes, or a region of a file."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,10 +14,10 @@ from .message import Message
 
 
 class MessageSet:
-    """A thin iterator: nothing is read before somebody asks, and messages are decoded one batch at a time.
+    """A lazy iterator over messages, which decodes one batch at a time.
 
-    A batch that is cut at the end is left out; `valid_bytes` says where it begins. Iterating gives the messages from
-    `from_offset` on, without those of control batches. Iterating may raise `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD
+    A truncated batch at the end is left out; `valid_bytes` is its position. Iterating returns the messages from
+    `from_offset` on, without control records. Iterating may raise `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD
     (not magic 2), MESSAGE_TOO_LARGE (a batch decompresses to more than `max_bytes`), UNSUPPORTED_COMPRESSION_TYPE.
     """
 
@@ -48,8 +48,8 @@ class MessageSet:
         batches: Sequence[tuple[int, BatchHeader]] | None = None,
         next_offset: int | None = None,
     ) -> None:
-        """`batches`, and then `next_offset`, are given where the records were looked through before: (position, header)
-        of those that count."""
+        """`batches`, (position, header) of the valid batches, and `next_offset` are given if the records were validated
+        before."""
         self.records = records
         self.topic = topic
         self.partition = partition
@@ -57,24 +57,24 @@ class MessageSet:
         self.max_bytes = max_bytes
         self.check_crc = check_crc
         self.leader_epoch = -1
-        """That of the batch which is being iterated over."""
+        """Leader epoch of the current batch of an iteration."""
         self.codecs = codecs
         self._batches = batches
         self._end: tuple[int, int] | None = None if next_offset is None else (size_of(records), next_offset)
         self.on_damage: Callable[[BatchHeader, ApiError], object] | None = None
-        """Told of each batch whose records cannot be read, which iterating then leaves out instead of raising."""
+        """Called for each batch whose records cannot be read; iterating then skips the batch instead of raising."""
 
     @property
     def size(self) -> int:
-        """Bytes, those of a cut last batch included."""
+        """Size in bytes, with a truncated last batch."""
         return size_of(self.records)
 
     def batches(self) -> Iterator[BatchHeader]:
-        """The headers of the whole batches; no record is opened and no CRC checked."""
+        """Return the headers of the complete batches, without opening a record or checking a CRC."""
         return (header for _, header in self.positioned_batches())
 
     def positioned_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        """(position in the set, header) of the whole batches, as `batches`."""
+        """Yield (position in the set, header) of the complete batches."""
         if self._batches is not None:
             yield from self._batches
             return
@@ -100,16 +100,16 @@ class MessageSet:
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of the whole batches."""
+        """Size of the complete batches."""
         return self._whole()[0]
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading: the offset after the last whole batch; `from_offset` when there is none."""
+        """The offset after the last complete batch; `from_offset` without one."""
         return self._whole()[1]
 
     def write_to(self, write: Callable[[Piece], object]) -> int:
-        """Hand the bytes, or the region, as they are to `write` in one call; returns their number."""
+        """Pass the bytes or the region to `write` in one call; return the size."""
         write(self.records)
         return self.size
 

@@ -1,4 +1,4 @@
-"""A header that all messages of a batch get, each with a number of its own: laid out for a whole batch at once."""
+"""A header with a consecutive number for each message of a batch, encoded for the whole batch at once."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -17,13 +17,13 @@ class NumberedHeader(NamedTuple):
     first: int
 
     def advance(self, count: int) -> "NumberedHeader":
-        """That of the messages after the first `count` of them."""
+        """Return the header of the messages after the first `count`."""
         return self._replace(first=self.first + count)
 
     def numbers(self, count: int) -> list[bytes]:
-        """The ends of the first `count` messages' values."""
+        """Return the number part of the first `count` header values."""
         return list(map(_NUMBER.pack, range(self.first, self.first + count)))
 
     def headers(self, count: int) -> list[Headers]:
-        """The headers of the first `count` messages."""
+        """Return the headers of the first `count` messages."""
         return [((self.name, self.head + number),) for number in self.numbers(count)]

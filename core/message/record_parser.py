@@ -1,9 +1,8 @@
-"""The records of a batch, once they are decompressed, as columns (facts B1).
+"""Parser of the decompressed records of a batch, which returns columns.
 
-Three readers share the work. The quick one takes what logs are mostly made of: values of 64 bytes to 2 KB without key
-and headers, at consecutive offsets, within 63 ms; it reads the fixed part of a record by one `unpack_from`. Where each
-record has one header and no key, that of `headed_records` does likewise. At the first record that is different the
-general one takes over.
+Three readers share the work. The fast reader handles the most common records: values of 64 bytes to 2 KB without key
+and headers, at consecutive offsets, within 63 ms; it reads the fixed part of a record by one `unpack_from`. `HeadedRun`
+does this for records with one header and no key. The general reader continues at the first record that differs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,14 +24,14 @@ _DELTA_MAX = 0x7F
 
 
 class _Layout(NamedTuple):
-    """Length, (attributes), timestamp delta, offset delta, key length, value length, by how long the last of these and
-    the offset delta are; and so many bytes beside value and headers."""
+    """The fixed part of a record (length, attributes, timestamp and offset delta, key and value length), for one or two
+    bytes of offset delta and value length, and the bytes around value and headers."""
 
     head: Struct
     around: int
 
 
-# By whether the offset delta has two bytes, and whether the value's length has.
+# Keys: whether the offset delta and the value length take two bytes.
 _LAYOUTS = {
     (False, False): _Layout(Struct("<HxBBBB"), 5),
     (False, True): _Layout(Struct("<HxBBBH"), 6),
@@ -42,16 +41,16 @@ _LAYOUTS = {
 
 
 class HeaderLike(NamedTuple):
-    """What the header lists of a run have in common."""
+    """The common part of the header lists of a run."""
 
     name: str
     prefix: bytes
-    """All of the list but the header's value."""
+    """The encoded header list without the value."""
     value_size: int
 
 
 def header_like(headers: Headers) -> HeaderLike | None:
-    """None unless it is one header, with a value."""
+    """Return the common part for a list of one header with a value, else None."""
     if len(headers) != 1:
         return None
     name, value = headers[0]
@@ -63,19 +62,19 @@ def header_like(headers: Headers) -> HeaderLike | None:
 
 
 class HeadedRun:
-    """Takes records from `position` on, as long as they are alike."""
+    """Reader of records from `position` on whose only header has one name and size."""
 
     def __init__(self, data: bytes, position: int, like: HeaderLike) -> None:
         self.position = position
         self.values: list[bytes | None] = []
         self.deltas: list[int] = []
         self.header_values: list[bytes] = []
-        """The values of the headers."""
+        """Values of the headers."""
         self._data = data
         self._like = like
 
     def read(self, count: int) -> None:
-        """Up to so many."""
+        """Read up to `count` records."""
         while len(self.values) < count:
             before = len(self.values)
             end = min(count, _ONE_BYTE_OFFSETS if before < _ONE_BYTE_OFFSETS else SMALL_LIMIT)
@@ -117,12 +116,12 @@ class HeadedRun:
                 position = start + last
                 add_stamp(data[start:position])
         except (KeyError, StructError):
-            pass  # another kind of record, or the end: the general reader says which
+            pass  # another kind of record, or the end: the general reader decides
         self.position = position
 
 
 def _offsets(first: int, end: int) -> Iterable[int]:
-    """Offset deltas, as the layouts give them."""
+    """Return the offset deltas as the layouts unpack them."""
     if first < _ONE_BYTE_OFFSETS:
         return range(2 * first, 2 * end, 2)
     return unpack(f"<{end - first}H", b"".join(SMALL[first:end]))
@@ -130,7 +129,7 @@ def _offsets(first: int, end: int) -> Iterable[int]:
 
 @lru_cache(maxsize=256)
 def _tables(trailer: int, wide: bool, long: bool) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """By the length field of a value its size, and the length field of its record, if that has two bytes."""
+    """Return, by the length field of a value, its size and the two-byte length field of its record."""
     around = _LAYOUTS[wide, long].around + trailer
     first, last = (_ONE_BYTE_SIZES, _VALUE_MAX) if long else (0, _ONE_BYTE_SIZES - 1)
     usable = [size for size in range(first, last + 1) if _ONE_BYTE_SIZES <= around + size < SMALL_LIMIT]
@@ -142,51 +141,50 @@ def _tables(trailer: int, wide: bool, long: bool) -> tuple[Mapping[int, int], Ma
 RECORD_SIZE_MIN = 7
 """Length, attributes, timestamp and offset delta, key and value length, header count: a byte each."""
 
-# Length, (attributes), timestamp delta, offset delta, key length, value length: the fixed part of a plain record, for
-# offset deltas of one byte and of two. Lengths are two-byte varints, which `unpack` gives as little-endian numbers.
+# The fixed part of a plain record (length, attributes, timestamp delta, offset delta, key length, value length) for
+# offset deltas of one byte and of two. `unpack` returns the two-byte varints as little-endian numbers.
 _PLAIN = Struct("<HxBBBH")
 _PLAIN_2 = Struct("<HxBHBH")
 _PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX = 64, 2047
 _RUN_MIN = 4
-"""So many records at least make it worth while to see what the first has in common with the others."""
+"""Minimum number of records for which the run reader pays off."""
 _NO_LIKE = b"\0"
-"""Where there are headers, their list does not begin so."""
+"""A prefix that no list of headers has."""
 
 
 def _as_unpacked(first: int, last: int) -> tuple[int, ...]:
-    """The two-byte varints of these numbers, as the layouts above give them."""
+    """Return the two-byte varints of these numbers as the layouts unpack them."""
     return unpack(f"<{last - first + 1}H", b"".join(SMALL[first : last + 1]))
 
 
 _FIELDS = _as_unpacked(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 8)
 _VALUE_SIZES = dict(zip(_FIELDS, range(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 1), strict=False))
-"""The size of a value by its length field."""
+"""Value size by length field."""
 _LENGTHS = dict(zip(_FIELDS, _FIELDS[7:], strict=False))
 _LENGTHS_2 = dict(zip(_FIELDS, _FIELDS[8:], strict=False))
-"""The length field that a plain record has, by that of its value: 7 bytes around the value, or 8."""
+"""Length field of a plain record by that of its value, which 7 or 8 bytes surround."""
 
 
 class Records(NamedTuple):
-    """The columns of one batch; deltas are to the base offset and base timestamp of its header."""
+    """Columns of one batch; deltas are relative to base offset and base timestamp."""
 
     values: list[bytes | None]
     keys: list[bytes | None]
     offset_deltas: list[int]
     timestamp_deltas: list[int]
     headers: list[Headers]
-    """Empty when they were not asked for."""
+    """Empty unless requested."""
 
     @property
     def consecutive(self) -> bool:
-        """True if the offset deltas are 0, 1, 2, ..."""
+        """Return True if the offset deltas are 0, 1, 2, ..."""
         return self.offset_deltas == list(range(len(self.offset_deltas)))
 
 
 def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers: bool = False) -> Records:
-    """The `count` records that fill data[start:end].
+    """Parse the `count` records that fill data[start:end]. Headers are skipped unless requested.
 
-    Raises `ApiError` CORRUPT_MESSAGE unless they do so exactly, each of the length it says. Headers that are not asked
-    for are stepped over unseen.
+    Raises `ApiError` CORRUPT_MESSAGE unless the records fill the range exactly, each with its stated length.
     """
     if count * RECORD_SIZE_MIN > end - start:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")
@@ -211,7 +209,7 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
 
 
 def _read_plain_records(data: bytes, position: int, count: int, values: list[bytes | None], deltas: list[int]) -> int:
-    """Read plain records as long as they come; returns where the first other one begins."""
+    """Read consecutive plain records; return the position of the first other record."""
     start = position
     first = range(0, 2 * min(count, _ONE_BYTE_OFFSETS), 2)
     position = _read_plain_run(data, position, first, _PLAIN, _LENGTHS, values, deltas)
@@ -219,7 +217,7 @@ def _read_plain_records(data: bytes, position: int, count: int, values: list[byt
         rest = _as_unpacked(_ONE_BYTE_OFFSETS, min(count, SMALL_LIMIT) - 1)
         position = _read_plain_run(data, position, rest, _PLAIN_2, _LENGTHS_2, values, deltas)
     if any(deltas):
-        if max(deltas) > 0x7F:  # a timestamp delta of two bytes: what looked like plain records is something else
+        if max(deltas) > 0x7F:  # a timestamp delta of two bytes: these are not plain records
             values.clear()
             deltas.clear()
             return start
@@ -236,9 +234,9 @@ def _read_plain_run(
     values: list[bytes | None],
     deltas: list[int],
 ) -> int:
-    """Read plain records whose offset deltas look like `offsets`; returns where the first other one begins.
+    """Read plain records whose offset deltas are `offsets`; return the position of the first other record.
 
-    Gives the timestamp deltas as they stand. A value that goes beyond the batch shows in the position at its end.
+    Timestamp deltas stay zig-zag encoded. The caller detects a value beyond the batch by the final position.
     """
     unpack_head, size, sizes = layout.unpack_from, layout.size, _VALUE_SIZES
     add_value, add_delta = values.append, deltas.append
@@ -253,17 +251,17 @@ def _read_plain_run(
             add_delta(delta)
             position = end + 1
     except (KeyError, IndexError, StructError):
-        pass  # another value length, or the end: the general reader says which
+        pass  # another value length, or the end: the general reader decides
     return position
 
 
 def read_headed_records(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:
-    """Read records as long as they have one header each, like that of the first; returns where another begins."""
+    """Read records with one header like that of the first; return the position of the first other record."""
     first = Records([], [], [], [], [])
     try:
         read_records(data, position, 1, first, True)
     except (ApiError, IndexError):
-        return position  # the general reader says what is wrong, if headers are wanted at all
+        return position  # the general reader reports the fault, if headers are requested at all
     like = header_like(first.headers[0])
     if like is None or first.keys[0] is not None:
         return position
@@ -279,9 +277,10 @@ def read_headed_records(data: bytes, position: int, count: int, records: Records
 
 
 def read_records(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:  # noqa: PLR0915
-    """Read records of any kind; returns the position after them. Raises `IndexError` or `ApiError` if malformed.
+    """Read arbitrary records; return the position after them. Raises `IndexError` or `ApiError` if malformed.
 
-    Varints are read in place: calls would double the time. Positions only grow, so the last shows any overrun."""
+    Varints are read inline: calls would double the time. Positions only grow, so the last one reveals any overrun.
+    """
     add_value, add_key, add_headers = records.values.append, records.keys.append, records.headers.append
     add_offset, add_delta, lists = records.offset_deltas.append, records.timestamp_deltas.append, _HeaderLists()
     for _ in range(count):
@@ -351,7 +350,7 @@ def read_records(data: bytes, position: int, count: int, records: Records, with_
 
 
 class _HeaderLists:
-    """Reads lists of headers. One that is like the last one takes a comparison: most come from one producer."""
+    """Reader of header lists that compares each with the previous one, since most come from one producer."""
 
     __slots__ = ("_like", "_name", "_size")
 
@@ -359,8 +358,8 @@ class _HeaderLists:
         self._like, self._name, self._size = _NO_LIKE, "", 0
 
     def read(self, data: bytes, position: int) -> tuple[Headers, int]:
-        """The headers, and where they end. Raises `IndexError` or `ApiError` if malformed."""
-        if data.startswith(self._like, position):  # the only header, with the name and the size of the last one
+        """Return the headers and their end. Raises `IndexError` or `ApiError` if malformed."""
+        if data.startswith(self._like, position):  # a single header with the name and size of the previous one
             start = position + len(self._like)
             end = start + self._size
             return ((self._name, data[start:end]),), end

@@ -1,6 +1,6 @@
-"""Where the records of a batch begin and end, with their keys: what compaction needs, and no more (facts B1).
+"""Scan of the keys and positions of the records of a batch, for compaction.
 
-One loop with every varint read in place: a call for each would double the time, and it sees every record of a log.
+The loop reads every varint inline: calls would double the time, and compaction scans every record of a log.
 """
 
 from typing import NamedTuple
@@ -13,22 +13,22 @@ RECORD_SIZE_MIN = 7
 
 
 class ScannedRecords(NamedTuple):
-    """Columns of one batch; deltas are to the base offset and base timestamp of its header."""
+    """Columns of one batch; deltas are relative to base offset and base timestamp."""
 
     keys: list[bytes | None]
     offset_deltas: list[int]
     timestamp_deltas: list[int]
-    """As they stand, zig-zag encoded."""
+    """Zig-zag encoded, as stored."""
     ends: list[int]
-    """Positions: the first record begins where the scan did, each other where the one before it ends."""
+    """End position of each record."""
     nulls: list[int]
-    """The numbers of the records without a value: deletions of their keys, in a compacted log."""
+    """Indexes of the records without a value: the tombstones of a compacted log."""
 
 
 def scan_records(data: bytes, start: int, end: int, count: int) -> ScannedRecords:
-    """The `count` records that fill data[start:end].
+    """Scan the `count` records that fill data[start:end], skipping values and headers.
 
-    Raises `ApiError` CORRUPT_MESSAGE unless they do so exactly. Values and headers are stepped over unseen.
+    Raises `ApiError` CORRUPT_MESSAGE unless the records fill the range exactly.
     """
     if count * RECORD_SIZE_MIN > end - start:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")

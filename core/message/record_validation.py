@@ -1,5 +1,8 @@
-"""The checks of a client's batch that open every record (facts B2): compacted topics, `record.validation=true`, and
-batches whose header cannot be right about timestamps."""
+"""Validation of every record of a batch (Kafka: LogValidator, DefaultRecord), in bounded pieces.
+
+Compacted topics, `record.validation=true` and batches whose header cannot state the right max timestamp need it.
+Nothing is copied, so memory does not grow with the batch.
+"""
 
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -16,9 +19,9 @@ from .codec import Codec, Codecs
 from .varint import LONG_BYTES_MAX, encode_varint, read_raw, undo_zigzag
 
 RECORD_ERRORS_MAX = 100
-"""How many records of a batch are complained about one by one."""
+"""Maximum number of record errors per batch in a response."""
 PIECE = 500
-"""Records, and headers of records, between two yields: about 0.3 ms."""
+"""Records and record headers between two yields: about 0.3 ms."""
 RECORD_SIZE_MIN = 7
 """Length, attributes, timestamp and offset delta, key and value length, header count: a byte each."""
 LONG_MIN = -(2**63)
@@ -27,36 +30,36 @@ Pieces = Generator[None, None, "RecordsSummary"]
 
 
 class RecordRules(NamedTuple):
-    """What a topic asks of the records of a batch."""
+    """The rules of a topic for the records of a batch."""
 
     need_keys: bool = False
     low_ms: int = LONG_MIN
     high_ms: int = LONG_MAX
-    """Timestamps are in [low, high], or -1."""
+    """Timestamps must be in [low, high], or -1."""
     consecutive: bool = True
-    """A record whose offset delta is not its number is an error; else the walk notes it."""
+    """True if a wrong offset delta is an error; else it clears `RecordsSummary.consecutive`."""
 
 
 class RecordsSummary(NamedTuple):
-    """What the records of a batch are."""
+    """The result of a walk over the records of a batch."""
 
     end: int
-    """The position behind the last one."""
+    """Position after the last record."""
     least_delta: int
     largest_delta: int
-    """Of their timestamps, to that of the batch."""
+    """Smallest and largest timestamp delta."""
     largest_index: int
-    """The number of the first record with the largest timestamp."""
+    """Index of the first record with the largest timestamp."""
     consecutive: bool
     """True if the offset deltas are 0, 1, 2, ..."""
     timestamp_out_of_range: bool
-    """True if a timestamp is outside of the topic's bounds."""
+    """True if a timestamp is outside the bounds of the topic."""
     errors: list[RecordError]
     """The first records that break a rule of the topic."""
 
 
 def check_count(count: int, size: int) -> None:
-    """Raises `ApiError` CORRUPT_MESSAGE for more records than `size` bytes can hold."""
+    """Raise `ApiError` CORRUPT_MESSAGE for more records than `size` bytes can hold."""
     if count * RECORD_SIZE_MIN > size:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {size} bytes")
 
@@ -64,10 +67,10 @@ def check_count(count: int, size: int) -> None:
 def walk_records(  # noqa: PLR0915
     data: bytes, position: int, count: int, base_timestamp: int, rules: RecordRules
 ) -> Pieces:
-    """Check `count` records from `position` on, and yield after every piece of them.
+    """Check `count` records from `position` on, and yield after every piece.
 
-    Varints are read in place: calls would double the time. Raises `ApiError` CORRUPT_MESSAGE, or `IndexError` where
-    the data ends, if a record is malformed. The caller compares the position behind the last one.
+    Varints are read inline: calls would double the time. Raises `ApiError` CORRUPT_MESSAGE, or `IndexError` at the end
+    of the data, if a record is malformed. The caller compares the position after the last record.
     """
     need_keys, low, high, strict = rules
     least: int = LONG_MAX
@@ -181,7 +184,7 @@ def walk_records(  # noqa: PLR0915
 
 
 def renumber_records(data: bytes, count: int) -> Generator[None, None, bytearray]:
-    """The `count` records, which `walk_records` has passed, with offset deltas 0, 1, 2, ..., in bounded pieces."""
+    """Return `count` records that passed `walk_records` with offset deltas 0, 1, 2, ..., in bounded pieces."""
     out = bytearray()
     position = 0
     for number in range(count):
@@ -214,12 +217,12 @@ __all__ = [
 ]
 
 INLINE_BYTES_MAX = 64 * 1024
-"""What is not longer is decompressed, or compressed, in place; more on a worker."""
+"""Larger records are compressed and decompressed on a worker."""
 INLINE_UNPACKED_MAX = 256 * 1024
 
 
 class InvalidRecords(ApiError):
-    """Some records break a rule of the topic: `record_errors` names the first of them, one at least."""
+    """Some records break a rule of the topic: `record_errors` lists the first of them, at least one."""
 
     def __init__(self, code: ErrorCode, record_errors: Sequence[RecordError]) -> None:
         first = record_errors[0]
@@ -228,14 +231,14 @@ class InvalidRecords(ApiError):
 
 
 class ValidatedRecords(NamedTuple):
-    """What the records of a good batch say, and their header need not."""
+    """Facts from the records of a valid batch that its header may state wrongly."""
 
     max_timestamp: int
-    """The largest timestamp of a record; where the header claims another, `set_max_timestamp` corrects it."""
+    """Largest timestamp of a record; `set_max_timestamp` corrects a header with another one."""
     max_timestamp_delta: int
-    """The index of the first record that has it; its offset delta, once the batch is consecutive."""
+    """Index of the first record with it: its offset delta in a consecutive batch."""
     consecutive: bool
-    """False when the offset deltas are not 0, 1, 2, ...: the batch must be rebuilt with `renumber_batch`."""
+    """False unless the offset deltas are 0, 1, 2, ...: `rebuild_batch` must renumber the records."""
 
 
 def validate_records(
@@ -248,10 +251,10 @@ def validate_records(
     before_max_ms: int = LONG_MAX,
     after_max_ms: int = LONG_MAX,
 ) -> ValidatedRecords:
-    """Open the batch that `check_batch` has passed and check each record, all at once.
+    """Check each record of a batch that passed `check_batch`, in one call.
 
-    Timestamps must be in [now - before, now + after]; a topic with log-append time leaves those bounds out. `max_bytes`
-    bounds what the records decompress to. Raises as `check_records`, and as `decompress_records`.
+    Timestamps must be in [now - before, now + after]; a topic with LogAppendTime has no such bounds. `max_bytes` bounds
+    the decompressed size. Raises the errors of `check_records` and `decompress_records`.
     """
     header = parse_header(buf)
     rules = RecordRules(need_keys, now_ms - before_max_ms, now_ms + after_max_ms, not header.codec_id)
@@ -260,9 +263,9 @@ def validate_records(
 
 
 def decompress_records(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int) -> Steps[bytes]:
-    """The records of a batch, decompressed: on a worker where they are long.
+    """Decompress the records of a batch, large ones on a worker.
 
-    Raises `ApiError` INVALID_RECORD when they cannot be decompressed: the CRC was right, so the client made them so;
+    Raises `ApiError` INVALID_RECORD if this fails, since the CRC was valid and so a retry cannot help;
     MESSAGE_TOO_LARGE beyond `max_bytes`, UNSUPPORTED_COMPRESSION_TYPE.
     """
     content = records_of(buf, header)
@@ -285,10 +288,10 @@ def decompress_records(buf: Buffer, header: BatchHeader, codecs: Codecs, *, max_
 
 
 def check_records(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[ValidatedRecords]:
-    """Check each record of a batch, which are all of `content`, in bounded pieces.
+    """Check each record of a batch in bounded pieces; `content` is the decompressed records.
 
-    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is among the reasons), `ApiError`
-    INVALID_RECORD when the records are malformed, or not as many as the header says.
+    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is a reason), `ApiError` INVALID_RECORD
+    for malformed records or a count that differs from the header.
     """
     walked = yield from _walk(content, header, rules)
     base = header.base_timestamp
@@ -311,7 +314,7 @@ def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[Reco
     except IndexError:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the batch ends before the last of its {count} records") from None
     except ApiError as error:
-        # The CRC was right: the client made it so, and sending it again cannot help.
+        # The CRC is valid, so the client sent malformed records, and a retry cannot help.
         raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
     if walked.end != len(content):
         text = f"the {count} records end at byte {walked.end} of {len(content)}"
@@ -320,9 +323,9 @@ def _walk(content: bytes, header: BatchHeader, rules: RecordRules) -> Steps[Reco
 
 
 def claimed_timestamp(header: BatchHeader) -> int:
-    """The largest timestamp of a batch whose first record has none (base timestamp -1), as its header claims it.
+    """Return the max timestamp in the header of a batch with base timestamp -1.
 
-    librdkafka says 0 where no message has a timestamp.
+    librdkafka writes 0 if no message has a timestamp.
     """
     return header.max_timestamp or NO_TIMESTAMP
 
@@ -330,10 +333,10 @@ def claimed_timestamp(header: BatchHeader) -> int:
 def rebuild_batch(
     header: BatchHeader, content: bytes, codec: Codec | None, *, consecutive: bool = True
 ) -> Steps[bytearray]:
-    """The batch with the fields of `header`, its records compressed by `codec` (None: not at all).
+    """Build a batch with the fields of `header` and its records compressed by `codec` (None: uncompressed).
 
-    `content` is what the records decompress to. They stay as they are, or get the offset deltas 0, 1, 2, ... where they
-    are not `consecutive`: then they must be checked. For log-append time call `set_max_timestamp` on the result. Raises
+    `content` is the decompressed records. Unless they are `consecutive`, they must have passed `check_records` and get
+    the offset deltas 0, 1, 2, ... For LogAppendTime, call `set_max_timestamp` on the result. Raises
     `ApiError` MESSAGE_TOO_LARGE.
     """
     records = content if consecutive else (yield from renumber_records(content, header.count))

@@ -1,4 +1,4 @@
-"""Where a time is in a batch: the records' times and offsets alone are read, nothing is copied out of it."""
+"""Search of a batch for a timestamp; reads only timestamps and offsets and copies nothing."""
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -8,10 +8,10 @@ from .varint import LONG_BYTES_MAX, read_raw, undo_zigzag
 
 
 def find_first_record(batch: bytes, timestamp: int, codecs: Codecs, *, from_offset: int = 0) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record from `from_offset` on that is at least so late; None without one.
+    """Return (timestamp, offset) of the first record from `from_offset` on at `timestamp` or later, or None.
 
-    It is made for workers: a batch may unpack to much, and what takes long in it lets other threads go on. Raises
-    `ApiError` as `decode_batch`, where the records up to the one found are not what they claim.
+    Call it on a worker: decompression may be long and releases the interpreter lock. Raises the `ApiError` of
+    `decode_batch` if the records before the result are corrupt.
     """
     header = parse_header(batch)
     verify_crc(batch, header)
@@ -29,7 +29,7 @@ def _first(
     for _ in range(header.count):
         try:
             length, position = read_raw(records, position)
-            raw_time, after = read_raw(records, position + 1, LONG_BYTES_MAX)  # behind the attributes
+            raw_time, after = read_raw(records, position + 1, LONG_BYTES_MAX)  # after the attributes
             raw_offset, after = read_raw(records, after)
         except IndexError:
             raise _corrupt(header, "ends early") from None

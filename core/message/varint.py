@@ -1,4 +1,4 @@
-"""Zig-zag varints (facts B1): 0→0, -1→1, 1→2, ... in groups of 7 bits, lowest first; a high bit: more follow."""
+"""Zig-zag varints: 0→0, -1→1, 1→2, ... in groups of 7 bits, lowest first; a set high bit means that more follow."""
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -7,14 +7,14 @@ SMALL_LIMIT = 8192
 SMALL: list[bytes] = [bytes((n << 1,)) for n in range(64)] + [
     bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, SMALL_LIMIT)
 ]
-"""The encodings of 0 to 8191, those of one and two bytes; a negative index would be another number's."""
+"""The encodings of 0 to 8191, which take one or two bytes. A negative index would return another number."""
 
 INT_BYTES_MAX = 5
 LONG_BYTES_MAX = 10
 
 
 def encode_varint(number: int) -> bytes:
-    """The encoding of any 64-bit signed integer."""
+    """Encode a 64-bit signed integer."""
     rest = number << 1 if number >= 0 else (~number << 1) | 1
     out = bytearray()
     while rest > 0x7F:
@@ -25,10 +25,10 @@ def encode_varint(number: int) -> bytes:
 
 
 def read_raw(data: bytes, position: int, bytes_max: int = INT_BYTES_MAX) -> tuple[int, int]:
-    """(the unsigned number before zig-zag is undone, the position after it).
+    """Read a varint: return (unsigned zig-zag number, position after it).
 
-    Raises `IndexError` at the end of `data`, and `ApiError` CORRUPT_MESSAGE when it is longer than `bytes_max` bytes
-    (5 for a 32-bit number, 10 for a 64-bit one) or too large for them.
+    Raises `IndexError` at the end of `data`, and `ApiError` CORRUPT_MESSAGE for more than `bytes_max` bytes (5 for a
+    32-bit number, 10 for a 64-bit number) or a number out of range.
     """
     raw = shift = 0
     for _ in range(bytes_max):

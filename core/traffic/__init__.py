@@ -1,1 +1,1 @@
-"""What bounds and watches the traffic of a broker: memory, floods of log lines, slow requests."""
+"""Bounds of a broker: request memory, rate of log lines, slow requests, long work in steps."""

@@ -1,4 +1,4 @@
-"""Lines of one kind that may come by the thousand: the first few are told as they come, the rest are summed up."""
+"""A limit for log lines of one kind: the first lines of a period are reported, the others only counted."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,9 @@ PERIOD_MS = 10_000.0
 
 
 class LogLineLimit:
-    """Owner thread only.
+    """Reports `lines` at once, then one `summary` of the suppressed lines per period. Owner thread only.
 
-    `lines` are told at once; while more come, one line a period says how many there were besides, as `summary` puts it.
-    After a period without any, it begins anew.
+    A period without lines resets the limit.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class LogLineLimit:
         self._timer: Timer | None = None
 
     def report_line(self, line: str) -> None:
-        """One more."""
+        """Report the line, or count it if the limit is reached."""
         if self._reported < self._lines:
             self._reported += 1
             self._report(line)
@@ -43,7 +42,7 @@ class LogLineLimit:
             self._timer = self._scheduler.call_later(self._period_ms, self._period_over)
 
     def close(self) -> None:
-        """No more come: what was counted is told."""
+        """Report the count of suppressed lines and stop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,25 +1,25 @@
-"""What many hold in memory together, and who of them waits while it is too much.
+"""A memory bound that connections share, and the connections that wait for memory (Kafka: MemoryPool).
 
-Whoever holds less than an equal share goes on: a few that take much and give nothing back stop themselves, not others.
+A connection with less than an equal share never waits, so a few large holders stop only themselves.
 """
 
 from collections.abc import Callable
 
 
 class MemoryBudget:
-    """The accounts of those who share a bound. One thread only."""
+    """The accounts that share a bound. One thread only."""
 
     def __init__(self) -> None:
         self.held = 0
-        """Bytes, of all accounts."""
+        """Bytes held by all accounts."""
         self.holders = 0
-        """Accounts that hold anything."""
-        self._waiting: dict[Account, bool] = {}  # in the order of their coming; True: in the middle of a request
+        """Number of accounts that hold memory."""
+        self._waiting: dict[Account, bool] = {}  # in order of arrival; True: in the middle of a request
         self._priority: Account | None = None
 
     @property
     def waiting(self) -> int:
-        """How many accounts wait."""
+        """Number of waiting accounts."""
         return len(self._waiting)
 
     def must_wait(self, account: "Account", *, in_a_request: bool) -> bool:
@@ -29,24 +29,24 @@ class MemoryBudget:
         if not account.is_over:
             return False
         if in_a_request and self._priority in (None, account):
-            self._priority = account  # else all who share the memory may wait for each other's other halves
+            self._priority = account  # else all may wait for each other with half a request each
             return False
         self._waiting[account] = in_a_request
         return True
 
     def has_priority(self, account: "Account") -> bool:
-        """True if it may go on, whatever it holds, to bring its request to an end."""
+        """Return True if the account may complete its request whatever it holds."""
         return self._priority is account
 
     def release_priority(self, account: "Account") -> None:
-        """Let the next one in the middle of a request go on. Harmless for who does not lead."""
+        """Pass the priority to the next account in the middle of a request. No effect without the priority."""
         if self._priority is account:
             self._priority = next((each for each, in_a_request in self._waiting.items() if in_a_request), None)
             if self._priority is not None:
                 self._release(self._priority)
 
     def resume_waiting(self, account: "Account") -> None:
-        """`account` holds less than before: let those go on who need not wait any longer."""
+        """Resume the accounts that need not wait, after `account` released memory."""
         if not self._waiting:
             return
         if self.held <= account.bytes_max:
@@ -56,7 +56,7 @@ class MemoryBudget:
             self._release(account)
 
     def remove_account(self, account: "Account") -> None:
-        """It is closed."""
+        """Remove a closed account."""
         self._waiting.pop(account, None)
         self.release_priority(account)
 
@@ -66,7 +66,7 @@ class MemoryBudget:
 
 
 class Account:
-    """What one of them holds. `bytes_max` bounds all accounts together; 0 = no bound."""
+    """The memory of one connection. `bytes_max` bounds all accounts together; 0 = no bound."""
 
     __slots__ = ("_budget", "bytes_max", "on_resume", "held")
 
@@ -78,7 +78,7 @@ class Account:
         self.held = 0
 
     def set_held(self, held: int) -> None:
-        """It holds so many bytes now."""
+        """Set the number of held bytes."""
         before, self.held = self.held, held
         budget = self._budget
         budget.held += held - before
@@ -89,14 +89,14 @@ class Account:
 
     @property
     def is_over(self) -> bool:
-        """True if all hold too much, and this one more than its share."""
+        """Return True if the bound is exceeded and this account holds more than its share."""
         budget = self._budget
         return 0 < self.bytes_max < budget.held and self.held * budget.holders > self.bytes_max
 
     def must_wait(self, *, in_a_request: bool = False) -> bool:
-        """True if it is not to take more for now; `on_resume` follows then.
+        """Return True if the account must not take more memory for now; `on_resume` follows then.
 
-        `in_a_request`: what it holds cannot be given back before more comes. One such at a time may go on.
+        `in_a_request`: the held memory cannot be released before more arrives. One such account at a time may proceed.
         """
         return self._budget.must_wait(self, in_a_request=in_a_request)
 
@@ -106,6 +106,6 @@ class Account:
         return self._budget.has_priority(self)
 
     def close(self) -> None:
-        """It holds nothing any more, and does not wait."""
+        """Release the memory and stop waiting."""
         self.set_held(0)
         self._budget.remove_account(self)

@@ -1,4 +1,4 @@
-"""What the log says of single requests: the slow ones, and each one where that is asked for."""
+"""Log lines and time metrics of single requests: of slow ones, or of each one."""
 
 from collections.abc import Callable
 from math import inf
@@ -12,7 +12,7 @@ from ...ports.values import frozen
 
 @frozen(kw_only=True)
 class CompletedRequest:
-    """A request that was answered."""
+    """A request with its response."""
 
     api: str
     version: int
@@ -21,8 +21,11 @@ class CompletedRequest:
 
 
 class RequestLog:
-    """Owner thread only. `slow_ms`: a request that took longer than that, beyond what its client wants to wait, is told
-    to `slow`; None: none is. `each`: one line for each request, at the level debug."""
+    """Reports slow requests. Owner thread only.
+
+    A request that took more than `slow_ms`, without the wait that its client asked for, is reported to `slow`; None
+    disables this. `each` gets a debug line for each request.
+    """
 
     def __init__(
         self,
@@ -33,31 +36,31 @@ class RequestLog:
         now_ms: Callable[[], float],
         times_of: Callable[[str], Histogram] | None = None,
     ) -> None:
-        """`times_of` gives, by the name of an API, where the times of its requests are counted, ms; None: nowhere."""
+        """`times_of` returns the histogram (ms) for the name of an API; None: times are not recorded."""
         self.now_ms = now_ms
         self._times_of = times_of
         self.unobserved: list[tuple[str, float]] | None = None if times_of is None else []
-        """API and time of requests that `count` has not counted yet: to note one costs a tenth of counting it."""
+        """API and time of requests for `observe_times`: adding to the list costs a tenth of an observation."""
         self._slow = slow
         self._each = each
         self._slow_ms = inf if slow_ms is None else slow_ms
         self.threshold_ms = -inf if each is not None else self._slow_ms
-        """A request that took no longer than this need not be told to `answered`."""
+        """Requests that took no longer need no call of `on_response`."""
 
     def observe_times(self) -> None:
-        """Count what was noted. To be called now and then."""
+        """Record the collected times in the histograms. Call it periodically."""
         if self.unobserved and self._times_of is not None:
             noted, self.unobserved = self.unobserved, []
             for api, took_ms in noted:
                 self._times_of(api).observe(took_ms)
 
     def on_handled(self, took_ms: float, seen: Callable[[], CompletedRequest]) -> None:
-        """The broker's thread was busy with a request that waits for its answer now."""
+        """Report a request that kept the owner thread busy and whose response is pending."""
         if took_ms > self._slow_ms:
             self._slow(_line(seen(), took_ms, warning, "kept the broker busy for"))
 
     def on_response(self, took_ms: float, patience_ms: float, seen: Callable[[], CompletedRequest]) -> None:
-        """A request has its answer."""
+        """Report a completed request."""
         if took_ms - patience_ms > self._slow_ms:
             self._slow(_line(seen(), took_ms, warning, "was slow:"))
         if self._each is not None:
@@ -65,7 +68,7 @@ class RequestLog:
 
 
 def client_wait_ms(request: Request[Any]) -> float:
-    """How long a request may wait because its client wants it to."""
+    """Return how long the client allows a request to wait."""
     if isinstance(request, Fetch):
         return request.max_wait_ms
     return inf if isinstance(request, JoinGroup | SyncGroup) else 0.0

@@ -1,8 +1,7 @@
-"""Long work on the owner thread, a little at a time, with everybody else in between.
+"""Long work on the owner thread in short steps, interleaved with other work.
 
-Such work is a generator. It yields None wherever others may have their turn, or a callable, which is done on a worker;
-what that returns or raises comes back from the `yield`. What it looks at between two yields may be another one after:
-it copies what it goes through, and looks again.
+Such work is a generator. It yields None where other work may run, or a callable for a worker, whose result or exception
+the `yield` returns. State may change during a yield: the generator copies what it iterates over, and reads state again.
 """
 
 from collections import deque
@@ -17,17 +16,17 @@ Work = Callable[[], Any]
 Steps = Generator[Work | None, Any, T]
 
 _AT_ONCE_MS = 0.5
-"""What most work needs less than is done within the call."""
+"""Work that takes less time completes inside the call, as most work does."""
 _AT_ONCE_SHARE = 0.25
 _WINDOW_MS = 20.0
 _SLICE_MS = 1.0
 _TURN_MS = 3.0
 _ACTIVE_MAX = 8
-"""So many take turns, the others wait: what is half done takes memory."""
+"""Maximum number of jobs that take turns; others wait, since started jobs hold memory."""
 
 
 def complete(steps: Steps[T]) -> T:
-    """Do all of it here and now, the workers' part too."""
+    """Run all steps in this call, also those for workers."""
     try:
         work = next(steps)
         while True:
@@ -48,14 +47,15 @@ class _Job:
         self.done = done
         self.owner = owner
         self.last: Outcome[Any] | None = None
-        """Of the work that it waited for."""
+        """Outcome of the last worker call."""
         self.dropped = False
 
 
 class StepRunner:
-    """Does such work for all who have some, in turns. Owner thread only.
+    """Runs jobs of steps in turns. Owner thread only.
 
-    One piece of work is on a worker at a time: others need the workers, too. `report` is told of a `done` that raised.
+    At most one worker call runs at a time, since others need the workers. `report` gets the exception of a failed
+    `done`.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, report: Callable[[BaseException], None]) -> None:
@@ -73,14 +73,14 @@ class StepRunner:
 
     @property
     def waiting(self) -> int:
-        """How many are not done."""
+        """Number of unfinished jobs."""
         queued = len(self._fresh) + len(self._active) + len(self._waiting)
         return queued + len(self._for_workers) + self._worker_busy
 
     def run(self, steps: Steps[T], done: Callable[[Outcome[T]], None], owner: Hashable = None) -> None:
-        """Begin the work, and end it at once if it is short; `done` gets what it returns or raises, now or later.
+        """Start the work, and complete it at once if it is short; `done` gets its outcome, now or later.
 
-        `owner`: on whose behalf, for `drop`.
+        `owner` identifies the work for `cancel_owner`.
         """
         job = _Job(steps, done, owner)
         if owner is not None:
@@ -97,7 +97,7 @@ class StepRunner:
             self._ask_turn()
 
     def cancel_owner(self, owner: Hashable) -> None:
-        """The work of this owner is not wanted any more; its `done` is not called."""
+        """Cancel the work of this owner; its `done` is not called."""
         for job in self._owned.pop(owner, ()):
             job.dropped = True
 
@@ -118,7 +118,7 @@ class StepRunner:
         now_ms = self._now_ms()
         end_ms = now_ms + _TURN_MS
         while (active or fresh) and now_ms < end_ms:
-            if fresh:  # what is short is done here, however much that is long waits
+            if fresh:  # short work does not wait for long work
                 job = fresh.popleft()
                 if self._advance(job, now_ms + _AT_ONCE_MS):
                     self._queue(job)
@@ -134,7 +134,7 @@ class StepRunner:
             self._ask_turn()
 
     def _advance(self, job: _Job, until_ms: float) -> bool:
-        """Go on with it for a while; True if more is to be done here."""
+        """Run steps of the job until `until_ms`; return True if more steps remain for the owner thread."""
         steps = job.steps
         if job.dropped:
             steps.close()
@@ -186,5 +186,5 @@ class StepRunner:
                 del self._owned[job.owner]
         try:
             job.done(outcome)
-        except Exception as error:  # noqa: BLE001  reported; the others go on
+        except Exception as error:  # noqa: BLE001  reported; other jobs continue
             self._report(error)

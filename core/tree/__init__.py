@@ -1,1 +1,1 @@
-"""What all coordination adapters share: the tree of nodes as plain data, its watches, and how they are told."""
+"""The parts shared by the coordination adapters: the tree of nodes as plain data, and its watches."""

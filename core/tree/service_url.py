@@ -1,4 +1,4 @@
-"""Where a coordination service is: `scheme://host:port,host:port/prefix`."""
+"""URLs of coordination services: `scheme://host:port,host:port/prefix`."""
 
 import re
 
@@ -22,7 +22,7 @@ class Endpoint:
 
 @frozen(kw_only=True)
 class ServiceUrl:
-    """The servers, and the path below which our tree stands: "" or an absolute path."""
+    """The servers, and the absolute path of the root of the tree, or ""."""
 
     endpoints: tuple[Endpoint, ...]
     prefix: str = ""
@@ -34,7 +34,7 @@ class ServiceUrl:
 
 
 def parse_service_url(url: str, *, scheme: str, default_port: int) -> ServiceUrl:
-    """Raises `ConfigError` that names the part that cannot be used."""
+    """Parse the URL. Raises `ConfigError` that names the invalid part."""
     example = f"{scheme}://host:{default_port},host2:{default_port}/path"
     found, separator, rest = url.partition("://")
     if not separator or found != scheme:

@@ -1,7 +1,7 @@
-"""The tree of nodes as plain data: what the coordination adapters of one process keep in memory.
+"""The tree of nodes as plain data, as coordination adapters hold it in memory.
 
-A change is planned first, which checks it and changes nothing, and then applied: an adapter can make the planned
-changes durable in between. No locks, no threads: the adapter brings them.
+A change is planned first, which validates it without a change, and then applied: an adapter can make the planned
+changes durable in between. The tree has no locks and no threads; the adapter provides them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ DATA_BYTES_MAX = 1_048_576
 def check_path(path: str) -> None:
     """Raise `ValueError` for a path that the port does not allow.
 
-    Besides, parts '.' and '..' and characters that cannot be printed are refused, as ZooKeeper does.
+    Parts '.' and '..' and unprintable characters are rejected as well, as in ZooKeeper.
     """
     if not path.startswith("/"):
         raise ValueError(f"a node's path begins with '/': {path!r}")
@@ -43,7 +43,7 @@ def check_path(path: str) -> None:
 
 
 def is_path(path: str) -> bool:
-    """Whether `check_path` takes it: others may write what we cannot name."""
+    """Return True for a path that `check_path` accepts; other programs may create nodes with invalid paths."""
     try:
         check_path(path)
     except ValueError:
@@ -52,13 +52,13 @@ def is_path(path: str) -> bool:
 
 
 def check_data(data: bytes) -> None:
-    """Raise `ValueError` when the data is longer than a node may hold."""
+    """Raise `ValueError` for data longer than the limit of a node."""
     if len(data) > DATA_BYTES_MAX:
         raise ValueError(f"a node holds at most {DATA_BYTES_MAX} bytes, not {len(data)}")
 
 
 def check_commit(changes: Sequence[NodeChange], guards: Mapping[str, int]) -> None:
-    """Raise `ValueError` for what `Coordination.commit` does not take."""
+    """Raise `ValueError` for changes and guards that `Coordination.commit` rejects."""
     if len(changes) + len(guards) > CHANGES_MAX:
         raise ValueError(f"a commit has at most {CHANGES_MAX} changes and guards, not {len(changes) + len(guards)}")
     changed = [change.path for change in changes]
@@ -77,18 +77,18 @@ def check_commit(changes: Sequence[NodeChange], guards: Mapping[str, int]) -> No
 
 
 def parent_of(path: str) -> str:
-    """The path of the parent; "" for a node at the top."""
+    """Return the path of the parent; "" for a node at the top."""
     return path[: path.rindex("/")]
 
 
 def is_at_or_below(path: str, top: str) -> bool:
-    """Whether `path` is `top` or stands somewhere below it."""
+    """Return True if `path` is `top` or a descendant of it."""
     return path.startswith(top) and (len(path) == len(top) or path[len(top)] == "/")
 
 
 @frozen(kw_only=True)
 class Put:
-    """A node's new content. `owner` is the session of an ephemeral node, None for a persistent one."""
+    """A planned write of a node. `owner` is the session of an ephemeral node, None for a persistent one."""
 
     path: str
     data: bytes
@@ -98,7 +98,7 @@ class Put:
 
 @frozen(kw_only=True)
 class Remove:
-    """The end of a node."""
+    """A planned deletion of a node."""
 
     path: str
 
@@ -121,7 +121,7 @@ class Tree:
         self._entries: dict[str, _Entry] = {"": _Entry(b"", 0, None, set())}
 
     def plan_create(self, path: str, data: bytes, owner: int | None = None) -> list[Put]:
-        """The missing parents, topmost first, then the node.
+        """Plan the creation of the missing parents, topmost first, and of the node.
 
         Raises `NodeExists`, and `CoordinationError` below an ephemeral node.
         """
@@ -140,27 +140,27 @@ class Tree:
         return plan
 
     def plan_set(self, path: str, data: bytes, version: int | None) -> list[Put]:
-        """The node with new data. Raises `NoNode`, `BadVersion`."""
+        """Plan new data for a node. Raises `NoNode`, `BadVersion`."""
         check_data(data)
         entry = self._checked(path, version)
         return [Put(path=path, data=data, version=entry.version + 1, owner=entry.owner)]
 
     def plan_delete(self, path: str, version: int | None) -> list[Remove]:
-        """Raises `NoNode`, `BadVersion`, `NotEmpty`."""
+        """Plan the deletion of a node. Raises `NoNode`, `BadVersion`, `NotEmpty`."""
         if self._checked(path, version).children:
             raise NotEmpty(path)
         return [Remove(path=path)]
 
     def plan_commit(self, changes: Sequence[NodeChange], guards: Mapping[str, int]) -> list[Change]:
-        """All of the changes. Raises for the first guard or change that is refused, as `Coordination.commit` does."""
+        """Plan all changes. Raises the error of `Coordination.commit` for the first rejected guard or change."""
         check_commit(changes, guards)
         for path, version in guards.items():
             self._checked(path, version)
         plan: dict[str, Change] = {}
         for change in changes:
-            # They are about nodes that do not lie above one another: each can be planned on the tree as it is.
+            # No node of the commit is an ancestor of another one: each change can be planned on the current tree.
             for step in self._plan_change(change):
-                plan.setdefault(step.path, step)  # a parent that two of them miss is made once
+                plan.setdefault(step.path, step)  # a missing parent of two nodes is created once
         return list(plan.values())
 
     def _plan_change(self, change: NodeChange) -> Sequence[Change]:
@@ -171,11 +171,11 @@ class Tree:
         return self.plan_delete(change.path, change.version)
 
     def plan_end(self, owner: int) -> list[Remove]:
-        """The removal of everything a session owns."""
+        """Plan the deletion of all nodes of a session."""
         return [Remove(path=path) for path, entry in self._entries.items() if entry.owner == owner]
 
     def apply(self, changes: Sequence[Change]) -> dict[str, bool]:
-        """Make planned changes; returns their paths in this order, True for nodes that were made or deleted."""
+        """Apply planned changes; return their paths in order, with True for created or deleted nodes."""
         touched: dict[str, bool] = {}
         for change in changes:
             path = change.path
@@ -194,17 +194,17 @@ class Tree:
         return touched
 
     def restore(self, nodes: Iterable[tuple[str, bytes, int]]) -> None:
-        """Fill the tree with (path, data, version) that were stored before, in any order."""
+        """Fill the tree with stored (path, data, version), in any order."""
         for path, data, version in sorted(nodes):
             self.apply([*self.plan_create(path, data)[:-1], Put(path=path, data=data, version=version)])
 
     def get(self, path: str) -> Node:
-        """Raises `NoNode`."""
+        """Return the node. Raises `NoNode`."""
         entry = self._checked(path, None)
         return Node(data=entry.data, version=entry.version, ephemeral=entry.owner is not None)
 
     def get_many(self, paths: Iterable[str]) -> list[Node | None]:
-        """As `get`; None where there is no node."""
+        """Return the nodes; None for a missing node."""
         found: list[Node | None] = []
         for path in paths:
             try:
@@ -214,7 +214,7 @@ class Tree:
         return found
 
     def children(self, path: str) -> list[str]:
-        """Sorted names. Raises `NoNode`."""
+        """Return the sorted names of the children. Raises `NoNode`."""
         return sorted(self._checked(path, None).children)
 
     def _checked(self, path: str, version: int | None) -> _Entry:

@@ -1,4 +1,4 @@
-"""Which callbacks of a coordination session are due. No locks, no threads: the adapter brings them."""
+"""The pending callbacks of a coordination session, without locks and threads, which the adapter provides."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -13,10 +13,10 @@ StateChanged = Callable[[SessionState], None]
 
 
 class Watchers:
-    """The watches and listeners of one session, and the calls to them that are still to be made.
+    """The watches and listeners of one session, and their pending calls.
 
-    Several changes of one path that were not told yet become one call, and so do all changes below a path; every
-    change of the session state is told.
+    Pending changes of one path become one call, as do all changes below a path; each change of the session state is a
+    call.
     """
 
     def __init__(self) -> None:
@@ -33,26 +33,26 @@ class Watchers:
         self._closed = False
 
     def add_watch(self, path: str, changed: Changed) -> int:
-        """Add a watch; returns the token to `remove` it."""
+        """Add a watch of a node; return the token for `remove`."""
         token = self._next_token()
         self._watches[token] = changed
         self._by_path.setdefault(path, set()).add(token)
         return token
 
     def add_subtree_watch(self, path: str, changed: ChangedBelow) -> int:
-        """Add a watch of a node and all below it; returns the token to `remove` it."""
+        """Add a watch of a node and its descendants; return the token for `remove`."""
         token = self._next_token()
         self._below[token] = (path, changed)
         return token
 
     def add_state_listener(self, state_changed: StateChanged) -> int:
-        """Add a listener; returns the token to `remove` it."""
+        """Add a listener of the session state; return the token for `remove`."""
         token = self._next_token()
         self._listeners[token] = state_changed
         return token
 
     def remove(self, token: int) -> None:
-        """Forget a watch or listener and what was due to it; an unknown token is not an error."""
+        """Remove a watch or listener and its pending calls; an unknown token is no error."""
         self._watches.pop(token, None)
         self._listeners.pop(token, None)
         self._due_watches.pop(token, None)
@@ -66,7 +66,7 @@ class Watchers:
                 break
 
     def mark_changed(self, nodes: Mapping[str, bool]) -> None:
-        """Note that these nodes changed; True for those made or deleted, which is a change of their parents too."""
+        """Queue calls for changed nodes; True marks created or deleted nodes, which changes their parents too."""
         for path, came_or_went in nodes.items():
             self.mark_path_changed(path)
             if came_or_went:
@@ -74,30 +74,32 @@ class Watchers:
             for token, (top, _) in self._below.items():
                 if is_at_or_below(path, top):
                     due = self._due_below.setdefault(token, {})
-                    if due is not None:  # else all of it is due
+                    if due is not None:  # None: the whole subtree is pending
                         due[path] = None
 
     def mark_path_changed(self, path: str) -> None:
-        """Note that something about this path alone changed."""
+        """Queue calls for a change of this path alone."""
         for token in self._by_path.get(path, ()):
             self._due_watches[token] = None
 
     def mark_subtree_changed(self, top: str) -> None:
-        """Note that anything at `top` and below may have changed, for those who watch just that."""
+        """Queue calls for the watches of the subtree `top`, anything in which may have changed."""
         for token, (watched, _) in self._below.items():
             if watched == top:
                 self._due_below[token] = None
 
     def queue_state(self, state: SessionState, *, watches: bool) -> None:
-        """Note a new session state, and with `watches` that anything may have changed."""
+        """Queue a new session state, and with `watches` calls of all watches."""
         self._due_states.extend((token, state) for token in self._listeners)
         if watches:
             self._due_watches.update(dict.fromkeys(self._watches))
             self._due_below.update(dict.fromkeys(self._below))
 
     def begin_delivery(self) -> bool:
-        """True: calls are due and nobody makes them yet. The caller sees to it that somebody does, until `next_call`
-        gives none."""
+        """Return True if calls are pending and no delivery is in progress.
+
+        The caller must then call `next_call` until it returns None.
+        """
         due = self._due_watches or self._due_below or self._due_states
         if not due or self._is_delivering or self._closed:
             return False
@@ -106,12 +108,12 @@ class Watchers:
 
     @property
     def owes_expiry(self) -> bool:
-        """Whether a listener has still to hear that the session expired; true while it is told."""
+        """Return True until all listeners have been called for the expiration of the session."""
         expired = SessionState.EXPIRED
         return self._delivering_state is expired or any(state is expired for _, state in self._due_states)
 
     def next_call(self) -> Callable[[], None] | None:
-        """Take the next call to make: session states first, in their order. The one before is done then."""
+        """Return the next pending call, session states first in order; the previous call has completed."""
         self._delivering_state = None
         while self._due_states:
             token, state = self._due_states.popleft()
@@ -131,7 +133,7 @@ class Watchers:
         return None
 
     def close(self) -> None:
-        """Forget all of it: nothing more is due."""
+        """Remove all watches, listeners and pending calls."""
         self._closed = True
         self._delivering_state = None
         for each in (self._watches, self._by_path, self._below, self._listeners):

@@ -19,26 +19,26 @@ MAGIC_1 = Struct(">ibBI")
 """N, magic, attributes, crc."""
 
 MESSAGE_BYTES_MIN = 5
-"""The smallest legal N: a magic-0 message without payload."""
+"""The smallest valid N: a magic-0 message without payload."""
 MAGIC_1_HEADER_BYTES = 6
-"""Of N, what is not payload."""
+"""Bytes of N before the payload in a magic-1 message."""
 OVERHEAD_BYTES = MAGIC_1.size
-"""What a message of today takes besides its payload."""
+"""Bytes of a magic-1 entry before its payload."""
 LENGTH_MAX = 2**31 - 1
 CODEC_MASK = 0x03
 DEPTH_MAX = 3
-"""How deep wrappers may stand in wrappers; nobody writes more than one."""
+"""Maximum nesting of wrappers; producers write one level."""
 RUN_BYTES_MAX = 256 * 1024
-"""How far a run goes before it is handed on: what is decoded at a time stays small."""
+"""Maximum size of a run, which bounds the messages decoded at a time."""
 
 _KIND = Struct(">iHI")
-"""As `MAGIC_1`, with magic and attributes as one number."""
+"""`MAGIC_1` with magic and attributes as one number."""
 _PLAIN = 0x0100
-"""Magic 1, no codec, and none of the bits without a meaning: those are left to `read_entry`, too."""
+"""Magic 1 without a codec or an undefined bit; `read_entry` handles all others."""
 
 
 class Entry(NamedTuple):
-    """A whole entry, by positions in its set."""
+    """Positions of a complete entry in its set."""
 
     payload_start: int
     end: int
@@ -50,9 +50,9 @@ def corrupt(position: int, what: str) -> ApiError:
 
 
 def read_plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes], list[int]]:
-    """The plain messages (uncompressed, magic 1, whole, the CRC right) from `position` on: payloads, and their ends.
+    """Read consecutive plain messages (uncompressed, magic 1, complete, valid CRC): return payloads and their ends.
 
-    Nearly all sets are such runs. What ends one, a fault among others, is for `read_entry` to tell.
+    Nearly all sets are such runs. `read_entry` handles the entry, or reports the fault, that ends a run.
     """
     unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
     payloads: list[bytes] = []
@@ -76,8 +76,8 @@ def read_plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[by
 def skip_plain_run(
     data: Buffer, position: int, length_max: int = LENGTH_MAX, span: int = LENGTH_MAX
 ) -> tuple[int, int]:
-    """As `read_plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end). No message
-    that begins `span` bytes further is looked at."""
+    """Return (count, end) of consecutive plain messages with N of at most `length_max`, starting in the first `span`
+    bytes."""
     unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
     count = 0
     start = position + OVERHEAD_BYTES
@@ -95,7 +95,7 @@ def skip_plain_run(
 
 
 def read_header(data: Buffer, position: int, length: int) -> tuple[int, int, int]:
-    """(where the payload begins, codec, CRC) of an entry with this N, of which the header is enough.
+    """Return (payload start, codec id, CRC) of an entry with this N; its header is enough.
 
     Raises `ApiError` CORRUPT_MESSAGE: unknown magic, too few bytes for it.
     """
@@ -111,7 +111,7 @@ def read_header(data: Buffer, position: int, length: int) -> tuple[int, int, int
 
 
 def read_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
-    """The entry at `position`; None at the end of the set, and for a part of an entry there.
+    """Return the entry at `position`; None at the end of the set, or for a truncated entry there.
 
     Raises `ApiError`: INVALID_FETCH_SIZE when not even the first entry is whole, or a size is negative;
     CORRUPT_MESSAGE: wrong CRC, unknown magic, a size that holds no message; UNSUPPORTED_COMPRESSION_TYPE: codec 3.
@@ -138,7 +138,7 @@ def read_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry 
 
 
 def read_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
-    """As `read_entry`, in an opened wrapper: there it has nothing to do with a fetch, so that sizes are CORRUPT too."""
+    """Return the entry at `position` of a decompressed wrapper, where an invalid size is CORRUPT_MESSAGE."""
     try:
         return read_entry(data, position, check_crc=check_crc)
     except ApiError as error:
@@ -148,11 +148,11 @@ def read_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> 
 
 
 _SHORT_MAX, _SHORT_UNPACKED_MAX = 65_536, 262_144
-"""Bytes of wrappers that are opened in place."""
+"""Maximum sizes of wrappers that are decompressed inline."""
 
 
 class Opener:
-    """Opens wrappers, and wrappers in them, within one bound of bytes for all it opens."""
+    """Decompresses nested wrappers within one bound of bytes for all of them."""
 
     __slots__ = ("_codecs", "_left", "_max_bytes")
 
@@ -161,7 +161,7 @@ class Opener:
         self._left = self._max_bytes = max_bytes
 
     def open_short(self, payload: Buffer, codec_id: int, depth: int) -> bytes | None:
-        """What `open` gives, where that takes little time; else None: it is to be opened on a worker."""
+        """Return the result of `open` if that is quick, else None: call `open` on a worker."""
         if self._left <= _SHORT_UNPACKED_MAX or depth > DEPTH_MAX:
             return self.open(payload, codec_id, depth)
         if len(payload) > _SHORT_MAX:
@@ -176,7 +176,7 @@ class Opener:
         return inner
 
     def open(self, payload: Buffer, codec_id: int, depth: int) -> bytes:
-        """The message set in a wrapper; `depth` 1 is an outer one.
+        """Decompress the message set of a wrapper; an outer wrapper has `depth` 1.
 
         Raises `ApiError`: UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE: damaged, or more than `DEPTH_MAX` deep;
         MESSAGE_TOO_LARGE: more than the bound.
@@ -200,9 +200,9 @@ _MAGICS = (b"\0", b"\1")
 
 
 def find_next_intact_entry(data: bytes, position: int) -> int | None:
-    """The position of the next entry behind the one at `position` that is whole and right; None where there is none.
+    """Return the position of the next complete and valid entry after the corrupt one at `position`, or None.
 
-    First where the wrong one says that it ends, then wherever one can begin.
+    The end that the corrupt entry claims is tried first, then every position.
     """
     if position + LENGTH.size <= len(data):
         claimed: int = position + LENGTH.size + LENGTH.unpack_from(data, position)[0]

@@ -1,4 +1,4 @@
-"""A classic message set as it travels and rests: bytes, or a region of a file."""
+"""A classic message set: bytes, or a region of a file."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -16,10 +16,10 @@ from .reader import SetDecoder, ShallowMessage, shallow_messages
 
 
 class ClassicMessageSet:
-    """A thin iterator: nothing is read before somebody asks, then all of it; messages are decoded some at a time.
+    """A lazy iterator over messages, which reads all bytes at the first use and decodes some messages at a time.
 
-    Iterating goes deep, through compressed wrappers; offsets are as `decode_set` tells. It raises `ApiError`: `error`
-    when the broker answered one; INVALID_FETCH_SIZE when the first message is larger than what was fetched;
+    Iterating opens compressed wrappers; `decode_set` documents the offsets. It raises `ApiError`: `error`
+    if the broker returned one; INVALID_FETCH_SIZE when the first message is larger than what was fetched;
     `CorruptRecord` at the first bad message, after those before it; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
     for one wrapper of more than `max_bytes`.
     """
@@ -62,31 +62,31 @@ class ClassicMessageSet:
 
     @property
     def size(self) -> int:
-        """Bytes, those of a part of a message at the end included."""
+        """Size in bytes, with a truncated message at the end."""
         return size_of(self.records)
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of the whole outer messages; no CRC is looked at."""
+        """Size of the complete outer messages; no CRC is checked."""
         if self._valid_bytes < 0:
             self._valid_bytes = _whole_bytes(self._read())
         return self._valid_bytes
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading when every message is done with: wrappers without a message are passed so."""
+        """The offset after the last complete outer message, also after wrappers without messages."""
         return self.from_offset + self.valid_bytes
 
     def __iter__(self) -> Iterator[Message]:
         return chain.from_iterable(self.runs())
 
     def runs(self) -> Iterator[list[Message]]:
-        """The messages as they are decoded, some at a time. Raises as iterating does."""
+        """Yield the messages in decoded runs. Raises the errors of iterating."""
         self._raise_error()
         return self._runs(SetDecoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc))
 
     def shallow(self) -> Iterator[ShallowMessage]:
-        """The outer messages, wrappers unopened. Raises as iterating does."""
+        """Yield the outer messages without opening wrappers. Raises the errors of iterating."""
         self._raise_error()
         return shallow_messages(
             self._read(),
@@ -97,7 +97,7 @@ class ClassicMessageSet:
         )
 
     def write_to(self, write: Callable[[Piece], object]) -> int:
-        """Hand the bytes, or the region, as they are to `write` in one call; returns their number."""
+        """Pass the bytes or the region to `write` in one call; return the size."""
         write(self.records)
         return self.size
 

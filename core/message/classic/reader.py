@@ -1,4 +1,4 @@
-"""From a classic message set to messages: deep, through compressed wrappers, or shallow (facts A2, iteration)."""
+"""Decoding of classic message sets: deep, through compressed wrappers, or shallow (facts A2)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
@@ -14,10 +14,10 @@ __all__ = ["SetDecoder", "ShallowMessage", "decode_set", "decode_shallow", "read
 
 
 class ShallowMessage(NamedTuple):
-    """An outer entry as it is stored. `offset` is the one to fetch next, after the entry."""
+    """An outer entry as stored. `offset` is the next fetch offset, after the entry."""
 
     value: bytes
-    """The payload: a message's, or with a codec a compressed message set."""
+    """Payload of a message, or with a codec a compressed message set."""
     codec_id: int = 0
     topic: str = ""
     partition: int = -1
@@ -25,14 +25,14 @@ class ShallowMessage(NamedTuple):
 
 
 class SetDecoder:
-    """Decodes sets of one partition, some messages at a time, so that memory stays bounded."""
+    """Decoder of message sets of one partition that returns some messages at a time, to bound memory."""
 
     __slots__ = ("_bound_all", "_check_crc", "_codecs", "_max_bytes", "_opener", "_partition", "_topic")
 
     def __init__(
         self, codecs: Codecs, topic: str, partition: int, max_bytes: int, check_crc: bool, bound_all: bool = False
     ) -> None:
-        """`max_bytes` bounds what one outer wrapper decompresses to; with `bound_all` all of them together."""
+        """`max_bytes` bounds the decompressed size of one outer wrapper, or with `bound_all` of all wrappers."""
         self._codecs = codecs
         self._topic = topic
         self._partition = partition
@@ -42,7 +42,7 @@ class SetDecoder:
         self._opener: Opener | None = None
 
     def runs(self, data: bytes, from_offset: int) -> Iterator[list[Message]]:
-        """The messages in order, those before a fault included. Raises as `decode_set`."""
+        """Yield the messages in order, up to a fault. Raises the errors of `decode_set`."""
         position, size, check_crc = 0, len(data), self._check_crc
         while True:
             payloads, ends = read_plain_run(data, position, check_crc)
@@ -72,7 +72,7 @@ class SetDecoder:
         ]
 
     def _in_wrapper(self, runs: Iterator[list[bytes]], start: int, end: int) -> Iterator[list[Message]]:
-        """All messages of a wrapper lead back to its start; the last one alone leads on to its end."""
+        """Yield the messages of a wrapper: the offset is its start, and for the last message its end."""
         held: list[bytes] = []
         try:
             for payloads in runs:
@@ -115,12 +115,12 @@ def decode_set(
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
     check_crc: bool = True,
 ) -> list[Message]:
-    """The messages of a set that begins at byte `from_offset` of its log, those in wrappers among them.
+    """Decode the messages, also in wrappers, of a set that begins at byte `from_offset` of its log.
 
-    `Message.offset` is the one to fetch next when the message is done with; inside a wrapper that is the wrapper's
-    start, but for its last message. A part of a message at the end is left out, and a wrapper that holds none.
-    Raises `ApiError`: INVALID_FETCH_SIZE when not even the first message is whole; CORRUPT_MESSAGE;
-    UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE when all wrappers decompress to more than `max_bytes`.
+    `Message.offset` is the next fetch offset after the message; in a wrapper that is the start of the wrapper, except
+    for its last message. A truncated message at the end and an empty wrapper are left out. Raises `ApiError`:
+    INVALID_FETCH_SIZE for a truncated first message; CORRUPT_MESSAGE; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
+    when all wrappers decompress to more than `max_bytes`.
     """
     decoder = SetDecoder(codecs, topic, partition, max_bytes, check_crc, bound_all=True)
     runs = list(decoder.runs(bytes(buf), from_offset))
@@ -130,7 +130,7 @@ def decode_set(
 def shallow_messages(
     buf: Buffer, *, topic: str = "", partition: int = -1, from_offset: int = 0, check_crc: bool = True
 ) -> Iterator[ShallowMessage]:
-    """As `decode_shallow`, one at a time: those before a fault are given."""
+    """Yield the outer entries of a set up to a fault, without opening wrappers."""
     data, position = bytes(buf), 0
     while (entry := read_entry(data, position, check_crc=check_crc)) is not None:
         position = entry.end
@@ -141,5 +141,5 @@ def shallow_messages(
 def decode_shallow(
     buf: Buffer, *, topic: str = "", partition: int = -1, from_offset: int = 0, check_crc: bool = True
 ) -> list[ShallowMessage]:
-    """The outer entries, wrappers unopened. Raises `ApiError` as `decode_set`, MESSAGE_TOO_LARGE excepted."""
+    """Return the outer entries without opening wrappers. Raises the errors of `decode_set` except MESSAGE_TOO_LARGE."""
     return list(shallow_messages(buf, topic=topic, partition=partition, from_offset=from_offset, check_crc=check_crc))

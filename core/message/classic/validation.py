@@ -1,4 +1,4 @@
-"""What a broker looks at before it appends a classic message set, and after a crash (facts A3, A4)."""
+"""Validation of classic message sets before an append, and in log recovery (facts A3, A4)."""
 
 from functools import partial
 from typing import NamedTuple
@@ -25,33 +25,33 @@ from .entry import (
 PIECE = 1_000
 """Messages between two yields: about half a millisecond."""
 _SPAN_BYTES = 16_384
-"""So many bytes are passed over in one go."""
+"""Bytes of plain messages checked in one call."""
 _WRAPPER_COST = 20
-"""As much as opening a short wrapper takes, in messages."""
+"""Cost of opening a short wrapper, in messages."""
 
 
 class ValidatedSet(NamedTuple):
-    """How much of a set can be appended."""
+    """The part of a message set that can be appended."""
 
     valid_bytes: int
-    """Of whole entries; what follows is a part of one."""
+    """Size of the complete entries; a truncated entry may follow."""
     messages: int
-    """Those in wrappers counted, not the wrappers."""
+    """Number of messages, counting those in wrappers but not the wrappers."""
 
 
 def validate_set(
     records: Buffer, codecs: Codecs, *, max_message_bytes: int, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Steps[ValidatedSet]:
-    """Check sizes and CRCs of all messages, through wrappers, which must decompress to at most `max_bytes` in all.
+    """Check sizes and CRCs of all messages, also in wrappers, in bounded pieces; workers decompress large wrappers.
 
-    It is done in bounded pieces; what is long is decompressed on a worker. `max_message_bytes` bounds the payload of an
-    outer message. Raises `ApiError`: MESSAGE_TOO_LARGE; CORRUPT_MESSAGE also when the first message is not whole, or a
-    wrapper ends inside one; UNSUPPORTED_COMPRESSION_TYPE.
+    `max_bytes` bounds the decompressed size of all wrappers, `max_message_bytes` the payload of an outer message.
+    Raises `ApiError`: MESSAGE_TOO_LARGE; CORRUPT_MESSAGE, also for a truncated first or inner message;
+    UNSUPPORTED_COMPRESSION_TYPE.
     """
     try:
         return (yield from _check(records, Opener(codecs, max_bytes), max_message_bytes))
     except ApiError as error:
-        yield from _check_sizes(records, max_message_bytes)  # facts A3: before any content
+        yield from _check_sizes(records, max_message_bytes)  # Kafka 0.7 checks the sizes before the content
         if error.code is ErrorCode.INVALID_FETCH_SIZE:
             raise corrupt(0, "a size is negative, or more than the set has") from error
         raise
@@ -109,7 +109,7 @@ def _count_inner(payload: Buffer, codec_id: int, opener: Opener, depth: int) -> 
 
 
 def _check_sizes(data: Buffer, max_message_bytes: int) -> Steps[None]:
-    """Raises `ApiError` MESSAGE_TOO_LARGE for the first outer message that is; what else is wrong ends the walk."""
+    """Raise `ApiError` MESSAGE_TOO_LARGE for the first oversized outer message; other faults end the check."""
     position, size, left = 0, len(data), PIECE
     while size - position >= LENGTH.size:
         length = LENGTH.unpack_from(data, position)[0]
@@ -135,21 +135,21 @@ def _too_large(position: int, size: int, limit: int) -> ApiError:
 
 
 class ValidPrefix(NamedTuple):
-    """What recovery finds in a piece of a segment."""
+    """The valid prefix of a piece of a segment."""
 
     bytes: int
-    """Of whole entries with the right CRC, from the beginning of the piece on."""
+    """Size of the leading complete entries with a valid CRC."""
     problem: str | None
-    """What is wrong with the entry after them; None when the piece ends there, perhaps inside an entry."""
+    """The fault of the next entry; None if the piece ends there, perhaps inside an entry."""
     needs: int
-    """Bytes of the entry that the end of the piece cuts; 0 = none is cut, or its size itself is."""
+    """Size of the truncated entry at the end; 0 without one, or if its size field is truncated."""
 
 
 def find_valid_prefix(piece: Buffer) -> ValidPrefix:
-    """Walk over outer entries as recovery does (facts A4): shallow, sizes and CRCs.
+    """Check sizes and CRCs of the outer entries, as log recovery of Kafka 0.7 does.
 
-    A piece that is not the end of the segment goes on at `bytes`, with at least `needs` bytes; at the end of the
-    segment everything after `bytes` is to be cut off.
+    The next piece must begin at `bytes` and have at least `needs` bytes. At the end of the segment, the caller
+    truncates after `bytes`.
     """
     position, size = 0, len(piece)
     while True:

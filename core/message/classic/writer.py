@@ -1,4 +1,4 @@
-"""From payloads to a classic message set (facts A2)."""
+"""Encoding of payloads to a classic message set (facts A2)."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ _CRC = Struct(">I")
 
 
 class _Heads(dict[int, bytes]):
-    """Payload length → the first six bytes of a plain magic-1 entry. Lengths come again, so that some are kept."""
+    """Cache of the first six bytes of a plain magic-1 entry by payload length."""
 
     _KEPT_MAX = 4096
     _HEAD = Struct(">ibB")
@@ -29,9 +29,9 @@ _heads = _Heads()
 
 
 def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic: int = 1) -> bytes:
-    """The messages one after the other; with a codec as one compressed wrapper, nothing when there are none.
+    """Encode the messages in sequence, or with a codec as one compressed wrapper; no messages yield no bytes.
 
-    Raises `ValueError` for another magic than 0 and 1, and for a codec that the two bits of the format cannot name.
+    Raises `ValueError` for a magic other than 0 and 1, and for a codec id that does not fit the two bits of the format.
     """
     if magic == 1:
         heads = map(_heads.__getitem__, map(len, payloads))
@@ -47,9 +47,9 @@ def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic:
 
 
 def encode_shallow(payload: Buffer, codec_id: int) -> bytes:
-    """One entry whose payload is taken as it is: a message (codec 0), or what a codec made of a message set.
+    """Encode one entry around its payload: a message (codec 0) or a compressed message set.
 
-    Raises `ValueError` for a number other than 0, 1 (gzip) and 2 (snappy).
+    Raises `ValueError` for a codec id other than 0, 1 (gzip) and 2 (snappy).
     """
     if not 0 <= codec_id < CODEC_MASK:
         raise ValueError(f"classic messages are compressed with gzip (1) or snappy (2), not with codec {codec_id}")

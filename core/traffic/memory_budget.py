@@ -68,7 +68,7 @@ class MemoryBudget:
 class Account:
     """The memory of one connection. `bytes_max` bounds all accounts together; 0 = no bound."""
 
-    __slots__ = ("_budget", "bytes_max", "on_resume", "held")
+    __slots__ = ("_budget", "bytes_max", "held", "on_resume")
 
     def __init__(self, budget: MemoryBudget, bytes_max: int, on_resume: Callable[[], None]) -> None:
         """`on_resume` is called, possibly within a call of another account, when a wait is over."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Container, Sequence
 
-from ...core.cluster.brokers import cluster_id
+from ...core.cluster.brokers import cluster_id, stored_cluster_id
 from ...core.cluster.registry import ClusterRegistry
+from ...core.log.manager.broker_epoch_file import noted_registrations
 from ...core.log.manager.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -36,13 +37,15 @@ def checked_cluster_id(
     """The id of the cluster that this broker is of, noted in each data folder from now on.
 
     `deleted`: the ids of topics that were deleted while this broker was away. Raises `ConfigError` for folders of
-    another broker or cluster, `CoordinationError` where the tree has lost all topics: going on would begin them anew,
-    beside their data.
+    another broker or cluster, `CoordinationError` where the tree has lost all topics, or its cluster: a start would
+    begin them again, beside their data.
     """
     identities = known_identities(log_dirs, config.broker_id)
     if config.owns_topics and registry.image.is_empty:
         _check_nothing_is_lost(log_dirs, config, report, deleted)
     known = common_cluster(identities)
+    if known is not None and config.owns_topics and stored_cluster_id(registry.coordination) is None:
+        _check_never_registered(log_dirs, config, known)
     found = cluster_id(registry.coordination, entropy, known)
     if known is not None and found != known:
         folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
@@ -54,6 +57,19 @@ def checked_cluster_id(
         if all(other is not log_dir for other, _ in identities):
             _note(log_dir, MetaProperties(cluster_id=found, broker_id=config.broker_id), report)
     return found
+
+
+def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, known: str) -> None:
+    """Raise `CoordinationError` if this broker was registered in the tree, which has no cluster now."""
+    if not noted_registrations(log_dirs):
+        return
+    folder = log_dirs[0].path
+    raise CoordinationError(
+        f"the coordination tree ({config.coordination}) is empty, but this broker was registered in it as one of the"
+        f" cluster {known}, says {folder}: the tree was lost, emptied, or is not the one of this broker. Bring it back,"
+        f" or set coordination to the right one, or let 'barnabas topics recover --data {folder} --execute' begin the"
+        " cluster again with the topics of the folders; users, ACLs, quotas and settings that were set are lost then"
+    )
 
 
 def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, MetaProperties]]:

@@ -868,6 +868,21 @@ def test_restore_after_which_no_broker_had_registered_is_noticed_where_brokers_s
         assert _messages(world) == [*range(survive)]
 
 
+def test_broker_without_partitions_refuses_a_tree_that_has_lost_its_cluster() -> None:
+    with cluster(1, brokers=2) as world:
+        broker, known = world.brokers[1], world.node(layout.CLUSTER_ID)
+        _stop_all(world, in_order=True)
+        before = world.coordination.backup()
+        world.coordination.restore(before[:1])  # the root alone
+        broker.start()
+        world.run(3)
+        assert not broker.running and world.node(layout.CLUSTER_ID) is None
+        assert any("was registered in it as one of the cluster" in line for line in world.reports)
+        world.coordination.restore([each for each in before if layout.CLUSTER_ID.startswith(each[0])])
+        world.run_until(lambda: broker.running)
+        assert world.node(layout.CLUSTER_ID) == known
+
+
 @pytest.mark.parametrize("turns", [0, 3])
 def test_committed_messages_survive_a_restore_while_brokers_run(turns: int) -> None:
     """The brokers stop, and are started again by what supervises them."""

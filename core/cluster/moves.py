@@ -84,7 +84,21 @@ def cancel_move(
         )
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     state = settled(known, origin, brokers, rules) or touched(known)
-    return _with(topic, number, origin, (), ()), {number: state}
+    return _with(topic, number, origin, (), ()), {number: _among(state, origin)}
+
+
+def _among(state: PartitionState, replicas: Sequence[int]) -> PartitionState:
+    """Return the state without members that are no replicas and whose logs are deleted: one that comes again later has
+    nothing of what it had when it was in sync.
+
+    Where no member is left in the ISR, it is unknown which replica has most: the members that are left, or all replicas
+    if none is, are in doubt, so one of them leads when they have claimed what they have, or uncleanly.
+    """
+    isr, elr, suspects = (tuple(e for e in some if e in replicas) for some in (state.isr, state.elr, state.suspects))
+    if isr:
+        return evolve(state, isr=isr, elr=elr, suspects=suspects)
+    first, *others = (*elr, *suspects) or tuple(replicas)
+    return evolve(state, isr=(first,), elr=(), suspects=tuple(others), broker_epochs={})
 
 
 def live_isr(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:

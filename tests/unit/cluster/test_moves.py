@@ -7,12 +7,12 @@ from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster.balance import unbalanced
 from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
-from barnabas.core.cluster.election import ElectionRules, new_state
+from barnabas.core.cluster.election import ElectionRules, new_state, settled
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.layout import encode_topic
 from barnabas.core.cluster.moves import begin_move, cancel_move, finished_moves, is_moving, origin_of, target_of
 from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
+from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, Topic
 from barnabas.ports.coordination import BadVersion
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -100,6 +100,22 @@ def test_cancelled_move_is_refused_where_only_new_replicas_are_in_sync() -> None
     assert cancel_move(moving, 0, image_of(moving, {0: in_sync(4, 5)}), unclean)[0].partitions[0] == (1, 2, 3)
     after, states = cancel_move(moving, 0, image_of(moving, {0: one_stays}), ElectionRules(min_isr=1))
     assert (after.partitions[0], states[0].leader, states[0].isr) == ((1, 2, 3), 1, (1,))
+
+
+def test_uncleanly_cancelled_move_keeps_no_member_whose_log_is_deleted() -> None:
+    """One that comes again with an empty log would lead as one that is in sync."""
+    moving, unclean = begin_move(TOPIC, 0, (4, 5), LIVE), ElectionRules(min_isr=2, unclean=True)
+    for known in (in_sync(4, 5), evolve(in_sync(4, 5), suspects=(2, 3))):
+        back, states = cancel_move(moving, 0, image_of(moving, {0: known}), unclean)
+        state = states[0]
+        assert state.leader == NO_LEADER and set(state.members) <= {1, 2, 3} and state.isr
+        again = begin_move(back, 0, (4, 5), LIVE)
+        after = settled(state, again.partitions[0], image_of(again, {0: state}).brokers, ElectionRules(min_isr=2))
+        assert after is None, "none leads before claims"
+        uncleanly = settled(state, back.partitions[0], image_of(back, {}).brokers, unclean, is_overdue=True)
+        assert uncleanly is not None and uncleanly.leader in (1, 2, 3)
+    state = cancel_move(moving, 0, image_of(moving, {0: in_sync(1, 4)}), unclean)[1][0]
+    assert (state.leader, state.isr) == (1, (1,))
 
 
 def test_cancelled_move_without_member_among_new_replicas_is_accepted_under_min_isr() -> None:

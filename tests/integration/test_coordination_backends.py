@@ -152,9 +152,13 @@ def _works(admin: Admin, topic: str) -> bool:
 
 
 def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_path: Path) -> None:
-    """The connection to the service stands, but nobody answers: a change waits for its time-out, and only that."""
+    """The connection to the service stands, but nobody answers: a change waits for its time-out, and only that.
+
+    The session outlasts the pause on any machine: a broker without one takes no messages.
+    """
     where = backend.new_tree()
-    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+    lasting = {"zookeeper.session.timeout.ms": 60_000}
+    with Broker(tmp_path, coordination=where, config=lasting) as broker, Admin(broker.bootstrap) as admin:
         admin.create_topic("t")
         send(broker.bootstrap, "t", b"first")  # the broker has producer ids to give out now
         backend.server.pause()

@@ -73,7 +73,12 @@ with Broker(storage="memory", coordination="memory") as broker:
 def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: str, tmp_path: Path) -> None:
     script = _WITHOUT.format(missing=set(_EXTRAS), arguments=arguments)
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE_S,
+        check=False,
     )
     extra = {"demo": "demo", "examples": "tables", "query": "query"}.get(arguments[0], "spark")
     assert re.fullmatch(rf"barnabas: {text}.*; to get it: pip install .*\[{extra}\]'\n", done.stderr), done.stderr
@@ -95,7 +100,7 @@ def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: s
 def test_so_do_what_users_import(statement: str, text: str, extra: str) -> None:
     script = _WITHOUT.partition("from barnabas.app")[0].format(missing=set(_EXTRAS)) + statement
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False
     )
     last = done.stderr.splitlines()[-1]
     assert re.search(rf"{re.escape(text)} not installed; to get it: pip install .*\[{extra}\]'$", last), done.stderr
@@ -119,11 +124,11 @@ def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     wheels = tmp_path / "wheels"
     build = [*pip, "wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels)]
-    subprocess.run(build, check=True, timeout=PATIENCE_S, capture_output=True)
+    subprocess.run(build, check=True, timeout=5 * PATIENCE_S, capture_output=True)
     (wheel,) = wheels.glob("barnabas-*.whl")
     place = tmp_path / "site"
     install = [*pip, "install", str(wheel), "--no-deps", "--no-index", "--target", str(place)]
-    subprocess.run(install, check=True, timeout=PATIENCE_S, capture_output=True)
+    subprocess.run(install, check=True, timeout=5 * PATIENCE_S, capture_output=True)
 
     packages = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     for package in packages:

@@ -155,6 +155,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
         EtcdCoordination(url)
 
 
+@pytest.mark.slow
 def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
     servers = etcd_cluster(tmp_path, 3)
     sessions: list[EtcdCoordination] = []
@@ -216,6 +217,7 @@ def test_a_fault_that_nobody_expected_does_not_end_the_keeping_of_the_session(
     assert not left
 
 
+@pytest.mark.slow
 def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
     servers = etcd_cluster(tmp_path, 3)
     try:

@@ -211,6 +211,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
         ZookeeperCoordination(url)
 
 
+@pytest.mark.slow
 def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
     servers = zookeeper_ensemble(tmp_path, 3)
     sessions: list[ZookeeperCoordination] = []
@@ -268,6 +269,7 @@ def test_a_server_that_is_too_old_to_watch_all_below(harness: ZookeeperHarness) 
         AddWatch.type = asked
 
 
+@pytest.mark.slow
 def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
     servers = zookeeper_ensemble(tmp_path, 3)
     try:

@@ -128,6 +128,7 @@ def test_every_client_finds_the_last_values(broker: Broker, codec: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_reading_begins_anywhere_in_what_is_left(broker: Broker) -> None:
     fill(broker, "lz4")
     wait_for(lambda: is_compacted(broker), PATIENCE_S)

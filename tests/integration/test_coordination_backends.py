@@ -196,6 +196,7 @@ def test_a_second_broker_joins(backend: Backend, tmp_path: Path) -> None:
         Broker(tmp_path / "2", coordination=backend.new_tree(), broker_id=2, config=TIMEOUT).start()
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_killed_comes_back_with_its_topics(backend: Backend, tmp_path: Path) -> None:
     port = free_port()
     settings = [f"coordination={backend.new_tree()}", f"zookeeper.session.timeout.ms={SESSION_MS}"]

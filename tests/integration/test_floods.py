@@ -211,6 +211,7 @@ def test_what_is_named_twice_is_described_once(broker: Broker) -> None:
         assert [group.group_id for group in ask(connection, ListGroups()).groups] == [GROUP]
 
 
+@pytest.mark.slow
 def test_metadata_follows_every_change(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as connection, Admin(broker) as admin:
 

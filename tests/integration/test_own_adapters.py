@@ -11,6 +11,8 @@ from support.waiting import PATIENCE_S
 
 pytest_plugins = "pytester"
 
+pytestmark = pytest.mark.slow
+
 _WITHOUT_HYPOTHESIS = """
 import importlib.util
 find_spec = importlib.util.find_spec
@@ -26,8 +28,6 @@ _BROKEN = """
 import pytest
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness
-
-pytestmark = pytest.mark.slow
 
 class Forgetful:
     def __init__(self, session):

@@ -57,6 +57,7 @@ def test_the_page_about_it_shows_what_works(checkout: Path) -> None:
     assert told["world"].programs["work"].lives >= 1
 
 
+@pytest.mark.slow
 def test_the_same_seed_plays_the_same_hour(example: Any) -> None:
     assert example.play(2, seconds=300) == example.play(2, seconds=300)
 

@@ -358,6 +358,7 @@ def test_the_same_seed_plays_the_same_classic_story(chosen: int) -> None:
     assert trace(chosen) == trace(chosen)
 
 
+@pytest.mark.slow
 def test_another_process_plays_the_same_classic_story(checkout: Path) -> None:
     """Python orders sets of texts otherwise in each process."""
     code = "from hashlib import sha256; from simulation.test_classic_story import trace; "

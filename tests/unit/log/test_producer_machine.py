@@ -204,4 +204,4 @@ class ProducerMachine(RuleBasedStateMachine):
 
 
 TestProducerMachine = ProducerMachine.TestCase
-TestProducerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestProducerMachine.settings = settings(stateful_step_count=40, deadline=None)

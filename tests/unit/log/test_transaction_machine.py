@@ -285,4 +285,4 @@ class TransactionMachine(RuleBasedStateMachine):
 
 
 TestTransactionMachine = TransactionMachine.TestCase
-TestTransactionMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestTransactionMachine.settings = settings(stateful_step_count=30, deadline=None)

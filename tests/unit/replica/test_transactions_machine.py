@@ -181,4 +181,4 @@ class TransactionsMachine(ReplicasMachine):
 
 
 TestTransactionsMachine = TransactionsMachine.TestCase
-TestTransactionsMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestTransactionsMachine.settings = settings(stateful_step_count=30, deadline=None)

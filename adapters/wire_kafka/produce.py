@@ -3,25 +3,37 @@
 Records are never copied here: a request holds slices of its frame.
 """
 
+from collections.abc import Mapping
+from operator import attrgetter
 from struct import Struct
 
 from ...ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from . import wire
 from .api import Api
-from .grouping import by_topic
+from .grouping import by_topic, grouped
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
 from .schema import ERROR, cut
-from .topic_ids import read_id, resolve_produce, write_id
+from .topic_ids import id_of, read_id, resolve_produce, write_id
+from .versions import Ranges
 from .wire import Reader, Writer
 
 FLEXIBLE = 9
 ZSTD = 7
 TELLS_LEADER = 10
 WITH_IDS = 13
+BY_NAME = 11
+"""The highest version of a request that names its topics; 12 says no more."""
 
 _NOTHING = memoryview(b"")
 _ACKS_TIMEOUT = Struct(">hi")
 _LEADER_TAG = 0
+_ID_SIZE = len(NO_TOPIC_ID)
+_TOPIC = attrgetter("topic")
+_END_TXN = 26
+_VERSION_2 = 5
+"""The first version of EndTxn that belongs to version 2 of transactions."""
+_NOT_OFFERED = (0, -1)
 
 
 class ProduceRequest:
@@ -52,11 +64,11 @@ class ProduceRequest:
     def write(self, writer: Writer, version: int, value: Produce) -> None:
         writer.nullable_text(value.transactional_id)
         writer.put(_ACKS_TIMEOUT, value.acks, value.timeout_ms)
-        topics = by_topic(value.partitions)
+        topics = grouped(value.partitions, _id_of if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            if version >= WITH_IDS:
-                write_id(writer, topic)
+            if isinstance(topic, bytes):
+                writer.raw(topic)
             else:
                 writer.text(topic)
             writer.count(len(partitions))
@@ -69,17 +81,24 @@ class ProduceRequest:
 
 
 class ProduceResponse:
-    """The response of Produce 3 to 13."""
+    """The response of Produce 3 to 13; `names`: for a client, of the topics whose ids the request had."""
 
     _V3 = Struct(">ihqq")
     _V5 = Struct(">ihqqq")
     _V8_DONE = b"\x00\x00\x00\x00\xff\xff"  # no record errors, no message
     _V9_DONE = b"\x01\x00\x00"  # the same, and no tagged fields
 
+    def __init__(self, names: Mapping[bytes, str] | None = None) -> None:
+        self._names = {} if names is None else names
+
     def read(self, reader: Reader, version: int) -> ProduceResult:
         partitions = []
         for _ in range(reader.count()):
-            topic = read_id(reader) if version >= WITH_IDS else reader.text()
+            if version >= WITH_IDS:
+                topic_id = bytes(reader.span(_ID_SIZE))
+                topic = self._names.get(topic_id) or topic_id.hex()
+            else:
+                topic = reader.text()
             for _ in range(reader.count()):
                 partitions.append(self._read_partition(reader, version, topic))
             reader.skip_tags()
@@ -146,6 +165,32 @@ class ProduceResponse:
             writer.end()
 
 
+def _id_of(part: ProducePartition) -> bytes:
+    return id_of(part.topic) if part.topic_id == NO_TOPIC_ID else part.topic_id
+
+
+def _most(request: Produce) -> int:
+    for part in request.partitions:
+        if part.topic_id == NO_TOPIC_ID:
+            return BY_NAME
+    return WITH_IDS
+
+
+def _version_limit(request: Produce, ranges: Ranges) -> int:
+    """A broker that has version 2 of transactions takes Produce 12 and later for a part of that (KIP-890); transactions
+    of our clients are of version 1."""
+    is_of_version_1 = request.transactional_id is not None and ranges.get(_END_TXN, _NOT_OFFERED)[1] >= _VERSION_2
+    return BY_NAME if is_of_version_1 else WITH_IDS
+
+
+def _answer_to(request: Produce, version: int) -> ProduceResponse:
+    if version < WITH_IDS:
+        return _ANSWER
+    return ProduceResponse({part.topic_id: part.topic for part in request.partitions})
+
+
+_ANSWER = ProduceResponse()
+
 APIS = (
     Api(
         key=0,
@@ -154,9 +199,11 @@ APIS = (
         flexible_from=FLEXIBLE,
         request_type=Produce,
         request=ProduceRequest(),
-        result=ProduceResponse(),
+        result=_ANSWER,
         by_partition=True,
-        most_version=lambda _: 11,  # in a request that names its topics
+        most_version=_most,
+        version_limit=_version_limit,
+        result_of=_answer_to,
         ids_since=WITH_IDS,
         resolved=resolve_produce,
     ),

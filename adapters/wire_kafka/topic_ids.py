@@ -47,12 +47,17 @@ def read_id(reader: Reader) -> str:
     return reader.span(len(NO_TOPIC_ID)).hex()
 
 
-def write_id(writer: Writer, topic: str) -> None:
+def id_of(topic: str) -> bytes:
     """Raises `ValueError` for what is no id."""
     topic_id = bytes.fromhex(topic)
     if len(topic_id) != len(NO_TOPIC_ID):
         raise ValueError(f"an id has {len(NO_TOPIC_ID)} bytes, not {len(topic_id)}")
-    writer.out += topic_id
+    return topic_id
+
+
+def write_id(writer: Writer, topic: str) -> None:
+    """Raises `ValueError` for what is no id."""
+    writer.out += id_of(topic)
 
 
 def _names(partitions: Sequence[Any], topic_name: TopicName) -> dict[str, str]:
@@ -60,21 +65,58 @@ def _names(partitions: Sequence[Any], topic_name: TopicName) -> dict[str, str]:
     return {topic: topic_name(bytes.fromhex(topic)) for topic in dict.fromkeys(part.topic for part in partitions)}
 
 
+class _ProduceAnswer:
+    """The answer to a Produce with ids, of the broker's result; an object, since a function made for each request is
+    called slowly."""
+
+    __slots__ = ("_ids", "_unknown")
+
+    def __init__(self, ids: dict[str, str], unknown: list[ProduceResultPartition]) -> None:
+        self._ids = ids
+        self._unknown = unknown
+
+    def __call__(self, result: ProduceResult) -> ProduceResult:
+        told = [
+            ProduceResultPartition(
+                self._ids[each.topic],
+                each.partition,
+                each.error,
+                each.base_offset,
+                each.log_append_time_ms,
+                each.log_start_offset,
+                each.error_message,
+                each.record_errors,
+                each.current_leader,
+            )
+            for each in result.partitions
+        ]
+        return ProduceResult(partitions=told + self._unknown, throttle_ms=result.throttle_ms, nodes=result.nodes)
+
+
 def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
-    names = _names(request.partitions, topic_name)
-    ids = {name: topic for topic, name in names.items()}
-    known, unknown = [], []
+    """Values are made by their constructors: `evolve` costs several times as much, and most requests come here."""
+    names: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    known: list[ProducePartition] = []
+    unknown: list[ProduceResultPartition] = []
     for part in request.partitions:
-        if name := names[part.topic]:
-            known.append(ProducePartition(name, part.partition, part.records, bytes.fromhex(part.topic)))
+        topic_id = bytes.fromhex(part.topic)
+        name = names.get(part.topic)
+        if name is None:
+            name = names[part.topic] = topic_name(topic_id)
+            ids[name] = part.topic
+        if name:
+            known.append(ProducePartition(name, part.partition, part.records, topic_id))
         else:
             unknown.append(ProduceResultPartition(part.topic, part.partition, _UNKNOWN))
-
-    def answer(result: ProduceResult) -> ProduceResult:
-        told = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
-        return evolve(result, partitions=told + unknown)
-
-    return Resolved(evolve(request, partitions=known), answer)
+    by_name = Produce(
+        partitions=known,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        transactional_id=request.transactional_id,
+        allows_zstd=request.allows_zstd,
+    )
+    return Resolved(by_name, _ProduceAnswer(ids, unknown))
 
 
 def resolve_offset_commit(request: OffsetCommit, topic_name: TopicName) -> Resolved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.client.errors import ClientTimeout, ProducerFenced, TransactionAborted, TransactionError
 from ...core.client.group.events import CommittedOffset, GroupMetadata
@@ -14,6 +14,9 @@ from ...ports.words import TopicPartition
 from .consumer_offsets import offsets_to_commit
 from .intake import Intake
 from .waiting import logger
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
 
 FlushHooks = Callable[[float | None], None]
 
@@ -98,13 +101,15 @@ class Transactions:
         self._ended(TransactionAborted("the transaction was aborted"))
 
     def send_offsets(self, what: Any, group: Any, timeout: float | None) -> None:
-        metadata, positions = _positions_of(what, group)
+        metadata, positions, consumer = _positions_of(what, group)
         answers: list[BarnabasError | None] = []
         with self._shell.lock:
             self._intake.check_open()
             self.machine.check_sending(positions=True)
             if not positions:
                 return
+            if consumer is not None:
+                self.machine.check_positions(consumer._shell.view, positions)
             self.machine.send_positions(metadata, positions, self._shell.putter(answers))
             self._wait(lambda: bool(answers), f"the positions of group {metadata.group_id}", timeout)
         if answers[0] is not None:
@@ -170,8 +175,10 @@ class Transactions:
             raise ClientTimeout(f"{what}: not done within {limit:g} s; call again to go on waiting{why}")
 
 
-def _positions_of(what: Any, group: Any) -> tuple[GroupMetadata, Mapping[TopicPartition, CommittedOffset]]:
-    """Raises `ConfigError` for what cannot be committed in a transaction."""
+def _positions_of(
+    what: Any, group: Any
+) -> tuple[GroupMetadata, Mapping[TopicPartition, CommittedOffset], Consumer | None]:
+    """Also the consumer that has read them, if it is known. Raises `ConfigError` for what no transaction can commit."""
     from .consumer import Consumer
 
     consumer = what if isinstance(what, Consumer) else group if isinstance(group, Consumer) else None
@@ -182,9 +189,9 @@ def _positions_of(what: Any, group: Any) -> tuple[GroupMetadata, Mapping[TopicPa
         own = consumer._offsets_of(None, consumer._in_group("send_offsets()"))
     positions = own if what is consumer else offsets_to_commit(what, own)
     if isinstance(group, GroupMetadata):
-        return group, positions
+        return group, positions, consumer
     if isinstance(group, str) and group:
-        return GroupMetadata(group_id=group), positions
+        return GroupMetadata(group_id=group), positions, consumer
     if consumer is not None and (group is None or group is consumer):
-        return consumer.group_metadata, positions
+        return consumer.group_metadata, positions, consumer
     raise ConfigError("send_offsets: name the group, or give its Consumer or consumer.group_metadata")

@@ -6,9 +6,10 @@ from typing import Any
 from attrs import evolve
 
 from ...ports.broker_api import BrokerNode, CurrentLeader, Metadata, MetadataResult, TopicMetadata
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import BarnabasError
+from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import Address
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
@@ -98,6 +99,23 @@ class ClusterView:
     def topic(self, name: str) -> TopicView | None:
         """The topic, or None when it is not known (yet)."""
         return self._topics.get(name)
+
+    def topic_id(self, name: str) -> bytes:
+        """NO_TOPIC_ID where the topic is not known, or brokers do not tell ids (before Kafka 2.8)."""
+        view = self._topics.get(name)
+        return NO_TOPIC_ID if view is None else view.topic_id
+
+    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+        """Return why a position in the topic of this id has no meaning now: that topic was deleted."""
+        view, error = self._topics.get(place.topic), self.topic_errors.get(place.topic)
+        if topic_id == NO_TOPIC_ID:
+            return None
+        if view is None and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ApiError(error, f"topic {place.topic} was deleted")
+        if view is None or view.topic_id in (NO_TOPIC_ID, topic_id):
+            return None
+        text = f"topic {place.topic} was deleted and made again: a position in the one that was read means nothing now"
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The broker to ask for this partition, or None when there is none or it is not known."""

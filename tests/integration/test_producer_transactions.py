@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +13,10 @@ from support.kafka_server import KafkaServer
 from support.waiting import wait_for
 
 from barnabas import AbortNeeded, Admin, CommitFailed, Consumer, Producer, ProducerFenced
+from barnabas.adapters.wire_kafka.api import Api
+from barnabas.adapters.wire_kafka.client import KafkaLink
+from barnabas.ports.broker_api import Produce
+from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition
@@ -20,6 +25,7 @@ from barnabas.testing import TestBroker
 pytestmark = [pytest.mark.process]
 
 WAIT_S = 240
+END_TXN = 26
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -229,3 +235,53 @@ def test_lines_in_one_transaction(bootstrap: str, topic: str) -> None:
     words = ("produce", topic, "--transactional-id", topic, "--bootstrap", bootstrap)
     barnabas_here(*words, stdin=b"a\nb\nc\n")
     until_read(bootstrap, topic, [b"a", b"b", b"c"])
+
+
+@pytest.mark.parametrize("name", [None, "x"], ids=["idempotent", "transactional"])
+def test_what_is_sent_after_a_topic_was_made_again_stands_in_the_new_one_in_order(
+    bootstrap: str, topic: str, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Produce goes by topic id, but for transactions on a broker that has version 2 of them: by name."""
+    sent: set[int] = set()
+    offers: set[bool] = set()
+    encode = KafkaLink._encode
+
+    def encoded(link: KafkaLink, api: Api, version: int, *others: Any) -> Any:
+        if api.request_type is Produce:
+            sent.add(version)
+            offers.add(link._ranges[END_TXN][1] >= 5)
+        return encode(link, api, version, *others)
+
+    monkeypatch.setattr(KafkaLink, "_encode", encoded)
+    options: dict[str, Any] = {} if name is None else {"transactional_id": f"{name}-{topic}"}
+    with Producer(bootstrap, linger_ms=0, **options) as producer, Admin(bootstrap) as admin:
+
+        def send(values: list[bytes]) -> list[int]:
+            with nullcontext() if name is None else producer.transaction():
+                return [producer.send(topic, each, partition=0).result(WAIT_S).offset for each in values]
+
+        assert send([b"a", b"b"]) == [0, 1]
+        with Consumer(bootstrap) as watcher:
+            old = watcher._shell.view
+            watcher.assign(topic, position="earliest")
+            wait_for(lambda: old.topic_id(topic) != NO_TOPIC_ID, WAIT_S)
+            before = old.topic_id(topic)
+            admin.delete_topics([topic])
+
+            def is_made() -> bool:
+                try:
+                    admin.create_topic(topic, partitions=2)
+                except ApiError as error:
+                    assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS  # Kafka deletes a moment later
+                    return False
+                return True
+
+            wait_for(is_made, WAIT_S)
+
+            def is_known() -> bool:
+                old.request_refresh()
+                return old.topic_id(topic) not in (NO_TOPIC_ID, before)
+
+            wait_for(is_known, WAIT_S)
+        assert send([b"c", b"d", b"e"]) == [0, 1, 2]
+    assert sent == {11 if name is not None and knows_version_2 else 13 for knows_version_2 in offers}

@@ -6,7 +6,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
-from barnabas.core.client.errors import NoOffset
+from barnabas.core.client.errors import AbortNeeded, CommitFailed, NoOffset
 from barnabas.core.client.group.events import Assigned, CommittedOffset
 from barnabas.ports.words import TopicPartition
 
@@ -113,3 +113,32 @@ def test_without_a_reset_the_reader_is_asked(bootstrap: str) -> None:
             consumer.poll(20)
         consumer.seek(PLACE, "earliest")
         assert read(consumer, 9) == [b"new"] * 9
+
+
+@pytest.mark.parametrize("give", ["messages", "all positions"])
+def test_position_in_the_old_topic_is_not_added_to_a_transaction(bootstrap: str, give: str) -> None:
+    """TxnOffsetCommit has names alone: the coordinator would take it for a position in the new topic."""
+    made(bootstrap, OLD)
+    with (
+        Consumer(
+            bootstrap, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, fetch_max_wait_ms=50
+        ) as consumer,
+        Producer(bootstrap, transactional_id="x") as producer,
+        Admin(bootstrap) as admin,
+    ):
+        subscribed(consumer)
+        messages = [message for _, message in zip(range(len(OLD)), consumer.messages(timeout=20), strict=False)]
+        consumer.pause(PLACE)  # a fetch would begin with the new topic
+        old_id = consumer.topic_id(PLACE)
+        made(bootstrap, [b"new"] * 9)
+        consumer._shell.view.request_refresh()
+        wait_for(lambda: (view := consumer._shell.view.topic("t")) is not None and view.topic_id != old_id)
+        producer.init_transactions()
+        producer.begin_transaction()
+        what = messages if give == "messages" else consumer
+        with pytest.raises(CommitFailed, match="topic t was deleted and made again"):
+            producer.send_offsets(what, consumer)
+        with pytest.raises(AbortNeeded):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        assert admin.group_offsets("g") == {}

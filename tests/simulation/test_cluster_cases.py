@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.core.client.cluster_view import ClusterView
 from barnabas.core.cluster import layout, registry
 from barnabas.core.cluster.change_queue import elsewhere
 from barnabas.core.cluster.registry import ClusterRegistry
@@ -13,6 +14,7 @@ from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER
 from barnabas.core.tree import tree
 from barnabas.ports.broker_api import ElectionType, NewTopic, ResourceKind
+from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.words import TopicPartition
@@ -161,6 +163,11 @@ def test_coordinator_that_knows_the_new_topic_serves_no_offset_that_is_left_of_t
             except BarnabasError:
                 found = {}  # it is asked again
         assert found == {}
+
+
+def _knows(world: World, broker: int, topic_id: bytes) -> bool:
+    node = world.brokers[broker].node
+    return node is not None and any(each.topic_id == topic_id for each in node.state.image.topics.values())
 
 
 def _topic_id(world: World, broker: int) -> bytes:
@@ -701,6 +708,43 @@ def test_what_is_sent_to_a_topic_made_again_is_not_acknowledged_by_the_leader_of
             consumer.assign([("t", 0)])
             record = consumer.poll(10.0)
             assert record is not None and record.value == b"of the second"
+
+
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "by name"])
+def test_leader_alone_in_the_isr_that_has_not_heard_of_a_deletion_acknowledges_nothing_for_the_next_topic(
+    monkeypatch: pytest.MonkeyPatch, by_id: bool
+) -> None:
+    """It is cut off from the tree, and its lease is valid for a while. By name the message is acknowledged and lost."""
+    if not by_id:
+        monkeypatch.setattr(ClusterView, "topic_id", lambda *_: NO_TOPIC_ID)
+    alone: dict[str, Any] = {"default_replication_factor": 1, "min_insync_replicas": 1}
+    settings = {**QUICK, **alone, "zookeeper_session_timeout_ms": 20_000}
+    with World(9, brokers=3, session_seconds=20.0, **settings) as world, Admin(world.client()) as admin:
+        late = next(each for each in world.brokers.values() if each.broker_id != world.look.controller())
+        others = [each for each in world.brokers if each != late.broker_id]
+        here = NewTopic(name="t", assignments={0: [late.broker_id]})
+        admin.create_topics([here])
+        world.run_until(lambda: ("t", 0) in late.partitions)
+        before = _topic_id(world, late.broker_id)
+        with Producer(world.client("p"), delivery_timeout_ms=60_000) as producer:
+            producer.send("t", b"of the first", partition=0).result()
+            world.network.partition(late.broker_id, COORDINATION)
+            admin.delete_topics(["t"])
+            admin.create_topics([here])
+            known = world.look.topics()["t"].topic_id
+            world.run_until(lambda: all(_knows(world, each, known) for each in others))
+            assert _topic_id(world, late.broker_id) == before, "it has heard of it"
+            view = producer._shell.view
+            view._turn = sorted(view.brokers).index(others[0])
+            view.request_refresh()
+            world.run_until(lambda: (now := view.topic("t")) is not None and now.topic_id == known)
+            world.scheduler.call_later(1000, world.network.heal)
+            producer.send("t", b"of the second", partition=0).result()
+        world.run(5)
+        with Consumer(world.client(), auto_offset_reset="earliest") as consumer:
+            consumer.assign([("t", 0)])
+            record = consumer.poll(10.0)
+        assert (record is not None and record.value == b"of the second") is by_id
 
 
 def _lead_in_turn(world: World, producer: Producer, turns: int) -> None:

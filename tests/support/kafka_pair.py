@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from barnabas.ports.broker_api import Caller, Produce, ProducePartition
+from barnabas.ports.broker_api import Caller, Produce
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Piece, TransportError
@@ -239,7 +239,7 @@ class ScriptedBroker:
 
     def submit(self, request: Any, caller: Caller, reply: Callable[[Any], None]) -> None:
         if isinstance(request, Produce):
-            kept = [ProducePartition(p.topic, p.partition, memoryview(bytes(p.records))) for p in request.partitions]
+            kept = [attrs.evolve(p, records=memoryview(bytes(p.records))) for p in request.partitions]
             request = attrs.evolve(request, partitions=kept)
         self.requests.append(request)
         self.callers.append(caller)

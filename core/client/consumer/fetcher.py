@@ -187,8 +187,7 @@ class Fetcher:
 
     def _topic_id(self, state: AssignedPartition) -> bytes:
         """Of the topic that is there now, if it is known and brokers tell it."""
-        view = self._view.topic(state.place.topic)
-        return NO_TOPIC_ID if view is None else view.topic_id
+        return self._view.topic_id(state.place.topic)
 
     def _begin(self, state: AssignedPartition) -> int:
         """A question about the partition goes out; in which leader epoch."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 
-from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -292,15 +291,7 @@ class MemberMachine:
         return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._why_out}")
 
     def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
-        view, error = self._view.topic(place.topic), self._view.topic_errors.get(place.topic)
-        if topic_id == NO_TOPIC_ID:
-            return None
-        if view is None and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return ApiError(error, f"topic {place.topic} was deleted")
-        if view is None or view.topic_id in (NO_TOPIC_ID, topic_id):
-            return None
-        text = f"topic {place.topic} was deleted and made again: a position in the one that was read means nothing now"
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        return self._view.stale(place, topic_id)
 
     def _keeps(self, places: Places) -> bool:
         """True if the member reads these on while it joins."""

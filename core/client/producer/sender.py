@@ -1,4 +1,11 @@
-"""Sends the batches of an accumulator to the leaders, and again while that may help (facts C4, C6)."""
+"""Sends the batches of an accumulator to the leaders, and again while that may help (facts C4, C6).
+
+Each attempt names the topic by the id of the present metadata (KIP-516), so that a leader that has not heard of a
+deletion appends nothing to the old log that is meant for the topic that has the name now. A batch whose topic was
+deleted and created again goes to the new one, with the sequence numbers that it has, as in Kafka's Sender: a log that
+does not know a producer lets it begin anywhere (KIP-360), and numbers that began again at 0 could not be told from
+repetitions where the metadata of a broker that is behind comes between two attempts.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -196,7 +203,7 @@ class Sender:
         batches = [batch for batch, _ in group]
         request = Produce(
             partitions=[
-                ProducePartition(batch.place.topic, batch.place.partition, memoryview(records))
+                ProducePartition(*batch.place, memoryview(records), self._view.topic_id(batch.place.topic))
                 for batch, records in group
             ],
             acks=self._settings.acks,

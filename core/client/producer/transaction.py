@@ -239,9 +239,24 @@ class Transaction:
     ) -> None:
         """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
         self.check_sending(positions=True)
+        self.check_positions(self._view, positions)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = CoordinatorFinder(self._view, self._entropy, group.group_id, self._backoff)
         self._positions.append(_Positions(group, positions, done))
+
+    def check_positions(self, view: ClusterView, positions: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Raise `CommitFailed`, and let nothing but an abort follow, for a position in a topic that was deleted and
+        created again, as far as this view knows.
+
+        TxnOffsetCommit knows topics by name alone: the coordinator would take the position for one in the new topic.
+        It is not left out either, since the request fences a member whose partitions others have had since.
+        """
+        for place, at in positions.items():
+            error = view.stale(place, at.topic_id)
+            if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_ID:  # of others the coordinator knows more
+                failure = CommitFailed(error.code, error.message)
+                self._need_abort(failure)
+                raise failure
 
     @property
     def is_open(self) -> bool:

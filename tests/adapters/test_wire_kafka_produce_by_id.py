@@ -1,0 +1,111 @@
+"""Produce names topics by their ids where both ends can (KIP-516)."""
+
+from typing import Any
+
+import pytest
+from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker
+
+from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
+from barnabas.ports.broker_api import Caller, Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.transport import Limits, TransportError
+
+ID_A, ID_B, GONE, NO_ID = b"a" * 16, b"b" * 16, b"g" * 16, bytes(16)
+NAMES = {ID_A: "a", ID_B: "b"}
+PRODUCE, END_TXN = 0, 26
+
+
+class Capped(KafkaServer):
+    """A server that offers Produce and EndTxn up to some versions."""
+
+    most = 13
+    most_end_txn = 4
+
+    def api_versions(self, version: int) -> bytes:
+        return versions.response_body(3, [(PRODUCE, 0, self.most), (END_TXN, 0, self.most_end_txn)])
+
+
+def part(topic: str, partition: int, topic_id: bytes, records: bytes = b"records") -> ProducePartition:
+    return ProducePartition(topic, partition, memoryview(bytearray(records)), topic_id)
+
+
+def produce(
+    *partitions: ProducePartition, most: int = 13, most_end_txn: int = 4, transactional_id: str | None = None
+) -> tuple[list[tuple[str, int, bytes]], list[tuple[str, int, ErrorCode, int]]]:
+    """Which topics the broker gets, by which ids, and the outcomes."""
+
+    def told(request: Produce) -> ProduceResult:
+        found = [ProduceResultPartition(p.topic, p.partition, base_offset=p.partition) for p in request.partitions]
+        return ProduceResult(partitions=found)
+
+    broker = ScriptedBroker(told)
+    reports: list[str] = []
+    server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
+    server.most, server.most_end_txn = most, most_end_txn
+    transport = PairTransport()
+    transport.listen(("broker", 9092), server.accept, Limits())
+    opened: list[KafkaLink | TransportError] = []
+    connect_kafka(
+        transport,
+        HandScheduler(),
+        ("broker", 9092),
+        client_id="pair",
+        request_timeout_ms=1000,
+        connect_timeout_ms=1000,
+        opened=opened.append,
+    )
+    transport.run()
+    (link,) = opened
+    assert isinstance(link, KafkaLink)
+    replies: list[Any] = []
+    link.submit(Produce(partitions=partitions, transactional_id=transactional_id), Caller(), replies.append)
+    transport.run()
+    link.close()
+    assert reports == []
+    (request,) = broker.requests
+    (result,) = replies
+    return (
+        [(p.topic, p.partition, p.topic_id) for p in request.partitions],
+        [(p.topic, p.partition, p.error, p.base_offset) for p in result.partitions],
+    )
+
+
+def test_request_goes_by_id_and_result_by_name_in_the_order_of_the_request() -> None:
+    asked, told = produce(part("a", 3, ID_A), part("b", 0, ID_B), part("a", 4, ID_A))
+    assert asked == [("a", 3, ID_A), ("a", 4, ID_A), ("b", 0, ID_B)]
+    assert told == [("a", 3, ErrorCode.NONE, 3), ("b", 0, ErrorCode.NONE, 0), ("a", 4, ErrorCode.NONE, 4)]
+
+
+def test_topic_that_the_broker_does_not_have_is_refused_under_its_name() -> None:
+    asked, told = produce(part("b", 0, GONE), part("a", 3, ID_A))
+    assert asked == [("a", 3, ID_A)]
+    assert told == [("b", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 3, ErrorCode.NONE, 3)]
+
+
+def test_two_topics_of_one_name_get_their_own_outcomes() -> None:
+    """The deleted topic and its successor, in one request."""
+    asked, told = produce(part("a", 0, GONE), part("a", 1, ID_A))
+    assert asked == [("a", 1, ID_A)]
+    assert told == [("a", 0, ErrorCode.UNKNOWN_TOPIC_ID, -1), ("a", 1, ErrorCode.NONE, 1)]
+
+
+@pytest.mark.parametrize("most", [3, 8, 9, 11, 12])
+def test_older_broker_gets_names(most: int) -> None:
+    asked, told = produce(part("a", 3, ID_A), most=most)
+    assert asked == [("a", 3, NO_ID)]
+    assert told == [("a", 3, ErrorCode.NONE, 3)]
+
+
+def test_request_with_a_topic_whose_id_is_not_known_goes_by_name() -> None:
+    asked, _ = produce(part("a", 3, ID_A), part("b", 0, NO_ID))
+    assert asked == [("a", 3, NO_ID), ("b", 0, NO_ID)]
+
+
+@pytest.mark.parametrize(("most_end_txn", "topic_id"), [(3, ID_A), (4, ID_A), (5, NO_ID)])
+def test_transaction_goes_by_name_where_produce_13_belongs_to_version_2_of_transactions(
+    most_end_txn: int, topic_id: bytes
+) -> None:
+    asked, _ = produce(part("a", 3, ID_A), most_end_txn=most_end_txn, transactional_id="x")
+    assert asked == [("a", 3, topic_id)]
+    asked, _ = produce(part("a", 3, ID_A), most_end_txn=most_end_txn)
+    assert asked == [("a", 3, ID_A)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from simulation.billing_story import BillingStory
 from simulation.cluster_mutations import Mutation
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets
@@ -55,10 +56,16 @@ def compacts_by_aborted_messages(patch: pytest.MonkeyPatch) -> None:
 
 CALM = ("restart", "kill", "lose_connections")
 MUTATIONS = (
-    Mutation(shows_what_is_undecided, frozenset({"aborted", "half", "inconsistent", "twice"}), CALM),
-    Mutation(tells_of_nothing_aborted, frozenset({"aborted", "twice"}), CALM),
-    Mutation(keeps_positions_of_aborted_transactions, frozenset({"lost"}), CALM),
-    Mutation(drops_positions_of_committed_transactions, frozenset({"twice", "liveness"}), CALM),
-    Mutation(keeps_the_first_of_each_key, frozenset({"compaction"}), CALM),
-    Mutation(compacts_by_aborted_messages, frozenset({"compaction", "aborted"}), CALM),
+    Mutation(
+        shows_what_is_undecided,
+        frozenset({"aborted", "half", "inconsistent", "twice"}),
+        CALM,
+        story=BillingStory,
+        quick=True,
+    ),
+    Mutation(tells_of_nothing_aborted, frozenset({"aborted", "twice"}), CALM, story=BillingStory),
+    Mutation(keeps_positions_of_aborted_transactions, frozenset({"lost"}), CALM, story=BillingStory),
+    Mutation(drops_positions_of_committed_transactions, frozenset({"twice", "liveness"}), CALM, story=BillingStory),
+    Mutation(keeps_the_first_of_each_key, frozenset({"compaction"}), CALM, story=BillingStory),
+    Mutation(compacts_by_aborted_messages, frozenset({"compaction", "aborted"}), CALM, story=BillingStory),
 )

@@ -12,6 +12,7 @@ from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.producer.batch import Batch
+from barnabas.core.cluster.topics import NO_LEADER, PartitionState
 from barnabas.ports.broker_api import EARLIEST, ElectionType, ResourceKind
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
@@ -25,6 +26,8 @@ FLEETING = "fleeting"
 """A topic that is deleted and made again, and may lose what was committed."""
 REMADE = "remade"
 """A topic of a group that is deleted and made again, and the group."""
+ORPHAN_S = 2.5
+"""A broker that was killed is without its session after less than that."""
 QUICK_S = 1.0
 """Sooner than a request is sent again because there is no answer."""
 
@@ -204,14 +207,16 @@ class Operator:
 
     ACTS = (
         *("move", "replace_move", "cancel_move", "move_offsets", "elect", "elect_uncleanly"),
-        *("grow", "delete_or_make", "write", "delete_records", "configure", "set_min_isr"),
+        *("grow", "delete_or_make", "write", "delete_records", "configure", "set_min_isr", "orphan"),
     )
 
     def __init__(self, acts: Sequence[str] = ACTS) -> None:
         self.acts = tuple(acts)
         self.producer: Producer
+        self.program: Program
 
     def run(self, program: Program) -> None:
+        self.program = program
         chance = program.world.entropy.child(f"operator {program.lives}")
         settings: dict[str, Any] = {"request_timeout_ms": 2000, "default_api_timeout_ms": 4000}
         with Admin(program, **settings) as admin, _short_lived(program) as self.producer:
@@ -272,6 +277,44 @@ class Operator:
 
     def _elect_uncleanly(self, admin: Admin, _world: Any, _below: Any) -> None:
         admin.elect_leaders([TopicPartition(FLEETING, 0)], ElectionType.UNCLEAN)
+
+    def _orphan(self, admin: Admin, world: Any, _below: Any) -> None:
+        """Leave the topic without promises to one replica, and then lose that one: another one can lead only uncleanly.
+
+        Chance alone hardly ever comes to that while the topic exists.
+        """
+        lossy = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+        if FLEETING in admin.list_topics():
+            admin.alter_topic_configs(FLEETING, lossy)
+        else:
+            admin.create_topic(FLEETING, partitions=1, configs=lossy)
+        self.program.sleep(0.3)
+        state, topic = world.look.states(FLEETING).get(0), world.look.topics().get(FLEETING)
+        if state is None or topic is None or state.leader not in world.brokers:
+            return
+        for each in topic.partitions[0]:
+            if each != state.leader and world.brokers[each].running:
+                world.brokers[each].restart(after=ORPHAN_S)
+        if not self._reaches(world, lambda now: now.isr == (state.leader,)):
+            return
+        self.producer.send(FLEETING, b"of the last replica")
+        self.program.sleep(0.7)  # the high watermark is checkpointed meanwhile
+        leader = world.brokers[state.leader]
+        leader.kill()
+        world.fault_ends_in(2000 * ORPHAN_S, leader.start)
+        if self._reaches(world, lambda now: now.leader == NO_LEADER):
+            self.program.sleep(0.5)
+            self._elect_uncleanly(admin, world, None)
+
+    def _reaches(self, world: Any, condition: Callable[[PartitionState], bool]) -> bool:
+        """Wait until it holds for the topic without promises; False if it does not within `ORPHAN_S`."""
+        began = self.program.now
+        while self.program.now - began < ORPHAN_S:
+            state = world.look.states(FLEETING).get(0)
+            if state is not None and condition(state):
+                return True
+            self.program.sleep(0.1)
+        return False
 
     def _configure(self, admin: Admin, _world: Any, below: Any) -> None:
         """Of the topic without promises."""

@@ -88,9 +88,13 @@ class Agreed:
     start: int = 0
     """What is before may be gone: records were deleted."""
 
+    given_up_before: int = 0
+    """An unclean election, in this epoch, has given up what leaders of earlier epochs had committed."""
+
     def cut_to(self, end: int, epoch: int) -> None:
         """A leader that was elected uncleanly, in this epoch, has no more."""
         if end < self.end or any(base >= end for base in self.entries):
+            self.given_up_before = epoch
             self.end = min(self.end, end)
             self.entries = {base: entry for base, entry in self.entries.items() if entry.next <= end}
 
@@ -282,10 +286,13 @@ class ClusterChecker:
             mirror.start = start
             agreed.start = max(agreed.start, start)
         if end < mirror.end:
-            if end < min(mirror.high_watermark, agreed.end) and end >= agreed.start:
+            is_given_up = _is_given_up(mirror, agreed)
+            if end < min(mirror.high_watermark, agreed.end) and end >= agreed.start and not is_given_up:
                 raise Broken(f"truncated: {where} to {end}, with a high watermark of {mirror.high_watermark}")
             mirror.ends_at(end)
             self.world.reached["log: cut by a follower"] += 1
+            if agreed.start <= end < mirror.high_watermark:  # only after an unclean election, or it is refused above
+                self.world.reached["log: cut below the high watermark"] += 1
         elif end > mirror.end:
             grown = bool(mirror.entries) or mirror.end > start
             is_compacted = partition.topic_partition.topic == OFFSETS
@@ -320,6 +327,8 @@ class ClusterChecker:
         self, key: Key, mirror: Mirror, high_watermark: int, agreed: Agreed, where: str, *, leads: bool
     ) -> None:
         """The high watermark is higher now: what it passed stands there for ever, on all replicas that are in sync."""
+        if not leads and _is_given_up(mirror, agreed):
+            return  # a replica that was away during an unclean election, and has not heard of its leader yet
         for entry in mirror.from_offset(max(mirror.high_watermark, mirror.start)):
             if entry.next <= high_watermark:
                 known = agreed.entries.setdefault(entry.base, entry)
@@ -401,12 +410,25 @@ class ClusterChecker:
             return
         if after.partition_epoch <= before.partition_epoch:
             raise Broken(f"race: {place} has {after} after {before}")
+        self._count_members(before, after)
         if after.leader == before.leader and after.leader_epoch == before.leader_epoch:
             return
         if after.leader_epoch <= before.leader_epoch:
             raise Broken(f"race: {place} has {after} after {before}")
         self.elections += after.leader != NO_LEADER
         self._count_election(before, after)
+
+    def _count_members(self, before: PartitionState, after: PartitionState) -> None:
+        happened = {
+            "isr: a replica joins": set(after.isr) - set(before.isr),
+            "isr: a replica leaves": set(before.isr) - set(after.isr),
+            "isr: a member in doubt": set(after.suspects) - set(before.suspects),
+            "isr: an eligible replica outside": set(after.elr) - set(before.elr),
+            "claim: of a log that lost something": {
+                each for each, claim in after.claims.items() if claim.lost and before.claims.get(each) != claim
+            },
+        }
+        self.world.reached.update(state for state, brokers in happened.items() if brokers)
 
     def _count_election(self, before: PartitionState, after: PartitionState) -> None:
         leader, reached = after.leader, self.world.reached
@@ -462,6 +484,11 @@ class ClusterChecker:
             return False
         reaches = broker.sessions and not any(session.is_away for session in broker.sessions)
         return broker.running and not broker.life.still and bool(reaches)
+
+
+def _is_given_up(mirror: Mirror, agreed: Agreed) -> bool:
+    """Return True if the log ends before an unclean election that has given up something."""
+    return bool(mirror.entries) and mirror.entries[-1].epoch < agreed.given_up_before
 
 
 def _serves(broker: SimulatedBroker, partition: Partition) -> bool:

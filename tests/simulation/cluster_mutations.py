@@ -1,6 +1,6 @@
 """Bugs that the code of a cluster could have: each is one decision, made otherwise. The story has to find every one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,19 +17,24 @@ from barnabas.core.cluster.membership import Membership
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState
 from barnabas.core.coordinator import log as coordinator_log
+from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.coordinator.log_loader import _Reading
 from barnabas.core.coordinator.table import CoordinatorTable
+from barnabas.core.coordinator.transaction.transactional_id import TransactionalId
 from barnabas.core.coordinator.transaction.verifier import TransactionVerifier
 from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica import append
 from barnabas.core.replica.delayed_produce import Required
-from barnabas.core.replica.followers import NO_BOUND, Followers
+from barnabas.core.replica.followers import NO_BOUND, FollowerProgress, Followers
 from barnabas.core.replica.insync import InSync
 from barnabas.core.replica.isolation import FetchIsolation
+from barnabas.core.replica.local_partitions import LocalPartitions
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.coordination import SessionState, SetNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import Offset, TopicPartition
+
+SEEDS_MAX = 15
 
 
 @define(frozen=True)
@@ -45,7 +50,9 @@ class Mutation:
     lasting: float = 0.0
     settings: Mapping[str, Any] = {}
     """Of the brokers."""
-    story: Callable[..., ClusterStory] = ClusterStory
+    story: Callable[..., Any] = ClusterStory
+    quick: bool = False
+    """True: it is found soon, so `make test` plays it. `make prove` plays all."""
     first: int = 0
     """The first seed."""
     step: int = 1
@@ -56,9 +63,31 @@ class Mutation:
         own = {key: value for key, value in chosen.items() if value}
         self.story(self.first + self.step * number, **own, **self.settings).play()
 
+    def find(self, patch: pytest.MonkeyPatch) -> int:
+        """Make the bug and play seeds until one finds it; print and return how many that took.
+
+        Raises `AssertionError` if `SEEDS_MAX` seeds do not find it.
+        """
+        self.make(patch)
+        complaints = []
+        for number in range(SEEDS_MAX):
+            try:
+                self.play(number)
+            except AssertionError as error:
+                complaints.append(" ".join(str(error).split()))
+                if complaints[-1].partition(":")[0] in self.says:
+                    print(f"{self.name}: found by {number + 1} seeds: {complaints[-1]}")
+                    return number + 1
+        raise AssertionError(f"{SEEDS_MAX} seeds do not find {self.name}; they complain of {complaints}")
+
     @property
     def name(self) -> str:
         return self.make.__name__
+
+
+def by_cost(mutations: Iterable[Mutation]) -> list[Any]:
+    """Return parameters of a test: mutations that are not quick are for `make prove` only."""
+    return [each if each.quick else pytest.param(each, marks=pytest.mark.slow) for each in mutations]
 
 
 def elects_outside_the_isr(patch: pytest.MonkeyPatch) -> None:
@@ -204,6 +233,53 @@ def requires_one_copy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "min_isr", property(lambda _self: 1))
 
 
+def counts_one_more_in_sync_than_there_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "under_min_isr", property(lambda self: len(self.isr) + 1 < self.min_isr))
+
+
+# --- leaders and followers
+
+
+def leads_with_all_committed(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark of a new leader is the end of its log."""
+    take = Partition.take
+
+    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
+        before = self.leader_epoch if self.is_leader else -1
+        risen = take(self, *arguments, **others)
+        if self.is_leader and self.leader_epoch != before and self.followers is not None:
+            self.high_watermark = self.log.log_end_offset
+        return risen
+
+    patch.setattr(Partition, "take", taken)
+
+
+def cuts_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """A follower of a new leader cuts its log at its own high watermark, and not where the epochs part (KIP-101)."""
+    take = Partition.take
+
+    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
+        before = self.leader_epoch
+        risen = take(self, *arguments, **others)
+        if not self.is_leader and self.leader >= 0 and 0 <= before < self.leader_epoch:
+            self.truncate_to(self.high_watermark, 0)
+        return risen
+
+    patch.setattr(Partition, "take", taken)
+
+
+def counts_followers_of_earlier_lives(patch: pytest.MonkeyPatch) -> None:
+    """What a broker has fetched counts for each of its lives."""
+
+    def begun(self: FollowerProgress, broker_epoch: int, caught_up_ms: float) -> None:
+        self.broker_epoch, self.caught_up_ms = broker_epoch, caught_up_ms
+        if not hasattr(self, "log_end"):
+            begin(self, broker_epoch, caught_up_ms)
+
+    begin = FollowerProgress.begin
+    patch.setattr(FollowerProgress, "begin", begun)
+
+
 def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """A follower comes into the ISR at the leader's high watermark, which may be behind that of the leader before."""
     take = Partition.take
@@ -293,6 +369,11 @@ def _in_any_session(self: Membership, state: SessionState) -> None:
         self._register()
 
 
+def serves_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """Leaders answer as long as they have not heard of another one."""
+    patch.setattr(LocalPartitions, "check_led", lambda _self, partition, epoch=-1: partition.check_leader(epoch))
+
+
 def coordinators_do_not_ask_whether_they_lead(patch: pytest.MonkeyPatch) -> None:
     begin = CoordinatorTable.__init__
 
@@ -318,6 +399,29 @@ def coordinators_answer_before_it_is_committed(patch: pytest.MonkeyPatch) -> Non
 def appends_without_verification(patch: pytest.MonkeyPatch) -> None:
     """No coordinator is asked if a partition belongs to the transaction that is written there."""
     patch.setattr(TransactionVerifier, "verify", lambda *arguments: arguments[-1](ErrorCode.NONE))
+
+
+def verifies_with_its_own_coordinator_only(patch: pytest.MonkeyPatch) -> None:
+    """What another broker would have to be asked about is taken."""
+    verify = TransactionVerifier.verify
+
+    def verified(self: TransactionVerifier, transactional_id: str, *others: Any) -> None:
+        if self._coordinator_of(transactional_id) != self._own_id:
+            others[-1](ErrorCode.NONE)
+            return
+        verify(self, transactional_id, *others)
+
+    patch.setattr(TransactionVerifier, "verify", verified)
+
+
+def verifies_whatever_the_partition(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that knows the producer does not look at the partitions of its transaction."""
+    patch.setattr(TransactionalId, "verified", lambda _self, request: [ErrorCode.NONE for _ in request.partitions])
+
+
+def counts_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
+    end = GroupOffsets.end
+    patch.setattr(GroupOffsets, "end", lambda self, producer_id, **_: end(self, producer_id, committed=True))
 
 
 def takes_markers_of_deposed_coordinators(patch: pytest.MonkeyPatch) -> None:
@@ -387,6 +491,11 @@ def learns_versions_without_contents(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClusterRegistry, "_apply_states", version_only)
 
 
+def keeps_the_partition_epoch(patch: pytest.MonkeyPatch) -> None:
+    """States have no order."""
+    patch.setattr(election, "later", lambda after, _known: after)
+
+
 def gives_every_life_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
     """Registrations are not counted."""
     patch.setattr(membership, "next_broker_epoch", lambda _: 1)
@@ -406,34 +515,41 @@ TRANSACTIONS = frozenset(
 )
 MUTATIONS = (
     Mutation(elects_outside_the_isr, LOST, LOSSES),
-    Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"})),
-    Mutation(takes_a_restarted_broker_for_in_sync, frozenset({"lost", "commit", "race", "epoch"})),
+    Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"}), quick=True),
+    Mutation(takes_a_restarted_broker_for_in_sync, frozenset({"lost", "commit", "race", "epoch"}), quick=True),
     Mutation(believes_the_first_that_tells, frozenset({"lost", "commit"})),
-    Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"})),
-    Mutation(forgets_the_slowest_in_sync, frozenset({"commit", "lost"})),
-    Mutation(commits_with_too_few_in_sync, frozenset({"commit", "lost"}), LOSSES),
+    Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"}), quick=True),
+    Mutation(forgets_the_slowest_in_sync, frozenset({"commit", "lost"}), quick=True),
+    Mutation(commits_with_too_few_in_sync, frozenset({"commit", "lost"}), LOSSES, quick=True),
     Mutation(serves_groups_without_having_read_their_partition, frozenset({"group", "stale position"}), LEADERS_CHANGE),
     Mutation(cuts_nothing_off, frozenset({"disagreement", "epoch", "lost", "commit"}), LEADERS_CHANGE),
-    Mutation(takes_repeated_batches_again, frozenset({"twice"})),
-    Mutation(answers_before_it_is_committed, frozenset({"acknowledged"})),
+    Mutation(takes_repeated_batches_again, frozenset({"twice"}), quick=True),
+    Mutation(answers_before_it_is_committed, frozenset({"acknowledged"}), quick=True),
     Mutation(lets_consumers_read_what_is_not_committed, frozenset({"inconsistent", "consumer", "group"})),
     Mutation(believes_the_shortest_log, LOST, ("kill_all", "kill", "partition")),
-    Mutation(keeps_replicas_eligible_for_ever, LOST, ("kill", "restart", "stop_all", "partition")),
+    Mutation(keeps_replicas_eligible_for_ever, LOST, ("kill", "restart", "stop_all", "partition"), quick=True),
     Mutation(takes_whoever_died_for_eligible, LOST, LOSSES),
-    Mutation(says_that_it_stopped_in_order, LOST, ("power_cut", "power_cut", "kill_all")),
+    Mutation(says_that_it_stopped_in_order, LOST, ("power_cut", "power_cut", "kill_all"), quick=True),
     Mutation(requires_one_copy, LOST, LOSSES),
+    Mutation(counts_one_more_in_sync_than_there_are, LOST, LOSSES),
+    Mutation(leads_with_all_committed, LOST, LEADERS_CHANGE),
+    Mutation(cuts_to_the_high_watermark, LOST, LEADERS_CHANGE),
+    Mutation(counts_followers_of_earlier_lives, LOST, ("power_cut", "lose_disk", "old_disk")),
     Mutation(joins_below_the_start_of_the_epoch, LOST | {"stale end"}, RETURNS, settings=SLOW_COPIES, first=10),
     Mutation(takes_the_leaders_high_watermark_as_it_is, frozenset({"high watermark"})),
     Mutation(ends_moves_at_once, LOST, ("restart", "kill", "pause"), MOVES),
     Mutation(forgets_who_joined_a_replaced_move, LOST, HANGS, ("move", "replace_move"), 4.0, first=40),
     Mutation(leaves_replicas_that_moved_away, frozenset({"liveness"}), ("restart", "kill", "pause"), MOVES),
-    Mutation(lease_never_ends, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
+    Mutation(lease_never_ends, frozenset({"lease", "stale position"}), LEADERS_CHANGE, quick=True),
+    Mutation(serves_without_a_lease, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
     Mutation(lease_lasts_twice_as_long, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
-    Mutation(lease_outlives_its_session, frozenset({"lease", "stale position", "leaderless"}), LEADERS_CHANGE),
+    Mutation(
+        lease_outlives_its_session, frozenset({"lease", "stale position", "leaderless"}), LEADERS_CHANGE, quick=True
+    ),
     Mutation(coordinators_do_not_ask_whether_they_lead, GROUP | {"lease"}, LEADERS_CHANGE, lasting=5.0),
     Mutation(coordinators_serve_before_it_is_committed, GROUP, LEADERS_CHANGE),
     Mutation(coordinators_answer_before_it_is_committed, GROUP, LEADERS_CHANGE),
-    Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory),
+    Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory, quick=True),
     Mutation(
         takes_markers_of_deposed_coordinators,
         TRANSACTIONS,
@@ -442,13 +558,20 @@ MUTATIONS = (
         story=TransactionStory,
         first=1,
         step=2,
+        quick=True,
     ),
-    Mutation(shows_open_transactions, TRANSACTIONS, story=TransactionStory),
+    Mutation(verifies_with_its_own_coordinator_only, TRANSACTIONS, story=TransactionStory, first=1, step=2),
+    Mutation(verifies_whatever_the_partition, TRANSACTIONS, story=TransactionStory),
+    Mutation(counts_offsets_of_aborted_transactions, TRANSACTIONS, story=TransactionStory),
+    Mutation(shows_open_transactions, TRANSACTIONS, story=TransactionStory, quick=True),
     Mutation(forgets_aborted_transactions, TRANSACTIONS, story=TransactionStory),
     Mutation(ends_no_transaction, TRANSACTIONS, story=TransactionStory),
-    Mutation(writes_whatever_the_version, frozenset({"race", "lost", "commit", "two leaders", "liveness"})),
+    Mutation(writes_whatever_the_version, frozenset({"race", "lost", "commit", "two leaders", "liveness"}), quick=True),
+    Mutation(keeps_the_partition_epoch, frozenset({"race", "lost", "commit", "two leaders", "liveness"})),
     Mutation(learns_versions_without_contents, frozenset({"race", "lost", "commit", "two leaders"})),
     Mutation(
-        gives_every_life_the_same_epoch, frozenset({"race", "lost", "commit", "two leaders", "liveness", "gives up"})
+        gives_every_life_the_same_epoch,
+        frozenset({"race", "lost", "commit", "two leaders", "liveness", "gives up"}),
+        quick=True,
     ),
 )

@@ -187,42 +187,57 @@ class Asker:
                 program.sleep(0.3 * chance.fraction())
 
 
+@define(frozen=True)
+class Identity:
+    """A transactional id whose transaction has no partition."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class Stray(Actor):
     """A client of one broker that writes in a transaction and never adds the partition to it, as a client with a bug
     does, or a request that comes after the end of its transaction: a leader that takes such a batch has a transaction
     that nobody ends, and readers of committed messages read no further."""
 
-    def __init__(self, world: World, broker_id: int) -> None:
+    def __init__(self, world: World, broker_id: int, identities: list[Identity]) -> None:
+        """`identities`: of all strays; the coordinator of one may be another broker than the one that is written to."""
         self.refused = 0
         self._broker_id = broker_id
+        self._identities = identities
         self._number = 0
         self.entropy = world.entropy.child(f"stray {broker_id}")
         super().__init__(world, f"stray-{broker_id}", broker_id)
 
     def act(self) -> None:
-        self._number += 1
-        self.ask(InitProducerId(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS), self._begun)
-
-    @property
-    def _id(self) -> str:
-        """Another one each time, until the broker is its coordinator."""
-        return f"stray {self._broker_id} {self._number}"
-
-    def _begun(self, result: InitProducerIdResult) -> None:
-        if result.error is not ErrorCode.NONE:
-            self.later(100 + self.entropy.below(300))
+        below = self.entropy.below
+        if self._identities and below(3):
+            self._write(self._identities[below(len(self._identities))])
             return
+        self._number += 1  # another one each time, until the broker is its coordinator
+        name = f"stray-{self._broker_id}-{self._number}"
+
+        def begun(result: InitProducerIdResult) -> None:
+            if result.error is ErrorCode.NONE:
+                self._identities.append(Identity(name, result.producer_id, result.producer_epoch))
+            self.later(100 + below(300))
+
+        self.ask(InitProducerId(transactional_id=name, transaction_timeout_ms=TIMEOUT_MS), begun)
+
+    def _write(self, identity: Identity) -> None:
         batch = encode_columns(
-            [f"stray {self._id.replace(' ', '-')} 0 1".encode()],
+            [f"stray {identity.transactional_id} 0 1".encode()],
             now_ms=self.world.clock.now_ms(),
-            producer_id=result.producer_id,
-            producer_epoch=result.producer_epoch,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
             base_sequence=0,
             transactional=True,
         )
         entry = ProducePartition(TOPIC, self.entropy.below(PARTITIONS), memoryview(batch))
-        self.ask(Produce(partitions=[entry], timeout_ms=1000, transactional_id=self._id), self._answered)
+        request = Produce(partitions=[entry], timeout_ms=1000, transactional_id=identity.transactional_id)
+        self.ask(request, self._answered)
 
     def _answered(self, result: ProduceResult) -> None:
         self.refused += result.partitions[0].error is ErrorCode.INVALID_TXN_STATE
-        self.later(300 + self.entropy.below(1000))
+        self.later(200 + self.entropy.below(500))

@@ -7,7 +7,17 @@ from typing import Any
 from simulation.client import TOPIC
 from simulation.cluster_checker import Broken
 from simulation.cluster_story import SETTINGS, ClusterStory
-from simulation.transaction_actors import PARTITIONS, TIMEOUT_MS, Asker, Commitments, SeenItems, Stray, Witness, Worker
+from simulation.transaction_actors import (
+    PARTITIONS,
+    TIMEOUT_MS,
+    Asker,
+    Commitments,
+    Identity,
+    SeenItems,
+    Stray,
+    Witness,
+    Worker,
+)
 
 from barnabas import Admin
 from barnabas.simulation import Disasters, World
@@ -76,7 +86,8 @@ class TransactionStory(ClusterStory):
             world.program(f"asker-{name}", self.askers[name].run, restart_after=0.3)
         if self.seed % 4 > 1:
             world.program("twin", self.twin.run, restart_after=1.5)
-        self.strays = [Stray(world, each) for each in world.brokers]
+        identities: list[Identity] = []
+        self.strays = [Stray(world, each, identities) for each in world.brokers]
         for number, witness in enumerate(self.witnesses):
             world.program(f"witness-{number}", witness.run, restart_after=0.3)
         late = LateMarkers(world) if world.shared and (self.late_markers or self.seed % 4 == 1) else None

@@ -150,6 +150,34 @@ def test_claims_ranked_without_epochs_lose_nothing_while_cuts_last(monkeypatch: 
     assert not search(SCOPES[name]).lost
 
 
+def test_an_election_after_one_claim_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller does not wait until as many members have claimed as the cluster promises to survive."""
+    longest = election._longest
+
+    def longest_of_some(state: PartitionState, replicas: Sequence[int], live: Any, rules: ElectionRules) -> int | None:
+        claims = election.live_claims(state, state.members, live)
+        heard = evolve(state, isr=tuple(claims), elr=(), suspects=())
+        return longest(heard, replicas, live, rules) if claims else None
+
+    monkeypatch.setattr(election, "_longest", longest_of_some)
+    assert search(SCOPES["two_replicas_of_which_one_may_lose_power"]).lost
+
+
+def test_claims_of_earlier_lives_believed_are_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        election,
+        "live_claims",
+        lambda state, among, brokers: {n: state.claims[n] for n in among if n in state.claims and n in brokers},
+    )
+    assert search(SCOPES["two_replicas_of_which_one_may_lose_power"]).lost
+
+
+def test_suspects_taken_for_eligible_are_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that may have lost something leads as soon as it lives."""
+    monkeypatch.setattr(election._Liveness, "came_back", lambda self, member: member in self._brokers)
+    assert search(SCOPES["two_replicas_of_which_one_may_lose_power"]).lost
+
+
 def test_a_claim_of_a_lost_log_taken_for_any_other_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good copy is cut to nothing by a broker that comes back with an empty disk."""
     longest = election._longest

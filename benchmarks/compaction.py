@@ -20,9 +20,9 @@ from harness import BareClient, Result, RunningBroker, broker, fetch_frame, prod
 
 from barnabas import Admin
 from barnabas.adapters.storage_fs import open_log_dir
-from barnabas.core.log.compaction.cleaner import Cleaning
+from barnabas.core.log.compaction.cleaner import Cleaner
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
-from barnabas.core.log.compaction.log_to_clean import look_at, order_for
+from barnabas.core.log.compaction.log_to_clean import measure_log, plan_cleaning
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_columns
@@ -91,15 +91,15 @@ def _speed(name: str, keys: int) -> Result:
         size = log.size_bytes
         log.update_config(evolve(log.config, cleanup_policy=frozenset({"compact"})))
         log.flushes.now()
-        dirt = look_at(log, Offset(0), log.log_end_offset, NOW_MS)
+        dirt = measure_log(log, Offset(0), log.log_end_offset, NOW_MS)
         with _cpu(spent, "clean"):
-            order = order_for(dirt, CleanerSettings(), now_ms=NOW_MS, codecs=NO_CODECS, secret=os.urandom(32))
-            cleaning = Cleaning(order)
+            order = plan_cleaning(dirt, CleanerSettings(), now_ms=NOW_MS, codecs=NO_CODECS, secret=os.urandom(32))
+            cleaning = Cleaner(order)
             for step in cleaning.steps():
                 if step is not None:
-                    log.swaps.begin(step)
+                    log.replacer.begin(step)
                     folder.flush()
-                    log.swaps.end(NOW_MS)
+                    log.replacer.end(NOW_MS)
         stats = cleaning.stats
         log.close()
         log_dir.close()

@@ -110,10 +110,10 @@ class PluginHost:
         self, setting: str, partition: TopicPartition | None = None, committed: Committed | None = None
     ) -> DeletionPolicy:
         """`setting`: as configured, NAME or NAME:PARAMETERS. Raises `ConfigError` for parameters, too."""
-        from ..core.log.retention import DeletionContext, unknown_position
+        from ..core.log.retention import DeletionContext, unknown_committed
 
         name, _, parameters = setting.partition(":")
-        context = DeletionContext(parameters=parameters, partition=partition, committed=committed or unknown_position)
+        context = DeletionContext(parameters=parameters, partition=partition, committed=committed or unknown_committed)
         policy: DeletionPolicy = self._require("deletion_policy", name, context=context)
         return policy
 

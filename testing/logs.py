@@ -7,7 +7,7 @@ assert read_all(log) == [(0, b"one"), (1, b"two")]
 
 from collections.abc import Callable, Collection, Sequence
 
-from ..core.log.checkpoints import Sealed
+from ..core.log.checkpoints import SealedSegment
 from ..core.log.config import LogConfig
 from ..core.log.partition_log.log import Log
 from ..core.log.retention import DeletionPolicy
@@ -65,7 +65,7 @@ def open_log(
     config: LogConfig | None = None,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    sealed: Collection[Sealed] = (),
+    sealed: Collection[SealedSegment] = (),
     may_end_early: bool = False,
     codecs: Codecs = NO_CODECS,
     policy: DeletionPolicy | None = None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from ...core.cluster.brokers import next_broker_id
-from ...core.log.manager.meta_properties import META_PROPERTIES, read_identity
+from ...core.log.manager.meta_properties import META_PROPERTIES, read_meta_properties
 from ...ports.coordination import Coordination
 from ...ports.errors import ConfigError
 from ...ports.report import Report, info
@@ -39,7 +39,7 @@ def _noted(log_dirs: Sequence[LogDir]) -> int | None:
     noted: dict[int, str] = {}
     for log_dir in log_dirs:
         try:
-            identity = read_identity(log_dir)
+            identity = read_meta_properties(log_dir)
         except StorageError:
             continue  # it cannot be used, which its logs will tell
         if identity is not None and identity.broker_id is not None:

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...core.log.append_origin import AppendOrigin
-from ...core.log.formats.validation import AdmissionTakesLong
-from ...core.log.log_format import Admitted
+from ...core.log.formats.validation import ValidationTakesLong
+from ...core.log.log_format import ValidatedBatch
 from ...core.replica.append import unwritable
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import (
@@ -82,7 +82,7 @@ class ClassicService:
         try:
             for entry in request.partitions:
                 results.append(self._append(entry))
-        except AdmissionTakesLong:
+        except ValidationTakesLong:
             rest = request.partitions[len(results) :]
             size = sum(len(each.records) for each in rest)
             if not self._long_bytes or self._long_bytes + size <= _LONG_BYTES_MAX:
@@ -123,10 +123,10 @@ class ClassicService:
         self, entries: Sequence[ClassicProducePartition], results: list[ClassicProduceResultPartition]
     ) -> Steps[None]:
         for entry in entries:
-            admitted: Admitted | BarnabasError
+            admitted: ValidatedBatch | BarnabasError
             try:
                 log = self._topics.log_to_append(entry.topic, self._number(entry))
-                admitted = yield from log.admit_in_steps(
+                admitted = yield from log.validate_in_steps(
                     entry.records, clock_ms=self._clock.now_ms, allows_zstd=True, origin=AppendOrigin.CLIENT
                 )
             except (ApiError, StorageError) as error:
@@ -139,11 +139,11 @@ class ClassicService:
         return self._below(self._topics.partitions(entry.topic)) if number == RANDOM_PARTITION else number
 
     def _append(
-        self, entry: ClassicProducePartition, admitted: Admitted | BarnabasError | None = None
+        self, entry: ClassicProducePartition, admitted: ValidatedBatch | BarnabasError | None = None
     ) -> ClassicProduceResultPartition:
         """The result of one set; `admitted` is what its check has given, or why it is refused.
 
-        Raises `AdmissionTakesLong` for a set that is not `admitted` yet, and takes long to check."""
+        Raises `ValidationTakesLong` for a set that is not `admitted` yet, and takes long to check."""
         topic, number, now_ms = entry.topic, entry.partition, self._clock.now_ms()
         try:
             if isinstance(admitted, BarnabasError):

@@ -511,7 +511,7 @@ class ClusterMember:
                 claims[number] = distrusted(known, replicas, own, log.epochs.latest, log.log_end_offset)
             elif wants_claim(known, replicas, own):
                 log, in_sync = partition.log, known.broker_epochs.get(own.broker_id, UNKNOWN_EPOCH)
-                lost = in_sync > ALONE_EPOCH and not self._state.logs.has_all_of(key, in_sync)
+                lost = in_sync > ALONE_EPOCH and not self._state.logs.has_complete_log(key, in_sync)
                 claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset, lost=lost)
         return claims
 

@@ -9,11 +9,11 @@ from ...core.log.manager.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     check_broker,
-    common_cluster,
-    read_identity,
-    write_identity,
+    check_common_cluster,
+    read_meta_properties,
+    write_meta_properties,
 )
-from ...core.log.manager.survey import found_partitions
+from ...core.log.manager.survey import find_partitions
 from ...ports.coordination import CoordinationError
 from ...ports.entropy import Entropy
 from ...ports.errors import ConfigError
@@ -43,7 +43,7 @@ def checked_cluster_id(
     identities = known_identities(log_dirs, config.broker_id)
     if config.owns_topics and registry.image.is_empty:
         _check_nothing_is_lost(log_dirs, config, report, deleted)
-    known = common_cluster(identities)
+    known = check_common_cluster(identities)
     if known is not None and config.owns_topics and stored_cluster_id(registry.coordination) is None:
         _check_never_registered(log_dirs, config, known)
     found = cluster_id(registry.coordination, entropy, known)
@@ -77,7 +77,7 @@ def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[L
     identities = []
     for log_dir in log_dirs:
         try:
-            identity = read_identity(log_dir)
+            identity = read_meta_properties(log_dir)
         except StorageError:
             continue  # it cannot be used, which its logs will tell
         if identity is not None:
@@ -88,7 +88,7 @@ def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[L
 
 def _note(log_dir: LogDir, identity: MetaProperties, report: Report) -> None:
     try:
-        write_identity(log_dir, identity)
+        write_meta_properties(log_dir, identity)
     except StorageError as error:
         report(f"{log_dir.path}: {META_PROPERTIES} cannot be written: {error}")
 
@@ -100,7 +100,7 @@ def _check_nothing_is_lost(
     count = 0
     for log_dir in log_dirs:
         try:
-            for found in found_partitions(log_dir, report):
+            for found in find_partitions(log_dir, report):
                 if found.format_name != CLASSIC and found.topic_id not in deleted:  # classic ones live without the tree
                     topics.add(found.partition.topic)
                     count += 1

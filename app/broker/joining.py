@@ -10,7 +10,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
-from ...core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_epoch, noted_registrations
+from ...core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_registrations, recorded_epoch
 from ...ports.broker_api import Caller, Reply
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.transport import Address
@@ -65,8 +65,8 @@ def joined(
         lease,
         own=evolve(own, offline=frozenset(state.not_opened())),
         last=LastLife(
-            broker_epoch=noted_epoch(log_dirs),
-            in_order=logs.stopped_in_order,
+            broker_epoch=recorded_epoch(log_dirs),
+            in_order=logs.had_clean_shutdown,
             largest_epoch=largest_epoch(log_dirs),
             seen=noted_registrations(log_dirs),
         ),

@@ -10,8 +10,8 @@ from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import PartitionState, Topic, first_state
-from ...core.log.manager.meta_properties import common_cluster
-from ...core.log.manager.survey import FoundPartition, found_partitions
+from ...core.log.manager.meta_properties import check_common_cluster
+from ...core.log.manager.survey import PartitionOnDisk, find_partitions
 from ...ports.broker_api import NewTopic
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
@@ -53,10 +53,10 @@ def plan_recovery(
 ) -> Recovery:
     """Compare the folders with the tree; nothing is changed. Raises `ConfigError`, `StorageError`."""
     identities = known_identities(log_dirs, config.broker_id)
-    by_topic: dict[str, list[FoundPartition]] = {}
+    by_topic: dict[str, list[PartitionOnDisk]] = {}
     seen = set()
     for log_dir in log_dirs:
-        for found in found_partitions(log_dir, report):
+        for found in find_partitions(log_dir, report):
             if found.partition in seen:
                 report(f"{found.path} is in another data folder as well; this one does not count")
                 continue
@@ -70,7 +70,7 @@ def plan_recovery(
     is_behind = bool(topics) and (given_out is None or given_out < largest)
     return Recovery(
         broker_id=config.broker_id,
-        cluster_id=common_cluster(identities),
+        cluster_id=check_common_cluster(identities),
         topics=topics,
         producer_ids_from=(largest // BLOCK_SIZE + 1) * BLOCK_SIZE + LEFT_OUT if is_behind else None,
     )
@@ -84,7 +84,7 @@ class _Planner:
         self._entropy = entropy
         self._report = report
 
-    def plan(self, name: str, folders: Sequence[FoundPartition]) -> FoundTopic | None:
+    def plan(self, name: str, folders: Sequence[PartitionOnDisk]) -> FoundTopic | None:
         """None where nothing is wrong, or nothing is to be found out about it."""
         labels = {found.topic_id for found in folders if found.topic_id is not None}
         formats = {found.format_name for found in folders}
@@ -116,7 +116,7 @@ class _Planner:
             name=known.name, action=GROW, note=f"the tree has {counted(present, 'partition')} of it", topic=grown
         )
 
-    def _made(self, name: str, folders: Sequence[FoundPartition], count: int, label: bytes | None) -> FoundTopic:
+    def _made(self, name: str, folders: Sequence[PartitionOnDisk], count: int, label: bytes | None) -> FoundTopic:
         is_classic = folders[0].format_name == CLASSIC
         new = NewTopic(
             name=name,
@@ -148,7 +148,7 @@ class _Planner:
             states=self._states(folders),
         )
 
-    def _states(self, folders: Sequence[FoundPartition]) -> dict[int, PartitionState]:
+    def _states(self, folders: Sequence[PartitionOnDisk]) -> dict[int, PartitionState]:
         """Of partitions whose leader has changed before: an epoch never goes back."""
         epochs = {found.partition.partition: found.latest_epoch(self._report) for found in folders}
         return {

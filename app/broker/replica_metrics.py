@@ -70,7 +70,7 @@ def _count(partitions: Iterable[Partition], counts: Callable[[Partition], bool])
 
 
 def _is_late(partition: Partition, before_ms: int) -> bool:
-    silent_since = partition.log.producers.silent_since()
+    silent_since = partition.log.producers.oldest_open_seen_ms()
     return silent_since is not None and silent_since < before_ms
 
 

@@ -82,7 +82,7 @@ def repair(
     No message is deleted: what is cut out of a segment stays beside it, in a file *.aside. Ends with 1 as long as
     anything is wrong.
     """
-    from ...core.logtools.verify.overlay_folder import PretendedLogDir
+    from ...core.logtools.verify.overlay_folder import OverlayLogDir
     from ...core.logtools.verify.repair import repair as mend
     from ..compose.log_files import log_places, opened_place
 
@@ -95,7 +95,7 @@ def repair(
         with opened_place(place, to_write=apply) as opened:
             tree, of_tree = _mended_tree(place, applied=apply)
             circumstances = _circumstances(places, place, tree, alone=alone, in_use=False)
-            log_dir: LogDir = opened if apply else PretendedLogDir(opened)
+            log_dir: LogDir = opened if apply else OverlayLogDir(opened)
             found = mend(log_dir, partial(_findings, place, circumstances))
         left = [*(tree.findings if tree is not None else ()), *found.left]
         found = evolve(found, mended=[*of_tree, *found.mended], left=left)

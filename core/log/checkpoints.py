@@ -43,7 +43,7 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
-class Sealed(NamedTuple):
+class SealedSegment(NamedTuple):
     """A segment that nothing is appended to any more, as a checkpoint keeps it."""
 
     base_offset: Offset
@@ -51,19 +51,19 @@ class Sealed(NamedTuple):
     size: int
 
 
-class Noted(NamedTuple):
+class LogCheckpoint(NamedTuple):
     """What the checkpoints of a data folder know of a log, as of the last one before the start."""
 
     recovery_point: Offset = Offset(0)
     log_start: Offset = Offset(0)
-    sealed: Collection[Sealed] = ()
+    sealed: Collection[SealedSegment] = ()
 
 
-def _sealed(base_offset: int, next_base: int, size: int) -> Sealed:
-    return Sealed(Offset(base_offset), Offset(next_base), size)
+def _sealed(base_offset: int, next_base: int, size: int) -> SealedSegment:
+    return SealedSegment(Offset(base_offset), Offset(next_base), size)
 
 
-def format_segments(partition: TopicPartition, segments: Iterable[Sealed]) -> list[str]:
+def format_segments(partition: TopicPartition, segments: Iterable[SealedSegment]) -> list[str]:
     """The lines of one partition, for `join_segments`."""
     return [f"{partition.topic} {partition.partition} {base} {next_base} {size}" for base, next_base, size in segments]
 
@@ -72,9 +72,9 @@ def join_segments(lines: Iterable[str]) -> bytes:
     return _format(lines)
 
 
-def parse_segments(content: bytes) -> dict[TopicPartition, list[Sealed]]:
+def parse_segments(content: bytes) -> dict[TopicPartition, list[SealedSegment]]:
     """Raises `ValueError` for anything that `join_segments` does not make."""
-    found: dict[TopicPartition, list[Sealed]] = {}
+    found: dict[TopicPartition, list[SealedSegment]] = {}
     for line in _parse(content):
         topic, partition, *numbers = line.rsplit(" ", 4)
         if not topic:
@@ -144,7 +144,7 @@ def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> di
     return _read(folder, name, parse_offsets, report)
 
 
-def read_segments(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, list[Sealed]]:
+def read_segments(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, list[SealedSegment]]:
     """The sealed segments that the last checkpoint knows; as `read_offsets`."""
     return _read(folder, SEGMENTS, parse_segments, report)
 

@@ -7,7 +7,7 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 
 
-class LeaderEpochs:
+class LeaderEpochCache:
     """(epoch, start offset) pairs, both growing. A plain value without files; `changed` tells the owner to store it."""
 
     __slots__ = ("_epochs", "_starts", "changed")

@@ -14,11 +14,11 @@ from ..traffic.steps import Steps
 from .append_origin import AppendOrigin
 from .batch_scan import BatchIterator
 from .check_budget import CheckBudget
-from .checkpoints import Noted
+from .checkpoints import LogCheckpoint
 from .config import LogConfig
 
 
-class Admitted(NamedTuple):
+class ValidatedBatch(NamedTuple):
     """A batch or message set ready to be written: the client's memory, or a rebuilt one."""
 
     records: memoryview | bytearray
@@ -46,13 +46,13 @@ class LogSegment(Protocol):
     @property
     def largest_timestamp(self) -> int: ...
 
-    def must_roll(
-        self, admitted: Admitted, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
+    def should_roll(
+        self, admitted: ValidatedBatch, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
         """True if the entries, up to `last_offset`, must go to a new segment; an empty one is never full."""
         ...
 
-    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:
+    def append(self, admitted: ValidatedBatch, *, base_offset: Offset, now_ms: int) -> None:
         """Write the entries, which get `base_offset`; nothing has changed if it raises `StorageError`."""
         ...
 
@@ -63,7 +63,7 @@ class LogSegment(Protocol):
         """
         ...
 
-    def first_intact(self, offset: Offset) -> tuple[Position, int] | None:
+    def locate_intact(self, offset: Offset) -> tuple[Position, int] | None:
         """The same, but of what can be read: never `ApiError`."""
         ...
 
@@ -71,7 +71,7 @@ class LogSegment(Protocol):
         """The intact ones; none of a format without batches. Raises `StorageError`."""
         ...
 
-    def intact_until(self, position: Position) -> Position:
+    def find_damage_after(self, position: Position) -> Position:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
         ...
 
@@ -87,7 +87,7 @@ class LogSegment(Protocol):
 
     def write_indexes(self) -> None: ...
 
-    def side_files(self) -> list[File]:
+    def index_files(self) -> list[File]:
         """What belongs to the segment besides the entries. Raises `StorageError`."""
         ...
 
@@ -102,7 +102,7 @@ class LogSegment(Protocol):
     def delete(self) -> None: ...
 
 
-class Loaded(NamedTuple):
+class LoadedSegments(NamedTuple):
     """The segments found, oldest first, none for a new log; what is below `recovery_point` is durable."""
 
     segments: Sequence[LogSegment]
@@ -110,7 +110,7 @@ class Loaded(NamedTuple):
     recovery_point: Offset = Offset(0)
 
 
-class RecoveryWatch(Protocol):
+class RecoveryListener(Protocol):
     """Is told of what recovery finds in a log of batches, in order. Raises `StorageError`."""
 
     def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
@@ -126,21 +126,21 @@ class LogFormat(Protocol):
     """The strategy."""
 
     @property
-    def flushed_only(self) -> bool:
+    def reads_flushed_only(self) -> bool:
         """True if readers see nothing that is not durable."""
         ...
 
     @property
-    def keeps_epochs(self) -> bool:
+    def has_leader_epochs(self) -> bool:
         """True if entries carry the leader epoch they were written in."""
         ...
 
     @property
-    def keeps_producers(self) -> bool:
+    def has_producers(self) -> bool:
         """True if entries carry producer ids and sequence numbers, and snapshots of the producers lie beside them."""
         ...
 
-    def admit(
+    def validate(
         self,
         records: memoryview,
         config: LogConfig,
@@ -150,11 +150,11 @@ class LogFormat(Protocol):
         allows_zstd: bool,
         origin: AppendOrigin,
         budget: CheckBudget | None,
-    ) -> Admitted:
-        """Check what a client sends. Raises `ApiError`, and `AdmissionTakesLong` for what is to be done in steps."""
+    ) -> ValidatedBatch:
+        """Check what a client sends. Raises `ApiError`, and `ValidationTakesLong` for what is to be done in steps."""
         ...
 
-    def admit_in_steps(
+    def validate_in_steps(
         self,
         records: memoryview,
         config: LogConfig,
@@ -165,15 +165,15 @@ class LogFormat(Protocol):
         origin: AppendOrigin,
         unpacked_max: int,
         whole: bool,
-    ) -> Steps[Admitted]:
-        """Do what `admit` does in bounded pieces. Raises as `admit_in_steps` of `admission`."""
+    ) -> Steps[ValidatedBatch]:
+        """Do what `validate` does in bounded pieces. Raises as `validate_in_steps` of `admission`."""
         ...
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
         """Write into the entries where they come to stand, if they say so."""
         ...
 
-    def begin_segment(
+    def create_segment(
         self, folder: Folder, base_offset: Offset, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
     ) -> LogSegment:
         """A new, empty segment; leftovers of its name are cleared away. Raises `StorageError`."""
@@ -187,9 +187,9 @@ class LogFormat(Protocol):
         now_ms: int,
         report: Callable[[str], None],
         recover: bool,
-        noted: Noted,
-        recovery: RecoveryWatch,
-    ) -> Loaded:
+        noted: LogCheckpoint,
+        recovery: RecoveryListener,
+    ) -> LoadedSegments:
         """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.
 
         `recovery` is told of what is checked. Raises `StorageError`.

@@ -13,7 +13,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-ASIDE_SUFFIX = ".aside"
+QUARANTINE_SUFFIX = ".aside"
 """Ours: kept for a person to look at. Other programs pass such files over."""
 DELETE_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
@@ -60,7 +60,7 @@ def folder_state(name: str) -> str | None:
     return found["state"] if found is not None else None
 
 
-def before_it_was_deleted(name: str) -> TopicPartition | None:
+def parse_deleted_folder(name: str) -> TopicPartition | None:
     """The partition that a folder on its way was of; None where its name had to be shortened, or is of no partition."""
     found = _TRANSIENT_FOLDER.fullmatch(name)
     return classic_folder_partition(found["name"]) if found is not None else None

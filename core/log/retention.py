@@ -29,7 +29,7 @@ Committed = Callable[[str, TopicPartition], int | None]
 now, or it has committed nothing."""
 
 
-def unknown_position(_group: str, _partition: TopicPartition) -> None:
+def unknown_committed(_group: str, _partition: TopicPartition) -> None:
     """Of every group, where nobody can be asked."""
 
 
@@ -41,7 +41,7 @@ class DeletionContext:
     """What stands behind the first colon of deletion.policy."""
     partition: TopicPartition | None = None
     """Whose log it is for; None: it is made to see if it can be, and never asked."""
-    committed: Committed = unknown_position
+    committed: Committed = unknown_committed
 
 
 class DeletionPolicy(Protocol):

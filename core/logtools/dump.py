@@ -7,7 +7,7 @@ from ...ports.errors import ApiError
 from ...ports.values import frozen
 from ...ports.words import Buffer, Offset, Position
 from ..log.config import LONG_MAX
-from ..log.segment.damage import Gap, Memory, walk
+from ..log.segment.damage import Gap, SegmentBytes, walk
 from ..message.batch_header import BatchHeader, is_crc_valid
 from ..message.classic.entry import CODEC_MASK, LENGTH, MESSAGE_BYTES_MIN, read_header
 from ..message.crc32 import crc32
@@ -34,7 +34,7 @@ def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) ->
     Checks header, CRC-32C, size, and that offsets only grow (facts B3). `below`: where the next segment begins.
     """
     whole = Position(0), Position(len(content))
-    for item in walk(Memory(content), *whole, expected=Offset(base_offset), below=Offset(below)):
+    for item in walk(SegmentBytes(content), *whole, expected=Offset(base_offset), below=Offset(below)):
         if isinstance(item, Gap):
             yield BatchFinding(item.position, None, f"{item.reason}; {item.lost}", item.end)
         else:

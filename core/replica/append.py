@@ -15,9 +15,9 @@ from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
 from ..log.append_origin import AppendOrigin
 from ..log.check_budget import AlwaysChecked, CheckBudget
 from ..log.config import LogConfig
-from ..log.formats.validation import AdmissionTakesLong
-from ..log.log_format import Admitted
-from ..log.partition_log.log import Appended
+from ..log.formats.validation import ValidationTakesLong
+from ..log.log_format import ValidatedBatch
+from ..log.partition_log.log import AppendResult
 from ..log.producers.producer_state import ProducerStates
 from ..message.batch_header import parse_header
 from ..message.record_validation import InvalidRecords
@@ -106,7 +106,7 @@ class Appends:
             try:
                 for entry in entries:
                     results.append(self._append(entry, acks, now_ms, pending, origin, budget, allows_zstd=allows_zstd))
-            except AdmissionTakesLong:
+            except ValidationTakesLong:
                 takes_long = True
         if takes_long:
             request = LongAppend(
@@ -149,7 +149,7 @@ class Appends:
             entry = request.entries[len(request.results)]
             try:
                 result = self._append_long(request, entry, None)
-            except AdmissionTakesLong:
+            except ValidationTakesLong:
                 opened = yield from self._open(request, entry, unpacked_max)
                 result = self._append_long(request, entry, opened)
             request.results.append(result)
@@ -178,10 +178,10 @@ class Appends:
         if header.transactional and (request.admitting is None or request.admitting[0] != number):
             states.admitting.add(header.producer_id)
             request.admitting = number, states
-        admitted: Admitted | None = None
+        admitted: ValidatedBatch | None = None
         refused: ApiError | None = None
         try:
-            admitted = yield from log.admit_in_steps(
+            admitted = yield from log.validate_in_steps(
                 entry.records,
                 clock_ms=self._clock.now_ms,
                 allows_zstd=request.allows_zstd,
@@ -242,7 +242,7 @@ class Appends:
         allows_zstd: bool,
         opened: "_Opened | None" = None,
     ) -> ProduceResultPartition:
-        """The result of one entry. Raises `AdmissionTakesLong` where its records have to be `opened` first."""
+        """The result of one entry. Raises `ValidationTakesLong` where its records have to be `opened` first."""
         topic, number, records = entry.topic, entry.partition, entry.records
         try:
             if topic in INTERNAL_TOPICS and origin is not _BROKER:
@@ -267,7 +267,7 @@ class Appends:
                     entry, error.code
                 )  # the lease, or word of being the leader, may come before what is behind it
             return _failed(entry, error.code, error.message)
-        except AdmissionTakesLong:
+        except ValidationTakesLong:
             raise
         except StorageError as error:
             self.put_off(entry, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -298,11 +298,11 @@ class Appends:
         records: memoryview,
         now_ms: int,
         origin: AppendOrigin,
-        admitted: Admitted | None,
+        admitted: ValidatedBatch | None,
         budget: CheckBudget | None,
         *,
         allows_zstd: bool,
-    ) -> Appended:
+    ) -> AppendResult:
         """Raises as `Partition.append_as_leader`. What only the state of a producer speaks against is final where this
         broker is sure to lead; another leader may know more of the producer."""
         try:
@@ -345,10 +345,10 @@ class _Opened(NamedTuple):
     states: ProducerStates
     producer_id: int
     """Of a batch in a transaction, else -1."""
-    admitted: Admitted | None
+    admitted: ValidatedBatch | None
     refused: ApiError | None
 
-    def check(self, partition: Partition) -> Admitted:
+    def check(self, partition: Partition) -> ValidatedBatch:
         """What may be appended now. Raises `ApiError`, also for what has changed while the records were opened."""
         states = self.states
         is_in_transaction = self.producer_id < 0 or self.producer_id in states.admitting

@@ -44,4 +44,4 @@ class EarlyBatches:
         self._count -= len(refused)
         for header, since_ms in refused.values():
             if now_ms - since_ms <= PATIENCE_MS:
-                partition.log.producers.put_off_batch(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                partition.log.producers.reject_batch_retriable(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)

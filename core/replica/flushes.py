@@ -14,7 +14,7 @@ class DurableFlushes:
         self._logs = logs
         self._purgatory = purgatory
         self._wanted: dict[TopicPartition, int] = {}
-        logs.when_flushed(self._flushed)
+        logs.add_flush_listener(self._flushed)
 
     def begin_if_due(self, partition: Partition, now_ms: int) -> bool:
         """True if what was appended asks for a flush, which is under way then; answers wait for it."""

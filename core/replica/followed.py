@@ -2,7 +2,7 @@
 
 from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
 from ...ports.words import Buffer
-from ..log.leader_epoch_cache import LeaderEpochs
+from ..log.leader_epoch_cache import LeaderEpochCache
 from .partition import Partition
 
 FIRST_BACKOFF_MS = 20.0
@@ -60,7 +60,7 @@ class Followed:
         self._failures = 0
 
 
-def where_to_cut(epochs: LeaderEpochs, log_end: int, told: DivergingEpoch) -> int:
+def where_to_cut(epochs: LeaderEpochCache, log_end: int, told: DivergingEpoch) -> int:
     """Where a log ends for sure as the leader's does, given what the leader has told (facts D6).
 
     Where the leader's epoch is not known here, another question may follow.

@@ -17,7 +17,7 @@ class FollowerFlushes:
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
         self._waiting: dict[TopicPartition, tuple[Log, int, Callable[[], None]]] = {}
-        logs.when_flushed(self._flushed)
+        logs.add_flush_listener(self._flushed)
 
     def begin_if_due(self, log: Log, now_ms: int, resume: Callable[[], None]) -> None:
         """What was appended may ask for a flush, which is under way then; `resume` is called when it is over."""

@@ -16,7 +16,7 @@ from ...ports.broker_api import ProducePartition, ProduceResultPartition
 from ...ports.clock import Clock
 from ...ports.scheduler import Outcome, Scheduler
 from ..log.append_origin import AppendOrigin
-from ..log.formats.validation import UnpackedTooLong
+from ..log.formats.validation import DecompressedTooLarge
 from ..log.producers.producer_state import ProducerStates
 from ..message.codec import DECOMPRESSED_BYTES_MAX
 from ..traffic.steps import StepRunner
@@ -138,7 +138,7 @@ class LongAppends:
             lane.free += 1
             if lane.waiting:
                 self._enter(lane, lane.waiting.popleft())
-            if isinstance(outcome.error, UnpackedTooLong) and lane is not self._large:
+            if isinstance(outcome.error, DecompressedTooLarge) and lane is not self._large:
                 self._enter(self._large, request)
             else:
                 self._end(request, outcome.error)

@@ -46,9 +46,9 @@ def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampO
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING  # there is no remote storage
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.times.first_at_largest()
+        found = yield from log.times.find_max_timestamp()
     elif timestamp >= 0:
-        found = yield from log.times.first_at(timestamp)
+        found = yield from log.times.find_first_at(timestamp)
     else:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
     return _NOTHING if found is None or found.offset >= end else found

@@ -10,8 +10,8 @@ from ...ports.words import Buffer, Offset, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.append_origin import AppendOrigin
 from ..log.check_budget import CheckBudget
-from ..log.log_format import Admitted
-from ..log.partition_log.log import Appended, Log
+from ..log.log_format import ValidatedBatch
+from ..log.partition_log.log import AppendResult, Log
 from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 
@@ -184,10 +184,10 @@ class Partition:
         now_ms: int,
         allows_zstd: bool = True,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        admitted: Admitted | None = None,
+        admitted: ValidatedBatch | None = None,
         bounded: bool = False,
         budget: CheckBudget | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append one record batch, in place (the log sets offset and epoch in `records`).
 
         `admitted`, `bounded` and `budget` as for `Log.append`. Raises `ApiError` for what the log refuses,
@@ -208,7 +208,7 @@ class Partition:
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, *, now_ms: int
-    ) -> Appended:
+    ) -> AppendResult:
         """End a producer's transaction. Raises as `Log.append_marker`."""
         appended = self.log.append_marker(
             producer_id, producer_epoch, committed, coordinator_epoch, leader_epoch=self.leader_epoch, now_ms=now_ms
@@ -274,7 +274,7 @@ class Partition:
         if not 0 <= target <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
         if target > self.log.log_start_offset:
-            self.log.advance_start(target)
+            self.log.advance_log_start(target)
         return target
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> Offset:
@@ -293,7 +293,7 @@ class Partition:
         if records:
             log.append_replicated(records, now_ms=now_ms)
         if log_start > log.log_start_offset:
-            log.advance_start(min(log_start, log.log_end_offset))
+            log.advance_log_start(min(log_start, log.log_end_offset))
         reached = max(min(Offset(high_watermark), log.log_end_offset), log.log_start_offset)
         if reached <= self.high_watermark:
             return False

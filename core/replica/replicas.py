@@ -129,7 +129,7 @@ class Replicas:
         self._beginning: set[TopicPartition] = set()
         if went_offline is not None:
             self._local.broken = self._take_offline
-            logs.when_flushed(self._flushed)
+            logs.add_flush_listener(self._flushed)
         if change_isr is not None:
             self._check_in_time()
         logs.high_watermark_of = self._high_watermark_of
@@ -220,7 +220,7 @@ class Replicas:
     async def _begin_logs(self, wanted: Sequence[AssignedReplica], failures: dict[str, BarnabasError]) -> None:
         for each in wanted:
             try:
-                self._logs.set_aside(each.key)  # what an earlier topic of this name left is not part of the new one
+                self._logs.rename_to_stray(each.key)  # an earlier topic of this name left it
             except StorageError as error:
                 failures.setdefault(each.key.topic, error)
         creation = self._logs.begin_create(
@@ -234,7 +234,7 @@ class Replicas:
             creation.abandon()
             raise
         finally:
-            errors = self._logs.end_create(creation)
+            errors = self._logs.complete_create(creation)
         for key, failure in errors.items():
             failures.setdefault(key.topic, failure)
         for each in wanted:

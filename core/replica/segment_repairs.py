@@ -20,15 +20,15 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import File, StorageError
 from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
-from ..log.compaction.cleaning_run import CleaningRun, Ended
-from ..log.compaction.throttler import CleaningPace
+from ..log.compaction.cleaning_run import CleaningResult, CleaningRun
+from ..log.compaction.throttler import Throttler
 from ..log.log_format import LogSegment
 from ..log.manager.data_folder import DataFolder
 from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from ..log.partition_log.log import Log
 from ..log.scrubbing.segment_rebuild import BatchRange, RebuildStats, SegmentRebuild
 from ..log.segment.damage import NO_BOUND, Gap
-from ..log.segment.offset_index import IndexDamaged
+from ..log.segment.offset_index import CorruptIndex
 from ..log.segment.segment import Segment
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from .followed import records_of
@@ -326,7 +326,7 @@ class _Repair:
                 aborted=aborted,
                 index_interval_bytes=log.config.index_interval_bytes,
             )
-        except (StorageError, IndexDamaged) as error:
+        except (StorageError, CorruptIndex) as error:
             self._end(error)
             return
         self._run = CleaningRun(
@@ -335,13 +335,13 @@ class _Repair:
             home=home,
             scheduler=repairs.scheduler,
             clock=repairs.clock,
-            pace=CleaningPace(repairs.clock, lambda: float("inf"), lambda: 0),
+            pace=Throttler(repairs.clock, lambda: float("inf"), lambda: 0),
             replaced=self._delete_later,
             ended=self._run_ended,
         )
         self._run.begin()
 
-    def _run_ended(self, run: CleaningRun, ended: Ended) -> None:  # noqa: ARG002
+    def _run_ended(self, run: CleaningRun, ended: CleaningResult) -> None:  # noqa: ARG002
         self._end(ended.error, ended.stats)
 
     def _delete_later(self, replaced: Sequence[LogSegment]) -> None:

@@ -93,7 +93,7 @@ def examine(crash: Crash, promises: Promises, *, follows: bool) -> None:
     served = again.append()
     again.stop()
     last = Opened(disk, promises, follows=follows, alarms=False, check=False)
-    if not last.manager.stopped_in_order:
+    if not last.manager.had_clean_shutdown:
         raise Broken(f"appends: not stopped in order: {last.reports}")
     for place, log in last.manager.logs().items():
         if serve(log) != served[place]:

@@ -150,7 +150,7 @@ class Promises:
                 _check_content(place, book, found, histories, wanted)
             if log.recovery_point > log.log_end_offset:
                 raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point} of {log.log_end_offset}")
-            if alarms and log.lost_end and not book.cutting:
+            if alarms and log.is_end_lost and not book.cutting:
                 raise Broken(f"false alarm: {place} says that it has lost durable messages")
             if log.format_name != "classic":
                 _check_state(place, log, found)

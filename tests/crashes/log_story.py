@@ -177,7 +177,7 @@ class LogStory:
             self._dir, self._clock, self._scheduler, self._ids.get, self._reports, follows=self.follows
         )
         self.manager.high_watermark_of = self._high_watermark
-        self.manager.when_flushed(self._flushed)
+        self.manager.add_flush_listener(self._flushed)
         self._held.clear()
         self.manager.load()
         if after_a_cut:
@@ -234,7 +234,7 @@ class LogStory:
         for part in creation.parts:
             part()
         creation()
-        errors = self.manager.end_create(creation)
+        errors = self.manager.complete_create(creation)
         assert not errors, errors
 
     def _restart(self) -> None:
@@ -360,7 +360,7 @@ class LogStory:
         if ends:
             offset = ends[self.entropy.below(len(ends))]
             self._recording.note(StartMoved(log.topic_partition, offset))
-            log.advance_start(offset)
+            log.advance_log_start(offset)
 
     def _truncate(self) -> None:
         log = self._some()

@@ -64,7 +64,7 @@ def recovery_goes_on_behind_a_hole(patch: pytest.MonkeyPatch) -> None:
 
 def producers_are_not_read_from_batches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producer_state_files, "replay", _nothing)
-    patch.setattr(producer_state_files.ProducerLedger, "recovered", _nothing)
+    patch.setattr(producer_state_files.ProducerStateManager, "recovered", _nothing)
 
 
 def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:

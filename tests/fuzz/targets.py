@@ -33,8 +33,8 @@ from barnabas.core.log.manager import broker_epoch_file as broker_epoch
 from barnabas.core.log.manager import meta_properties as identity
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates, SentBatch
 from barnabas.core.log.producers.snapshot import decode_snapshot, encode_snapshot
-from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
-from barnabas.core.log.segment.transaction_index import ENTRY, VERSION, AbortedIndex
+from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, SparseIndex
+from barnabas.core.log.segment.transaction_index import ENTRY, VERSION, TransactionIndex
 from barnabas.core.message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, parse_header, write_crc
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.validation import find_valid_prefix, validate_set
@@ -179,7 +179,7 @@ def _index(struct: Any, column_max: int) -> Callable[[bytes], None]:
 def _aborted_index(data: bytes) -> None:
     folder = MemoryLogDir(MemoryDisk()).folder("t-0")
     folder.open("0.txnindex").append(data)
-    index = AbortedIndex(folder, "0.txnindex", 0, len(data))
+    index = TransactionIndex(folder, "0.txnindex", 0, len(data))
     index.check()
     index.between(3, 2**40)
     index.truncate(7)
@@ -287,9 +287,9 @@ def _targets() -> dict[str, Target]:
         "classic sets": Target(_classic_set, _classic_sets(), _API),
         "classic checks": Target(_classic_checked, _classic_sets(), _API),
         "snapshots": Target(lambda data: decode_snapshot(data, now_ms=0), [encode_snapshot(_STATES)]),
-        "offset indexes": Target(_index(OFFSET_ENTRY, 2), [OFFSET_ENTRY.pack(5, 100) * 3], (IndexDamaged,)),
-        "time indexes": Target(_index(TIME_ENTRY, 2), [TIME_ENTRY.pack(1000, 5) * 2], (IndexDamaged,)),
-        "aborted indexes": Target(_aborted_index, [ENTRY.pack(VERSION, 7, 1, 5, 6)], (IndexDamaged,)),
+        "offset indexes": Target(_index(OFFSET_ENTRY, 2), [OFFSET_ENTRY.pack(5, 100) * 3], (CorruptIndex,)),
+        "time indexes": Target(_index(TIME_ENTRY, 2), [TIME_ENTRY.pack(1000, 5) * 2], (CorruptIndex,)),
+        "aborted indexes": Target(_aborted_index, [ENTRY.pack(VERSION, 7, 1, 5, 6)], (CorruptIndex,)),
         "offset checkpoints": Target(checkpoints.parse_offsets, [b"0\n2\nt 0 5\nu v 1 6\n"]),
         "segment checkpoints": Target(checkpoints.parse_segments, [b"0\n1\nt 0 5 9 100\n"], (ValueError, TypeError)),
         "epoch checkpoints": Target(checkpoints.parse_epochs, [b"0\n2\n1 0\n2 5\n"]),
@@ -297,8 +297,10 @@ def _targets() -> dict[str, Target]:
             checkpoints.parse_partition_metadata,
             [checkpoints.format_partition_metadata(bytes(range(16)), until) for until in (None, 7)],
         ),
-        "broker-epoch": Target(broker_epoch.parse_lives, [b"0\n5\n", b"0\n9\nlives: ... 3 9\n"]),
-        "meta.properties": Target(identity.parse_identity, [f"version=1\ncluster.id={_ID}\nnode.id=3\n".encode()]),
+        "broker-epoch": Target(broker_epoch.parse_broker_epochs, [b"0\n5\n", b"0\n9\nlives: ... 3 9\n"]),
+        "meta.properties": Target(
+            identity.parse_meta_properties, [f"version=1\ncluster.id={_ID}\nnode.id=3\n".encode()]
+        ),
         "group keys": Target(
             group_records.decode_key,
             [group_records.encode_offset_key("g", "t", 1), group_records.encode_group_key("g")],

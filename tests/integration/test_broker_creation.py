@@ -11,21 +11,21 @@ from support.confluent import AdminClient, NewTopic
 from support.waiting import PATIENCE_S
 
 from barnabas.app.broker.broker import Broker
-from barnabas.core.log.manager.creation import Opening
+from barnabas.core.log.manager.creation import LogOpening
 from barnabas.core.log.partition_log.log import Log
 
 
 def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, began = threading.Event(), threading.Event()
-    original = Opening.open
+    original = LogOpening.open
 
-    def slow(opening: Opening) -> Log:
+    def slow(opening: LogOpening) -> Log:
         if opening.partition.topic != "neighbour":
             began.set()
             assert go_on.wait(PATIENCE_S)
         return original(opening)
 
-    monkeypatch.setattr(Opening, "open", slow)
+    monkeypatch.setattr(LogOpening, "open", slow)
     with Broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("neighbour", 1, 1)])["neighbour"].result(PATIENCE_S)

@@ -8,7 +8,7 @@ from simulation.billing_story import BillingStory
 from simulation.cluster_mutations import Mutation
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets
-from barnabas.core.log.compaction.cleaned_transactions import TransactionWatch
+from barnabas.core.log.compaction.cleaned_transactions import CleanedTransactions
 from barnabas.core.log.compaction.offset_map import OffsetMap
 from barnabas.core.log.partition_log.transactions import LogTransactions
 from barnabas.core.replica.partition import Partition
@@ -51,7 +51,7 @@ def compacts_by_aborted_messages(patch: pytest.MonkeyPatch) -> None:
         self._reach(header)
         return False
 
-    patch.setattr(TransactionWatch, "aborts", aborts)
+    patch.setattr(CleanedTransactions, "aborts", aborts)
 
 
 CALM = ("restart", "kill", "lose_connections")

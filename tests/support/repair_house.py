@@ -11,7 +11,7 @@ from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.logtools.verify.data_folder import Checked, Circumstances, DataFolderCheck
 from barnabas.core.logtools.verify.findings import Finding, problems
-from barnabas.core.logtools.verify.overlay_folder import PretendedLogDir
+from barnabas.core.logtools.verify.overlay_folder import OverlayLogDir
 from barnabas.core.logtools.verify.repair import Repaired, repair
 from barnabas.core.message.batch_header import is_crc_valid, parse_header
 from barnabas.core.message.classic.entry import LENGTH
@@ -147,7 +147,7 @@ class RepairHouse:
     def repair(self, *, dry: bool = False, alone: bool = True) -> Repaired:
         log_dir: LogDir = self.log_dir()
         if dry:
-            log_dir = PretendedLogDir(log_dir)
+            log_dir = OverlayLogDir(log_dir)
         return repair(log_dir, lambda here: self.check(here, alone=alone).findings)
 
     def complaints(self) -> list[str]:

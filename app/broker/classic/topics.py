@@ -119,7 +119,7 @@ class ClassicTopics:
         key = TopicPartition(topic, partition)
         made = self._logs.create(key)  # also one that could not be opened at the start: it is not begun anew
         if not is_classic(made):  # an earlier topic of the current generation left it
-            self._logs.set_aside(key)
+            self._logs.rename_to_stray(key)
             made = self._logs.create(key)
         self._tell_opened(key, made)
         if topic not in self._shown:

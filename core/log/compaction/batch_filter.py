@@ -5,18 +5,18 @@ from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader
 from ...message.compacted_batch import make_empty_batch, retain_records
 from ...message.record_scan import ScannedRecords
 from ..producers.producer_state import NO_OFFSET
-from .cleaned_transactions import TransactionWatch
-from .cleaning_job import Order
-from .offset_map import HAS_NULLS, LATEST, Survivors, marker_at, unpacked
+from .cleaned_transactions import CleanedTransactions
+from .cleaning_job import CleaningJob
+from .offset_map import HAS_NULLS, LATEST, OffsetMapBuilder, read_marker_at, unpack_records
 
 
 class BatchFilter:
     """Told of every batch of a log, in order, from its first segment on."""
 
-    def __init__(self, order: Order, survivors: Survivors) -> None:
+    def __init__(self, order: CleaningJob, survivors: OffsetMapBuilder) -> None:
         self._order = order
         self._survivors = survivors
-        self.transactions = TransactionWatch(order.aborted, order.sources[0].base_offset)
+        self.transactions = CleanedTransactions(order.aborted, order.sources[0].base_offset)
         self._horizon_ms = order.now_ms + order.config.delete_retention_ms
         self.messages_read = self.messages_kept = 0
 
@@ -37,11 +37,11 @@ class BatchFilter:
 
     def _marker(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
         itself = data[at : at + header.size]
-        if not self.transactions.ends_empty(header, marker_at(data, at, header)):
+        if not self.transactions.is_marker_empty(header, read_marker_at(data, at, header)):
             return itself
         if header.attributes & DELETE_HORIZON_BIT:
             return None if self._order.now_ms >= header.base_timestamp else itself
-        body, begin, records = unpacked(data, at, header, self._order.codecs)
+        body, begin, records = unpack_records(data, at, header, self._order.codecs)
         return retain_records(header, body, begin, records, [1], codec=None, horizon_ms=self._horizon_ms)
 
     def _records(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
@@ -56,7 +56,7 @@ class BatchFilter:
                 return None
             if alive == header.count and not marks[0] & HAS_NULLS:
                 return self._all(data, at, header)
-        body, begin, records = unpacked(data, at, header, self._order.codecs)
+        body, begin, records = unpack_records(data, at, header, self._order.codecs)
         keep = self._latest(header, records) if marks is None else [marks[d] & LATEST for d in records.offset_deltas]
         nulls = self._nulls_kept(header, records, keep)
         left = sum(keep)

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from ...message.batch_header import BatchHeader
 from ...message.control_records import EndTransactionMarker
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 
 
-class TransactionWatch:
+class CleanedTransactions:
     """Told of every batch of a log, in order, from offset `start` on."""
 
-    def __init__(self, aborted: Sequence[AbortedEntry], start: int) -> None:
+    def __init__(self, aborted: Sequence[AbortedTxn], start: int) -> None:
         there = [each for each in aborted if each.last_offset >= start]
         self._coming = sorted(there, key=lambda each: each.first_offset, reverse=True)
-        self.still_there: list[AbortedEntry] = []
+        self.retained_aborted: list[AbortedTxn] = []
         """The aborted ones that had batches and have ended: for the index of what is being made."""
-        self._aborted: dict[int, tuple[AbortedEntry, bool]] = {}
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
         """Producers in an aborted transaction: that, and whether a batch of it is there."""
         self._committed: set[int] = set()
         """Producers in another one, of which a batch is there."""
@@ -32,7 +32,7 @@ class TransactionWatch:
         self._committed.add(header.producer_id)
         return False
 
-    def ends_empty(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
+    def is_marker_empty(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
         """True if nothing is left of the transaction that this control batch ends."""
         self._reach(header)
         producer = header.producer_id
@@ -41,7 +41,7 @@ class TransactionWatch:
         if not marker.committed:
             entry, there = self._aborted.pop(producer, (None, False))
             if entry is not None and there:
-                self.still_there.append(entry)
+                self.retained_aborted.append(entry)
             return not there
         there = producer in self._committed
         self._committed.discard(producer)

@@ -15,14 +15,14 @@ from ..names import CLEANED_SUFFIX
 from ..partition_log.replacement import Replacement
 from ..segment.segment import INT_MAX, Segment, SegmentFiles
 from .batch_filter import BatchFilter
-from .cleaning_job import Order, Source, chunks_of
-from .offset_map import Survivors
+from .cleaning_job import CleaningJob, SourceSegment, read_chunks
+from .offset_map import OffsetMapBuilder
 from .policy_filter import PolicyFilter
-from .suffixed_folder import Making
+from .suffixed_folder import SuffixedFolder
 
 
 @frozen(kw_only=True)
-class CleaningStats:
+class CleanerStats:
     """What a cleaning has done."""
 
     next_dirty: int
@@ -36,15 +36,15 @@ class CleaningStats:
     map_utilization: float
 
 
-class Cleaning:
+class Cleaner:
     """Goes through `steps` on any thread, one at a time; between two of them others may have theirs."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: CleaningJob) -> None:
         self.order = order
         self.folder = order.folder
         self.bytes_moved = 0
         """Read and written by now."""
-        self._survivors = Survivors(order)
+        self._survivors = OffsetMapBuilder(order)
         self._filter = BatchFilter(order, self._survivors)
         if order.policy is not None:
             self._filter = PolicyFilter(order, self._survivors, order.policy)
@@ -63,13 +63,13 @@ class Cleaning:
             before = survivors.bytes_read
             yield None
         below = [source for source in order.sources if source.base_offset < survivors.end]
-        for group in groups_of(below, order.config):
+        for group in group_segments(below, order.config):
             yield from self._clean(group)
 
-    def _clean(self, group: Sequence[Source]) -> Iterator[Replacement | None]:
+    def _clean(self, group: Sequence[SourceSegment]) -> Iterator[Replacement | None]:
         order = self.order
         made = self._making = Segment.create(
-            Making(order.folder, CLEANED_SUFFIX),
+            SuffixedFolder(order.folder, CLEANED_SUFFIX),
             group[0].base_offset,
             now_ms=group[-1].modified_ms,
             index_interval_bytes=order.config.index_interval_bytes,
@@ -78,7 +78,7 @@ class Cleaning:
         changed = len(group) > 1 and order.policy is None  # where all messages stay, segments do, too
         last: tuple[BatchHeader, bool] | None = None
         for source in group:
-            for data, batches in chunks_of(source, order.chunk_bytes):
+            for data, batches in read_chunks(source, order.chunk_bytes):
                 kept: list[Buffer] = []
                 for at, header in batches:
                     batch = self._filter.keep(data, at, header)
@@ -89,9 +89,9 @@ class Cleaning:
                     yield None
                 last = batches[-1][1], batch is not None
                 self._append(made, kept)
-                for entry in self._filter.transactions.still_there:
+                for entry in self._filter.transactions.retained_aborted:
                     made.aborted.append(entry)
-                self._filter.transactions.still_there.clear()
+                self._filter.transactions.retained_aborted.clear()
                 yield None
         if last is not None and not last[1]:
             # The end of the segment stays known: a crash in the midst of the exchange, and a start, go by it.
@@ -105,16 +105,16 @@ class Cleaning:
             self._bytes_written += len(records)
             self.bytes_moved += len(records)
 
-    def _finish(self, made: Segment, group: Sequence[Source], *, changed: bool) -> Iterator[Replacement | None]:
+    def _finish(self, made: Segment, group: Sequence[SourceSegment], *, changed: bool) -> Iterator[Replacement | None]:
         if not changed:
             self.abandon()
             return
         made.seal()
         yield None
-        for file in (made.file, *made.side_files()):
+        for file in (made.file, *made.index_files()):
             file.flush()
             yield None
-        index, time_index, *aborted = [file.size for file in made.side_files()]
+        index, time_index, *aborted = [file.size for file in made.index_files()]
         files = SegmentFiles(made.size, index, time_index, made.modified_ms, *aborted)
         made.close()
         self._making = None
@@ -137,8 +137,8 @@ class Cleaning:
         return self._survivors.end if self.order.policy is None else None
 
     @property
-    def stats(self) -> CleaningStats:
-        return CleaningStats(
+    def stats(self) -> CleanerStats:
+        return CleanerStats(
             next_dirty=self._survivors.end,
             bytes_read=self._bytes_read,
             bytes_written=self._bytes_written,
@@ -149,9 +149,9 @@ class Cleaning:
         )
 
 
-def groups_of(sources: Sequence[Source], config: LogConfig) -> Iterator[Sequence[Source]]:
+def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Iterator[Sequence[SourceSegment]]:
     """Neighbours that are no larger together than one segment and its indexes may be."""
-    group: list[Source] = []
+    group: list[SourceSegment] = []
     size = index_bytes = 0
     for source in sources:
         size += source.records.size

@@ -11,7 +11,7 @@ from ...message.codec import Codecs
 from ..config import LogConfig
 from ..retention import RecordPolicy
 from ..segment.segment import Segment
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 
 SLOT_BYTES = 24
 """Of the offset map, for each key."""
@@ -38,7 +38,7 @@ class CleanerSettings:
 
 
 @frozen(kw_only=True)
-class Source:
+class SourceSegment:
     """A segment to be cleaned."""
 
     segment: Segment
@@ -53,13 +53,13 @@ class Source:
 
 
 @frozen(kw_only=True)
-class Order:
+class CleaningJob:
     """One cleaning of one log."""
 
     folder: Folder
     config: LogConfig
     codecs: Codecs
-    sources: Sequence[Source]
+    sources: Sequence[SourceSegment]
     """All segments below `upto`, oldest first."""
     first_dirty: Offset
     """What is below was cleaned before."""
@@ -77,7 +77,7 @@ class Order:
     partition: TopicPartition
     policy: RecordPolicy | None = None
     """Says of each message if it stays; None: the last of each key does."""
-    aborted: Sequence[AbortedEntry] = ()
+    aborted: Sequence[AbortedTxn] = ()
     """The aborted transactions that reach into [first segment, upto)."""
 
 
@@ -85,7 +85,7 @@ ChunkBatches = list[tuple[int, BatchHeader]]
 """(position in the bytes read, header)."""
 
 
-def chunks_of(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, ChunkBatches]]:
+def read_chunks(source: SourceSegment, chunk_bytes: int) -> Iterator[tuple[bytes, ChunkBatches]]:
     """The whole batches of a segment, about `chunk_bytes` at a time, a larger batch by itself.
 
     Offsets may leave gaps. Raises `CannotClean` for damage: to go on would give it a new checksum, or lose what is

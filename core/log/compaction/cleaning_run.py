@@ -9,15 +9,15 @@ from ....ports.storage import StorageError
 from ..log_format import LogSegment
 from ..manager.data_folder import DataFolder
 from ..partition_log.log import Log
-from ..partition_log.replacement import Replacement, SegmentsChanged, SegmentWork
+from ..partition_log.replacement import Replacement, SegmentRewrite, SegmentsChanged
 from ..segment.damage import NO_BOUND
-from .throttler import CleaningPace
+from .throttler import Throttler
 
 _SLICE_MS = 2.0
 """A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
 
 
-class Ended(NamedTuple):
+class CleaningResult(NamedTuple):
     """`stats` of what was done to the end, `error` that ended it; neither: it was given up, or the log is gone."""
 
     stats: Any
@@ -31,14 +31,14 @@ class CleaningRun:
     def __init__(
         self,
         log: Log,
-        work: SegmentWork,
+        work: SegmentRewrite,
         *,
         home: DataFolder,
         scheduler: Scheduler,
         clock: Clock,
-        pace: CleaningPace,
+        pace: Throttler,
         replaced: Callable[[Sequence[LogSegment]], None],
-        ended: Callable[["CleaningRun", Ended], None],
+        ended: Callable[["CleaningRun", CleaningResult], None],
     ) -> None:
         """replaced: told of the segments that are to be deleted."""
         self.log = log
@@ -57,10 +57,12 @@ class CleaningRun:
     def begin(self) -> None:
         """The checkpoint must not vouch any more for segments that are about to go."""
         log, home = self.log, self._home
-        home.cleaned_to[log.topic_partition] = min(home.cleaned_to.get(log.topic_partition, 0), log.swaps.cut_to)
-        log.swaps.cut_to = NO_BOUND
-        home.unvouched.add(log.topic_partition)
-        home.write_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
+        home.cleaned_to[log.topic_partition] = min(
+            home.cleaned_to.get(log.topic_partition, 0), log.replacer.truncated_to
+        )
+        log.replacer.truncated_to = NO_BOUND
+        home.in_replacement.add(log.topic_partition)
+        home.write_files_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
 
     def stop(self) -> None:
         """Give up, now or when the worker is done with its piece."""
@@ -92,14 +94,14 @@ class CleaningRun:
         if outcome.error is not None:
             self._give_up(outcome.error)
         elif outcome.value is True:
-            self._end(Ended(self.work.stats, None, self._took_ms()))
+            self._end(CleaningResult(self.work.stats, None, self._took_ms()))
         elif isinstance(outcome.value, Replacement):
             self._exchange(outcome.value)
         else:
             self._rest()
 
     def _rest(self) -> None:
-        self._resting = self._scheduler.call_later(self._pace.rest_ms(self.work.bytes_moved), self._go_on)
+        self._resting = self._scheduler.call_later(self._pace.pause_ms(self.work.bytes_moved), self._go_on)
 
     def _took_ms(self) -> float:
         return self._clock.monotonic_ms() - self._began_ms
@@ -108,7 +110,7 @@ class CleaningRun:
 
     def _exchange(self, swap: Replacement) -> None:
         try:
-            self.log.swaps.begin(swap)
+            self.log.replacer.begin(swap)
         except (StorageError, SegmentsChanged) as error:
             self._give_up(error)
             return
@@ -116,7 +118,7 @@ class CleaningRun:
 
     def _end_swap(self) -> None:
         try:
-            replaced = self.log.swaps.end(self._clock.now_ms())
+            replaced = self.log.replacer.end(self._clock.now_ms())
         except SegmentsChanged as error:
             self._give_up(error)
             return
@@ -141,21 +143,21 @@ class CleaningRun:
     def _give_up(self, error: BaseException | None) -> None:
         """What was exchanged stays so; what was being made is removed."""
         if self.log.closed:
-            self._end(Ended(None, None, self._took_ms()))
+            self._end(CleaningResult(None, None, self._took_ms()))
             return
         try:
-            self.log.swaps.drop()
+            self.log.replacer.drop()
             self.work.abandon()
         except StorageError as failed:
             error = error or failed  # what is left over goes at the next start
         changed = isinstance(error, SegmentsChanged)
-        self._end(Ended(None, None if changed else error, self._took_ms()))
+        self._end(CleaningResult(None, None if changed else error, self._took_ms()))
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: CleaningResult) -> None:
         partition = self.log.topic_partition
-        self._home.unvouched.discard(partition)
+        self._home.in_replacement.discard(partition)
         cleaned_to = self.work.cleaned_to if ended.stats is not None else None
         if cleaned_to is not None and not self.log.closed:
             self._home.cleaned_to[partition] = cleaned_to
-            self._home.write_later(self._scheduler, "offsets", self._home.checkpoint_contents)
+            self._home.write_files_later(self._scheduler, "offsets", self._home.checkpoint_contents)
         self._ended(self, ended)

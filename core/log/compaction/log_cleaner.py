@@ -18,12 +18,12 @@ from ..manager.data_folder import DataFolder
 from ..manager.log_lines import in_units
 from ..partition_log.log import Log
 from ..retention import RecordPolicy
-from .cleaner import Cleaning, CleaningStats
+from .cleaner import Cleaner, CleanerStats
 from .cleaning_job import CleanerSettings
-from .cleaning_run import CleaningRun, Ended
-from .log_to_clean import Dirt, look_at, order_for
-from .policy_filter import PolicyPasses
-from .throttler import CleaningPace
+from .cleaning_run import CleaningResult, CleaningRun
+from .log_to_clean import LogToClean, measure_log, plan_cleaning
+from .policy_filter import PolicySchedule
+from .throttler import Throttler
 
 DecidedTo = Callable[[TopicPartition], "Offset | None"]
 
@@ -62,8 +62,8 @@ class LogCleaner:
         self._running: dict[TopicPartition, CleaningRun] = {}
         self._held: set[TopicPartition] = set()
         self._uncleanable: set[Log] = set()
-        self._passes = PolicyPasses()
-        self.figures = CleanerFigures(clock.monotonic_ms())
+        self._passes = PolicySchedule()
+        self.figures = CleanerMetrics(clock.monotonic_ms())
         self._timer: Timer | None = None
         self._stopped: Callable[[], None] | None = None
         self._closed = False
@@ -114,7 +114,7 @@ class LogCleaner:
             if decided_to is not None:
                 yield log, home, decided_to
 
-    def _passes_due(self) -> list[tuple[Dirt, RecordPolicy]]:
+    def _passes_due(self) -> list[tuple[LogToClean, RecordPolicy]]:
         """Everything that is sealed and decided, where a deletion policy is to look at each message."""
         found = []
         for log, _, decided_to in self._idle():
@@ -125,18 +125,18 @@ class LogCleaner:
                     found.append((evolve(dirt, first_dirty=dirt.upto), policy))
         return found
 
-    def _look_at(self, log: Log, cleaned_to: Offset, decided_to: Offset) -> Dirt | None:
+    def _look_at(self, log: Log, cleaned_to: Offset, decided_to: Offset) -> LogToClean | None:
         try:
-            return look_at(log, cleaned_to, decided_to, self._clock.now_ms())
+            return measure_log(log, cleaned_to, decided_to, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # told; the others go on
             self._failed(log, error)
             return None
 
-    def _dirt(self) -> list[Dirt]:
+    def _dirt(self) -> list[LogToClean]:
         found = []
         for log, home, decided_to in self._idle():
             if log.config.compacted:
-                cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.swaps.cut_to))
+                cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.replacer.truncated_to))
                 dirt = self._look_at(log, cleaned_to, decided_to)
                 if dirt is not None:
                     found.append(dirt)
@@ -160,11 +160,11 @@ class LogCleaner:
         """The logs of a data folder that are left as they are."""
         return [log for log in home.logs.values() if log in self._uncleanable]
 
-    def _begin(self, dirt: Dirt, policy: RecordPolicy | None = None) -> None:
+    def _begin(self, dirt: LogToClean, policy: RecordPolicy | None = None) -> None:
         partition = dirt.log.topic_partition
         home = self._homes[partition]
         try:
-            order = order_for(
+            order = plan_cleaning(
                 dirt,
                 self._settings(),
                 now_ms=self._clock.now_ms(),
@@ -175,14 +175,14 @@ class LogCleaner:
         except StorageError as error:
             self._failed(dirt.log, error)
             return
-        cleaning = Cleaning(order)
+        cleaning = Cleaner(order)
         run = CleaningRun(
             dirt.log,
             cleaning,
             home=home,
             scheduler=self._scheduler,
             clock=self._clock,
-            pace=CleaningPace(self._clock, self._rate, self._served),
+            pace=Throttler(self._clock, self._rate, self._served),
             replaced=lambda segments: self._delete_later(dirt.log, segments),
             ended=lambda run, ended: self._ended(run, cleaning, ended),
         )
@@ -194,7 +194,7 @@ class LogCleaner:
         settings = self._settings()
         return settings.io_max_bytes_per_second / max(1, settings.threads)
 
-    def _ended(self, run: CleaningRun, cleaning: Cleaning, ended: Ended) -> None:
+    def _ended(self, run: CleaningRun, cleaning: Cleaner, ended: CleaningResult) -> None:
         log = run.log
         del self._running[log.topic_partition]
         policy = None if cleaning.order.policy is None else cleaning.order.config.deletion_policy
@@ -237,7 +237,7 @@ class LogCleaner:
         self._scheduler.call_later(log.config.file_delete_delay_ms, due)
 
 
-class CleanerFigures:
+class CleanerMetrics:
     """Owner thread only."""
 
     def __init__(self, now_ms: float) -> None:
@@ -255,12 +255,12 @@ class CleanerFigures:
         self.bytes_read = self.bytes_removed = 0
         """By all of them."""
 
-    def looked(self, dirt: list[Dirt], now_ms: float) -> None:
+    def looked(self, dirt: list[LogToClean], now_ms: float) -> None:
         self.looked_ms = now_ms
         self.dirtiest = max((each.ratio for each in dirt), default=0.0)
         self.overdue_ms = max((each.overdue_ms for each in dirt if each.cleanable_bytes), default=0)
 
-    def cleaned(self, stats: CleaningStats, took_ms: float) -> None:
+    def cleaned(self, stats: CleanerStats, took_ms: float) -> None:
         self.took_ms = took_ms
         self.recopied = stats.bytes_written / stats.bytes_read if stats.bytes_read else 0.0
         self.map_utilization = stats.map_utilization
@@ -268,7 +268,7 @@ class CleanerFigures:
         self.bytes_removed += max(0, stats.bytes_read - stats.bytes_written)
 
 
-def cleaned(partition: TopicPartition, stats: CleaningStats, took_ms: float, policy: str | None = None) -> Line:
+def cleaned(partition: TopicPartition, stats: CleanerStats, took_ms: float, policy: str | None = None) -> Line:
     """A line for a log that is clean now; `policy`: which has looked at each message of it."""
     gone = stats.messages_read - stats.messages_kept
     what = "is compacted" if policy is None else f"was looked at by deletion.policy={policy}"

@@ -11,11 +11,11 @@ from ..producers.producer_state import NO_OFFSET
 from ..retention import RecordPolicy
 from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY
 from ..segment.segment import NO_TIMESTAMP, Segment
-from .cleaning_job import SLOT_BYTES, CleanerSettings, Order, Source
+from .cleaning_job import SLOT_BYTES, CleanerSettings, CleaningJob, SourceSegment
 
 
 @frozen(kw_only=True)
-class Dirt:
+class LogToClean:
     """What a look at a compacted log has found."""
 
     log: Log
@@ -39,7 +39,7 @@ class Dirt:
         return self.cleanable_bytes > 0 and (self.ratio > config.min_cleanable_dirty_ratio or self.overdue_ms > 0)
 
 
-def look_at(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> Dirt:
+def measure_log(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> LogToClean:
     """`cleaned_to`: as of the checkpoint; from `decided_to` on, a message may still turn out not to count (high
     watermark, open transactions). Raises `StorageError`, `ApiError`."""
     segments = [segment for segment in log.segments if isinstance(segment, Segment)]
@@ -62,7 +62,7 @@ def look_at(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> Di
         else:
             clean += segment.size
     overdue = now_ms - oldest - config.max_compaction_lag_ms if oldest < LONG_MAX else 0
-    return Dirt(
+    return LogToClean(
         log=log,
         first_dirty=min(first_dirty, upto),
         upto=upto,
@@ -82,22 +82,22 @@ _CHUNK_BYTES_MIN = 65_536
 _MAP_BYTES_MIN = 64 * SLOT_BYTES
 
 
-def order_for(
-    dirt: Dirt,
+def plan_cleaning(
+    dirt: LogToClean,
     settings: CleanerSettings,
     *,
     now_ms: int,
     codecs: Codecs,
     secret: bytes,
     policy: RecordPolicy | None = None,
-) -> Order:
+) -> CleaningJob:
     """Owner thread only. Raises `StorageError`."""
     log, threads = dirt.log, max(1, settings.threads)
     segments = log.segments
     below = [segment for segment in segments if segment.base_offset < dirt.upto and isinstance(segment, Segment)]
     ends = [segment.base_offset for segment in segments[1 : len(below) + 1]]
     producers = log.producers.producers
-    return Order(
+    return CleaningJob(
         folder=log.folder,
         config=log.config,
         partition=log.topic_partition,
@@ -119,8 +119,8 @@ def order_for(
     )
 
 
-def _source(segment: Segment, end: Offset) -> Source:
-    return Source(
+def _source(segment: Segment, end: Offset) -> SourceSegment:
+    return SourceSegment(
         segment=segment,
         base_offset=segment.base_offset,
         next_offset=end,

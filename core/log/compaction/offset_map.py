@@ -11,8 +11,8 @@ from ...message.batch_header import HEADER_SIZE, BatchHeader
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ...message.control_records import EndTransactionMarker, read_marker
 from ...message.record_scan import ScannedRecords, scan_records
-from .cleaned_transactions import TransactionWatch
-from .cleaning_job import CannotClean, Order, chunks_of
+from .cleaned_transactions import CleanedTransactions
+from .cleaning_job import CannotClean, CleaningJob, read_chunks
 
 SLOT_BYTES = 24
 _PENDING_MAX = 20_000
@@ -117,7 +117,7 @@ LATEST = 1
 HAS_NULLS = 2
 
 
-def unpacked(data: bytes, at: int, header: BatchHeader, codecs: Codecs) -> tuple[bytes, int, ScannedRecords]:
+def unpack_records(data: bytes, at: int, header: BatchHeader, codecs: Codecs) -> tuple[bytes, int, ScannedRecords]:
     """(the bytes that the records of a batch are in, where they begin, what they are). Raises `CannotClean`."""
     begin, end = at + HEADER_SIZE, at + header.size
     try:
@@ -133,10 +133,10 @@ def unpacked(data: bytes, at: int, header: BatchHeader, codecs: Codecs) -> tuple
     return data, begin, records
 
 
-class Survivors:
+class OffsetMapBuilder:
     """What the offset map knows of the dirty part of a log. Filled by `build`; then it answers."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: CleaningJob) -> None:
         self._order = order
         self._start = order.first_dirty
         span = max(1, order.upto - order.first_dirty)
@@ -157,9 +157,9 @@ class Survivors:
         """Go through the dirty part, until its end or until the map is full. Raises `CannotClean`, `StorageError`."""
         order = self._order
         dirty = [source for source in order.sources if source.next_offset > order.first_dirty]
-        transactions = TransactionWatch(order.aborted, dirty[0].base_offset if dirty else order.upto)
+        transactions = CleanedTransactions(order.aborted, dirty[0].base_offset if dirty else order.upto)
         for source in dirty:
-            for data, batches in chunks_of(source, order.chunk_bytes):
+            for data, batches in read_chunks(source, order.chunk_bytes):
                 for at, header in batches:
                     if not self._take(data, at, header, transactions):
                         self._check_progress()
@@ -175,14 +175,14 @@ class Survivors:
             text = f"one batch has more keys than the offset map takes ({self._limit})"
             raise CannotClean(f"{text}; raise log.cleaner.dedupe.buffer.size or lower log.cleaner.threads")
 
-    def _take(self, data: bytes, at: int, header: BatchHeader, transactions: TransactionWatch) -> bool:
+    def _take(self, data: bytes, at: int, header: BatchHeader, transactions: CleanedTransactions) -> bool:
         """Note the records of a batch; False if there is no room for them."""
         if header.control:
-            transactions.ends_empty(header, marker_at(data, at, header))
+            transactions.is_marker_empty(header, read_marker_at(data, at, header))
         elif transactions.aborts(header) or not header.count or header.next_offset <= self._start:
             pass
         else:
-            _, _, records = unpacked(data, at, header, self._order.codecs)
+            _, _, records = unpack_records(data, at, header, self._order.codecs)
             base, keys, deltas = header.base_offset, records.keys, records.offset_deltas
             if base < self._start or None in keys:
                 wanted = [(key, delta) for key, delta in zip(keys, deltas, strict=True) if key is not None]
@@ -213,7 +213,7 @@ class Survivors:
         return self._marks[first : first + header.last_offset_delta + 1]
 
 
-def marker_at(data: bytes, at: int, header: BatchHeader) -> EndTransactionMarker | None:
+def read_marker_at(data: bytes, at: int, header: BatchHeader) -> EndTransactionMarker | None:
     """What a control batch says; None where it ends no transaction. Raises `CannotClean`."""
     try:
         return read_marker(memoryview(data)[at:], header)

@@ -7,11 +7,11 @@ from ...message.compacted_batch import retain_records
 from ..partition_log.log import Log
 from ..retention import LOOK_AGAIN_MS, RecordPolicy, record_policy
 from .batch_filter import BatchFilter
-from .cleaning_job import CannotClean, Order
-from .offset_map import Survivors, unpacked
+from .cleaning_job import CannotClean, CleaningJob
+from .offset_map import OffsetMapBuilder, unpack_records
 
 
-class PolicyPasses:
+class PolicySchedule:
     """When the last one of each log was. The first one is due at once. Owner thread only."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class PolicyPasses:
 class PolicyFilter(BatchFilter):
     """What a policy keeps of a batch. Of transactions as compaction: data of aborted ones goes."""
 
-    def __init__(self, order: Order, survivors: Survivors, policy: RecordPolicy) -> None:
+    def __init__(self, order: CleaningJob, survivors: OffsetMapBuilder, policy: RecordPolicy) -> None:
         super().__init__(order, survivors)
         self._policy = policy
 
@@ -45,7 +45,7 @@ class PolicyFilter(BatchFilter):
         if left == header.count:
             return data[at : at + header.size]
         codecs = self._order.codecs
-        body, begin, records = unpacked(data, at, header, codecs)
+        body, begin, records = unpack_records(data, at, header, codecs)
         codec = codecs.by_id(header.codec_id) if header.codec_id else None
         return retain_records(header, body, begin, records, keep, codec=codec)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ....ports.storage import File, FileInfo, Folder
 
 
-class Making:
+class SuffixedFolder:
     """Fulfils `Folder` over another one: its files are those with the suffix, by the names without it."""
 
     def __init__(self, folder: Folder, suffix: str) -> None:

@@ -12,7 +12,7 @@ _SLICE_MAX_S = 0.1
 """It moves no more bytes in a piece of work than the rate allows in so long."""
 
 
-class CleaningPace:
+class Throttler:
     """Owner thread only.
 
     rate:   bytes a second that it may read and write, as of now.
@@ -34,7 +34,7 @@ class CleaningPace:
         self._began_ms = self._now_ms()
         return self._rate() * _SLICE_MAX_S
 
-    def rest_ms(self, moved: int) -> float:
+    def pause_ms(self, moved: int) -> float:
         """The piece is done, `moved` bytes by all of them; how long to wait with the next."""
         now_ms, served, rest = self._now_ms(), self._served(), 0.0
         if served != self._served_before:

@@ -9,23 +9,23 @@ from ...message.classic.validation import ValidatedSet, validate_set
 from ...message.codec import Codecs
 from ...traffic.steps import Steps
 from ..append_origin import AppendOrigin
-from ..checkpoints import PARTITION_METADATA, Noted
+from ..checkpoints import PARTITION_METADATA, LogCheckpoint
 from ..config import LONG_MAX, LogConfig
-from ..log_format import Admitted, Loaded, RecoveryWatch
-from ..names import ASIDE_SUFFIX, CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
-from ..recovery.quarantine import set_aside
+from ..log_format import LoadedSegments, RecoveryListener, ValidatedBatch
+from ..names import CLASSIC_SEGMENT_FILE, DELETED_SUFFIX, QUARANTINE_SUFFIX
+from ..recovery.quarantine import quarantine_files
 from .classic_segment import ClassicSegment, recover_tail
-from .validation import AdmissionTakesLong
+from .validation import ValidationTakesLong
 
 
 class ClassicFormat:
     """Fulfils `LogFormat`."""
 
-    flushed_only = True
-    keeps_epochs = False
-    keeps_producers = False
+    reads_flushed_only = True
+    has_leader_epochs = False
+    has_producers = False
 
-    def admit(
+    def validate(
         self,
         records: memoryview,
         config: LogConfig,
@@ -35,7 +35,7 @@ class ClassicFormat:
         allows_zstd: bool,  # noqa: ARG002
         origin: AppendOrigin,  # noqa: ARG002  and there are no transactions
         budget: object = None,  # noqa: ARG002  all is checked
-    ) -> Admitted:
+    ) -> ValidatedBatch:
         """The whole messages of a set; what is cut at its end is left out (facts A3)."""
         steps = validate_set(records, codecs, max_message_bytes=config.max_message_bytes)
         try:
@@ -44,9 +44,9 @@ class ClassicFormat:
             checked: ValidatedSet = end.value
             return _admitted(records, checked)
         steps.close()
-        raise AdmissionTakesLong
+        raise ValidationTakesLong
 
-    def admit_in_steps(
+    def validate_in_steps(
         self,
         records: memoryview,
         config: LogConfig,
@@ -57,15 +57,15 @@ class ClassicFormat:
         origin: AppendOrigin,  # noqa: ARG002
         unpacked_max: int,  # noqa: ARG002
         whole: bool,  # noqa: ARG002
-    ) -> Steps[Admitted]:
-        """Do what `admit` does, in bounded pieces."""
+    ) -> Steps[ValidatedBatch]:
+        """Do what `validate` does, in bounded pieces."""
         checked = yield from validate_set(records, codecs, max_message_bytes=config.max_message_bytes)
         return _admitted(records, checked)
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
         """The file's content is what came; nothing is written into it."""
 
-    def begin_segment(
+    def create_segment(
         self,
         folder: Folder,
         base_offset: Offset,
@@ -87,9 +87,9 @@ class ClassicFormat:
         now_ms: int,  # noqa: ARG002
         report: Callable[[str], None],
         recover: bool,
-        noted: Noted,
-        recovery: RecoveryWatch,  # noqa: ARG002
-    ) -> Loaded:
+        noted: LogCheckpoint,
+        recovery: RecoveryListener,  # noqa: ARG002
+    ) -> LoadedSegments:
         """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
 
         Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
@@ -97,7 +97,7 @@ class ClassicFormat:
         recovery_point = noted.recovery_point
         segments = segments_in_chain(folder, classic_segments(folder, report), recovery_point, recover, report)
         if not segments:
-            return Loaded(())
+            return LoadedSegments(())
         _check_gapless(folder, segments)
         last = segments[-1]
         durable = last.position_of(recovery_point)
@@ -107,24 +107,24 @@ class ClassicFormat:
             last.file.flush()
             folder.flush()
         end = last.offset_at(last.size)
-        return Loaded(segments, end, end)
+        return LoadedSegments(segments, end, end)
 
 
-def _admitted(records: memoryview, checked: ValidatedSet) -> Admitted:
+def _admitted(records: memoryview, checked: ValidatedSet) -> ValidatedBatch:
     valid_bytes, messages = checked
-    return Admitted(records[:valid_bytes], valid_bytes, messages)
+    return ValidatedBatch(records[:valid_bytes], valid_bytes, messages)
 
 
 def classic_segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegment]:
     found = []
     for name, info in folder.files().items():
         match = CLASSIC_SEGMENT_FILE.fullmatch(name)
-        if name == PARTITION_METADATA or ASIDE_SUFFIX in name:
+        if name == PARTITION_METADATA or QUARANTINE_SUFFIX in name:
             continue
         if match is None:
             report(f"{folder.name}/{name} is no file of a classic log and is left alone")
         elif int(match["base"]) >= LONG_MAX:
-            set_aside(folder, [name], "begins beyond all offsets", report)
+            quarantine_files(folder, [name], "begins beyond all offsets", report)
         elif match["state"] == DELETED_SUFFIX:
             folder.delete(name)
         else:
@@ -154,7 +154,7 @@ def segments_in_chain(
             kept.append(segment)
             continue
         segment.close()
-        set_aside(folder, segment.names, why, report)
+        quarantine_files(folder, segment.names, why, report)
     return kept
 
 

@@ -12,7 +12,7 @@ from ...message.classic.validation import find_valid_prefix
 from ...message.crc32 import crc32
 from ..batch_scan import BatchIterator
 from ..config import LogConfig
-from ..log_format import Admitted
+from ..log_format import ValidatedBatch
 from ..names import CLASSIC_SUFFIX, segment_file
 
 NO_TIMESTAMP = -1
@@ -59,9 +59,9 @@ class ClassicSegment:
         """Classic messages have none."""
         return NO_TIMESTAMP
 
-    def must_roll(
+    def should_roll(
         self,
-        admitted: Admitted,  # noqa: ARG002  so that a segment may exceed its size by one message set
+        admitted: ValidatedBatch,  # noqa: ARG002  so that a segment may exceed its size by one message set
         last_offset: Offset,  # noqa: ARG002
         config: LogConfig,
         *,
@@ -73,7 +73,7 @@ class ClassicSegment:
         first = self._first_append_ms
         return first is not None and self.size > 0 and now_ms - first > config.segment_ms - jitter_ms
 
-    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:  # noqa: ARG002
+    def append(self, admitted: ValidatedBatch, *, base_offset: Offset, now_ms: int) -> None:  # noqa: ARG002
         self.file.append(admitted.records)
         self.size = Position(self.size + len(admitted.records))
         self.modified_ms = now_ms
@@ -93,9 +93,9 @@ class ClassicSegment:
         position = self.position_of(offset)
         return (position, 0) if 0 <= position < self.size else None
 
-    first_intact = locate
+    locate_intact = locate
 
-    def intact_until(self, position: Position) -> Position:  # noqa: ARG002  readers cannot pass damage: recovery cuts it off
+    def find_damage_after(self, position: Position) -> Position:  # noqa: ARG002  readers cannot pass damage: recovery cuts it off
         return self.size
 
     def region(self, position: Position, size: int) -> Region:
@@ -116,7 +116,7 @@ class ClassicSegment:
     def write_indexes(self) -> None:
         """There are none."""
 
-    def side_files(self) -> list[File]:
+    def index_files(self) -> list[File]:
         return []
 
     def cut(self, offset: Offset) -> Offset:

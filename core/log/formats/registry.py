@@ -14,7 +14,7 @@ CLASSIC = "classic"
 _FORMATS: dict[str, LogFormat] = {BATCHES: BatchFormat(), CLASSIC: ClassicFormat()}
 
 
-def log_format(name: str) -> LogFormat:
+def get_log_format(name: str) -> LogFormat:
     """The strategy for a value of `message.format`."""
     return _FORMATS[name]
 
@@ -23,7 +23,7 @@ def holds_classic_segments(files: Iterable[str]) -> bool:
     return any(CLASSIC_SEGMENT_FILE.fullmatch(name) is not None for name in files)
 
 
-def format_of_files(folder: str, files: Iterable[str]) -> str | None:
+def detect_format(folder: str, files: Iterable[str]) -> str | None:
     """The format of a folder by its files, None for one without segments. Raises `StorageError` for a mixture."""
     found = set()
     for name in files:

@@ -28,22 +28,22 @@ from ...traffic.steps import Steps
 from ..append_origin import AppendOrigin
 from ..check_budget import CheckBudget
 from ..config import LONG_MAX, LogConfig
-from ..log_format import Admitted
+from ..log_format import ValidatedBatch
 
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
 _BROKER = AppendOrigin.BROKER
 
 
-class AdmissionTakesLong(Exception):
-    """The records of a batch take longer to open than one request may have the broker: use `admit_in_steps`."""
+class ValidationTakesLong(Exception):
+    """Validation takes too long for one request: call `validate_batch_in_steps`."""
 
 
-class UnpackedTooLong(Exception):
+class DecompressedTooLarge(Exception):
     """A batch decompresses to more than it was given room for; nothing else is wrong with it yet."""
 
 
-def admit(
+def validate_batch(
     records: memoryview,
     config: LogConfig,
     codecs: Codecs,
@@ -52,12 +52,12 @@ def admit(
     allows_zstd: bool,
     origin: AppendOrigin,
     budget: CheckBudget | None = None,
-) -> Admitted:
+) -> ValidatedBatch:
     """Check a client's batch, and set its timestamps and compression as the topic wants them, in bounded time.
 
     The `budget` of its sender says whether all records are checked where the topic does not ask for it.
     Changes `records` in place, or leaves them and gives a new batch. Raises `ApiError` as `check_batch` and
-    `check_records`, RECORD_LIST_TOO_LARGE for more than a segment may hold, and `AdmissionTakesLong`: nothing has
+    `check_records`, RECORD_LIST_TOO_LARGE for more than a segment may hold, and `ValidationTakesLong`: nothing has
     changed then.
     """
     header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
@@ -66,23 +66,23 @@ def admit(
     whole = budget is not None and budget.is_due(header)
     if whole or config.opens_records or (append_time < 0 and header.base_timestamp == NO_TIMESTAMP != max_timestamp):
         if header.count > PIECE and (whole or config.compacted or config.record_validation):
-            raise AdmissionTakesLong
+            raise ValidationTakesLong
         steps = _open(records, header, config, codecs, now_ms, lambda: now_ms, DECOMPRESSED_BYTES_MAX, whole=whole)
         try:
             next(steps)
         except StopIteration as end:
-            admitted: Admitted = end.value
+            admitted: ValidatedBatch = end.value
             return admitted
         steps.close()
-        raise AdmissionTakesLong
+        raise ValidationTakesLong
     if append_time < 0:
         _check_window(header, max_timestamp, config, now_ms)
-        return Admitted(records, header.last_offset_delta + 1, header.count, append_time, header)
+        return ValidatedBatch(records, header.last_offset_delta + 1, header.count, append_time, header)
     set_max_timestamp(records, append_time, log_append_time=True)
-    return Admitted(records, header.last_offset_delta + 1, header.count, append_time, parse_header(records))
+    return ValidatedBatch(records, header.last_offset_delta + 1, header.count, append_time, parse_header(records))
 
 
-def admit_in_steps(
+def validate_batch_in_steps(
     records: memoryview,
     config: LogConfig,
     codecs: Codecs,
@@ -92,11 +92,11 @@ def admit_in_steps(
     origin: AppendOrigin,
     unpacked_max: int = DECOMPRESSED_BYTES_MAX,
     whole: bool = False,
-) -> Steps[Admitted]:
-    """Do what `admit` does in bounded pieces, and on a worker what compresses and decompresses.
+) -> Steps[ValidatedBatch]:
+    """Do what `validate_batch` does in bounded pieces, and on a worker what compresses and decompresses.
 
     `whole` has all records checked. `clock_ms` is asked at the end for the time of the append. The memory of `records`
-    must stay. Raises as `admit`, and `UnpackedTooLong` for a batch that decompresses to more than `unpacked_max`.
+    must stay. Raises the errors of `validate_batch`, and `DecompressedTooLarge` beyond `unpacked_max`.
     """
     header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
     return (yield from _open(records, header, config, codecs, clock_ms(), clock_ms, unpacked_max, whole=whole))
@@ -138,7 +138,7 @@ def _open(
     unpacked_max: int,
     *,
     whole: bool,
-) -> Steps[Admitted]:
+) -> Steps[ValidatedBatch]:
     """Open the records as far as the topic, or `whole`, asks for it. Nothing of `records` changes before the last
     yield."""
     is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -177,7 +177,7 @@ def _open(
         header = parse_header(ready)
     elif ready is not records:
         header = parse_header(ready)
-    return Admitted(ready, header.last_offset_delta + 1, header.count, append_time, header)
+    return ValidatedBatch(ready, header.last_offset_delta + 1, header.count, append_time, header)
 
 
 def _content(records: memoryview, header: BatchHeader, codecs: Codecs, unpacked_max: int) -> Steps[bytes]:
@@ -185,7 +185,7 @@ def _content(records: memoryview, header: BatchHeader, codecs: Codecs, unpacked_
         content = yield from decompress_records(records, header, codecs, max_bytes=unpacked_max)
     except ApiError as error:
         if error.code is ErrorCode.MESSAGE_TOO_LARGE and unpacked_max < DECOMPRESSED_BYTES_MAX:
-            raise UnpackedTooLong from error
+            raise DecompressedTooLarge from error
         raise
     return content
 

@@ -12,14 +12,14 @@ from ...cluster.topics import LastRegistration
 BROKER_EPOCH = "broker-epoch"
 """Ours; Kafka has it in the marker of an orderly stop (KIP-966)."""
 UNKNOWN = -1
-LIVES_MAX = 1000
+EPOCHS_MAX = 1000
 """So many lives are listed at most, the latest ones."""
 _LISTED, _EARLIER, _FOLDERS = "lives:", "...", "folders:"
 _SEEN, _DISTRUSTED, _ALL = "seen:", "distrusted:", "*"
 
 
 @frozen(kw_only=True)
-class BrokerLives:
+class BrokerEpochs:
     """The broker epochs in which a data folder was in use, ascending.
 
     `is_complete`: the folder was in use in no other life. False: in which earlier ones it was is unknown.
@@ -44,22 +44,24 @@ class BrokerLives:
         """False if the folder was certainly not in use in that life: it is newer, or a copy from before."""
         return epoch in self.epochs or not (self.is_complete or (self.epochs and epoch > self.epochs[0]))
 
-    def followed_by(self, epoch: int, folder_count: int = 0) -> "BrokerLives":
+    def with_epoch(self, epoch: int, folder_count: int = 0) -> "BrokerEpochs":
         """The lives with another one that begins, with so many data folders."""
         epochs = (*self.epochs, epoch)
-        is_complete = self.is_complete and len(epochs) <= LIVES_MAX
-        return evolve(self, epochs=epochs[-LIVES_MAX:], is_complete=is_complete, folder_count=folder_count)
+        is_complete = self.is_complete and len(epochs) <= EPOCHS_MAX
+        return evolve(self, epochs=epochs[-EPOCHS_MAX:], is_complete=is_complete, folder_count=folder_count)
 
 
-def noted_epoch(log_dirs: Sequence[LogDir]) -> int:
+def recorded_epoch(log_dirs: Sequence[LogDir]) -> int:
     """The life before as all data folders note it; -1 where one notes none, another one, or cannot be read."""
-    noted = {read_lives(log_dir, is_new=True).latest for log_dir in log_dirs}
+    noted = {read_broker_epochs(log_dir, is_new=True).latest for log_dir in log_dirs}
     return noted.pop() if len(noted) == 1 else UNKNOWN
 
 
 def largest_epoch(log_dirs: Sequence[LogDir]) -> int:
     """The latest life that any data folder notes; -1 where none does."""
-    return max((max(read_lives(log_dir, is_new=True).epochs, default=UNKNOWN) for log_dir in log_dirs), default=UNKNOWN)
+    return max(
+        (max(read_broker_epochs(log_dir, is_new=True).epochs, default=UNKNOWN) for log_dir in log_dirs), default=UNKNOWN
+    )
 
 
 def noted_registrations(log_dirs: Sequence[LogDir]) -> tuple[LastRegistration, ...]:
@@ -83,38 +85,38 @@ def noted_distrusted(log_dirs: Sequence[LogDir]) -> frozenset[TopicPartition] | 
     return found
 
 
-def _latest_lives(log_dirs: Sequence[LogDir]) -> list[BrokerLives]:
+def _latest_lives(log_dirs: Sequence[LogDir]) -> list[BrokerEpochs]:
     """Return the lives of the folders in use in the latest life: what a disk notes that was away since is over."""
-    found = [read_lives(log_dir, is_new=True) for log_dir in log_dirs]
+    found = [read_broker_epochs(log_dir, is_new=True) for log_dir in log_dirs]
     latest = max((each.latest for each in found), default=UNKNOWN)
     return [each for each in found if each.latest == latest]
 
 
-def read_lives(log_dir: LogDir, *, is_new: bool) -> BrokerLives:
+def read_broker_epochs(log_dir: LogDir, *, is_new: bool) -> BrokerEpochs:
     """The lives that a data folder has seen; `is_new`: it holds no logs, so none where none is noted."""
     try:
-        return parse_lives(log_dir.root.read_small(BROKER_EPOCH))
+        return parse_broker_epochs(log_dir.root.read_small(BROKER_EPOCH))
     except FileMissing:
-        return BrokerLives(is_complete=is_new)
+        return BrokerEpochs(is_complete=is_new)
     except (StorageError, ValueError):
-        return BrokerLives(is_complete=False)
+        return BrokerEpochs(is_complete=False)
 
 
-def parse_lives(content: bytes) -> BrokerLives:
+def parse_broker_epochs(content: bytes) -> BrokerEpochs:
     """Raises `ValueError` for garbage."""
     version, latest, *others = content.decode().split("\n")
     if version != "0":
         raise ValueError(f"version {version[:20]!r}, expected 0")
     named, *listed = others[0].split() if others and others[0] else [""]
     if named != _LISTED:  # of a version that noted the latest life only
-        return BrokerLives(epochs=(int(latest),), is_complete=False)
+        return BrokerEpochs(epochs=(int(latest),), is_complete=False)
     is_complete = listed[:1] != [_EARLIER]
     epochs = tuple(int(each) for each in (listed if is_complete else listed[1:]))
     if not epochs or epochs[-1] != int(latest):
         raise ValueError("the lives do not end with the latest")
     lines = {name: rest.split() for name, _, rest in (line.partition(" ") for line in others[1:])}
     distrusted = lines.get(_DISTRUSTED, [])
-    return BrokerLives(
+    return BrokerEpochs(
         epochs=epochs,
         is_complete=is_complete,
         folder_count=int(lines[_FOLDERS][0]) if lines.get(_FOLDERS) else 0,
@@ -136,8 +138,8 @@ def _parse_partition(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def format_lives(lives: BrokerLives) -> bytes:
-    """Undo `parse_lives`."""
+def format_broker_epochs(lives: BrokerEpochs) -> bytes:
+    """Undo `parse_broker_epochs`."""
     listed = [_LISTED, *([] if lives.is_complete else [_EARLIER]), *map(str, lives.epochs)]
     seen = [f"{each.broker_id}:{each.broker_epoch}:{each.ended:d}" for each in lives.seen]
     distrusted = [_ALL] if lives.distrusted is None else sorted(map(str, lives.distrusted))
@@ -148,6 +150,6 @@ def format_lives(lives: BrokerLives) -> bytes:
     return "\n".join(["0", str(lives.latest), " ".join(listed), *lines, ""]).encode()
 
 
-def write_lives(log_dir: LogDir, lives: BrokerLives) -> None:
+def write_broker_epochs(log_dir: LogDir, lives: BrokerEpochs) -> None:
     """Note the lives that a data folder has seen; durable on return. Any thread. Raises `StorageError`."""
-    log_dir.root.write_small(BROKER_EPOCH, format_lives(lives))
+    log_dir.root.write_small(BROKER_EPOCH, format_broker_epochs(lives))

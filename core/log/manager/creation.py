@@ -13,13 +13,13 @@ from ....ports.words import TopicPartition
 from ...message.codec import Codecs
 from ..checkpoints import (
     PARTITION_METADATA,
-    Sealed,
+    SealedSegment,
     format_partition_metadata,
     parse_incomplete_until,
     parse_partition_metadata,
 )
 from ..config import LogConfig
-from ..formats.registry import format_of_files
+from ..formats.registry import detect_format
 from ..partition_log.log import Log
 from ..retention import DeletionPolicy
 from .data_folder import DataFolder
@@ -31,7 +31,7 @@ PART_MIN = 4
 
 
 @frozen(kw_only=True)
-class Opening:
+class LogOpening:
     """All that it takes to open the log of one partition, or to begin one."""
 
     home: DataFolder
@@ -45,14 +45,14 @@ class Opening:
     recover: bool
     recovery_point: int
     log_start: int
-    sealed: Collection[Sealed]
+    sealed: Collection[SealedSegment]
     may_end_early: bool = False
 
     def open(self) -> Log:
         """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
         folder = self.home.log_dir.folder(str(self.partition))
         path = f"{self.home.log_dir.path}/{self.partition}"
-        found, wanted = format_of_files(path, folder.files()), self.config.message_format
+        found, wanted = detect_format(path, folder.files()), self.config.message_format
         if found is not None and found != wanted:
             text = f"{path} holds segments of the format {found} and stays in it"
             self.report(f"{text}; message.format = {wanted} counts for new logs only")
@@ -73,13 +73,13 @@ class Opening:
         )
 
 
-class Creation:
+class LogCreation:
     """Logs to be begun, made by `LogManager.begin_create`.
 
-    Call all its `parts` and then itself, on any threads, and give it to its `end_create`. What fails is in `errors`.
+    Call all its `parts` and then itself, on any threads, and pass it to `complete_create`. Failures are in `errors`.
     """
 
-    def __init__(self, openings: Sequence[tuple[Opening, bytes | None]]) -> None:
+    def __init__(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         """Each with the id of its topic, None where it has none."""
         self.openings = openings
         self.logs: dict[TopicPartition, Log] = {}
@@ -106,14 +106,14 @@ class Creation:
             log.abandon()
         self.logs.clear()
 
-    def _begin_logs(self, openings: Sequence[tuple[Opening, bytes | None]]) -> None:
+    def _begin_logs(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         for opening, topic_id in openings:
             try:
                 log = opening.open()
                 self.logs[opening.partition] = log
                 if topic_id is not None:
-                    label(opening.home.log_dir.folder(str(opening.partition)), topic_id)
-                    log.flushes.names_are_durable()
+                    write_partition_metadata(opening.home.log_dir.folder(str(opening.partition)), topic_id)
+                    log.flushes.mark_names_durable()
             except BarnabasError as error:
                 self._failed(opening.partition, error)
 
@@ -124,7 +124,7 @@ class Creation:
             log.abandon()
 
 
-def label(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:
+def write_partition_metadata(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:
     """Note in the folder of a partition whose it is; durable then, as all names in it. Any thread.
 
     `incomplete_until`: as `format_partition_metadata` has it. Raises `StorageError`.
@@ -132,16 +132,16 @@ def label(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) 
     folder.write_small(PARTITION_METADATA, format_partition_metadata(topic_id, incomplete_until))
 
 
-def read_label(folder: Folder, report: Callable[[str], None]) -> bytes | None:
+def read_topic_id(folder: Folder, report: Callable[[str], None]) -> bytes | None:
     """The id of the topic that the folder belongs to; None where that is not noted, or damaged, which is reported.
 
     Raises `StorageError`.
     """
-    return read_whole_label(folder, report)[0]
+    return read_partition_metadata(folder, report)[0]
 
 
-def read_whole_label(folder: Folder, report: Callable[[str], None]) -> tuple[bytes | None, int | None]:
-    """The id of the topic, as `read_label` has it, and until which life of the broker the log is incomplete, as
+def read_partition_metadata(folder: Folder, report: Callable[[str], None]) -> tuple[bytes | None, int | None]:
+    """The id of the topic, as `read_topic_id` has it, and until which life of the broker the log is incomplete, as
     `parse_incomplete_until` has it. Raises `StorageError`."""
     try:
         content = folder.read_small(PARTITION_METADATA)

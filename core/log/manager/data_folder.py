@@ -17,7 +17,7 @@ from ..checkpoints import (
     LOG_START,
     RECOVERY_POINT,
     SEGMENTS,
-    Sealed,
+    SealedSegment,
     format_offsets,
     format_segments,
     join_segments,
@@ -26,10 +26,10 @@ from ..checkpoints import (
 )
 from ..formats.registry import holds_classic_segments
 from ..log_format import LogSegment
-from ..names import ETCD_FOLDER, before_it_was_deleted, classic_folder_partition, folder_partition, folder_state
+from ..names import ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state, parse_deleted_folder
 from ..partition_log.log import Log
 from ..recovery import data_loss
-from .broker_epoch_file import BrokerLives, read_lives, write_lives
+from .broker_epoch_file import BrokerEpochs, read_broker_epochs, write_broker_epochs
 
 REMOVE_AGAIN_MS = 60_000.0
 """A folder that could not be removed is tried again so much later, the default of Kafka's file.delete.delay.ms."""
@@ -47,7 +47,7 @@ class DataFolder:
         """True if the broker before stopped in order."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As of the last checkpoint before the start."""
-        self.lives = BrokerLives()
+        self.broker_epochs = BrokerEpochs()
         """The lives of the broker in which the folder was in use."""
         self.report = report
         self._recovery_points: dict[TopicPartition, int] = {}
@@ -60,9 +60,9 @@ class DataFolder:
         self.cleaned_to: dict[TopicPartition, int] = {}
         """Compacted logs are clean below."""
         self._has_cleaned = False
-        self.unvouched: set[TopicPartition] = set()
+        self.in_replacement: set[TopicPartition] = set()
         """Logs whose segments are about to be exchanged: the checkpoint says nothing of them."""
-        self._sealed: dict[TopicPartition, list[Sealed]] = {}
+        self._sealed: dict[TopicPartition, list[SealedSegment]] = {}
         self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
         self._finished = False
         self.incomplete = False
@@ -89,7 +89,7 @@ class DataFolder:
             state, partition = folder_state(name), self._partition_of(name)
             if state == "delete":
                 removable.append(name)
-                deleted = before_it_was_deleted(name)
+                deleted = parse_deleted_folder(name)
                 if deleted is not None and not self.clean:
                     self.forget(deleted)  # the checkpoints did not know yet, and may be followed by another of its name
             elif name == ETCD_FOLDER:
@@ -99,7 +99,7 @@ class DataFolder:
             else:
                 partitions.append(partition)
         self.present = set(partitions)
-        self.lives = read_lives(self.log_dir, is_new=not partitions)
+        self.broker_epochs = read_broker_epochs(self.log_dir, is_new=not partitions)
         return partitions, removable
 
     def note_life(self, note: LifeNote, folder_count: int) -> None:
@@ -107,8 +107,8 @@ class DataFolder:
 
         Raises `StorageError`.
         """
-        is_new = note.broker_epoch != self.lives.latest
-        lives = self.lives.followed_by(note.broker_epoch, folder_count) if is_new else self.lives
+        is_new = note.broker_epoch != self.broker_epochs.latest
+        lives = self.broker_epochs.with_epoch(note.broker_epoch, folder_count) if is_new else self.broker_epochs
         self._write_lives(evolve(lives, seen=note.seen))
 
     def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
@@ -116,12 +116,12 @@ class DataFolder:
 
         Raises `StorageError`.
         """
-        self._write_lives(evolve(self.lives, distrusted=partitions))
+        self._write_lives(evolve(self.broker_epochs, distrusted=partitions))
 
-    def _write_lives(self, lives: BrokerLives) -> None:
-        if lives != self.lives:
-            write_lives(self.log_dir, lives)
-            self.lives = lives
+    def _write_lives(self, lives: BrokerEpochs) -> None:
+        if lives != self.broker_epochs:
+            write_broker_epochs(self.log_dir, lives)
+            self.broker_epochs = lives
 
     def _partition_of(self, name: str) -> TopicPartition | None:
         found = folder_partition(name)
@@ -157,7 +157,7 @@ class DataFolder:
                 scheduler.offload(remove, done)
 
         if after_checkpoints:
-            self.write_later(scheduler, "offsets", self.checkpoint_contents, begin)
+            self.write_files_later(scheduler, "offsets", self.checkpoint_contents, begin)
         else:
             begin()
 
@@ -167,23 +167,23 @@ class DataFolder:
     def log_start(self, partition: TopicPartition) -> int:
         return self._log_starts.get(partition, 0)
 
-    def sealed(self, partition: TopicPartition) -> Collection[Sealed]:
+    def sealed(self, partition: TopicPartition) -> Collection[SealedSegment]:
         return self._sealed.get(partition, ())
 
-    def tell_losses(self, log: Log) -> bool:
+    def report_losses(self, log: Log) -> bool:
         """Compare a log that was here at the start with what the checkpoints know of it; True if something durable is
         gone. Raises `StorageError`."""
-        partition, lost = log.topic_partition, log.lost_end
+        partition, lost = log.topic_partition, log.is_end_lost
         known = self._sealed.pop(partition, ())
-        for line in data_loss.sealed_lost(partition, known, log.segments, in_order=self.clean):
+        for line in data_loss.lost_segment_lines(partition, known, log.segments, in_order=self.clean):
             self.report(line)
             lost = True
         visible = self.high_watermarks.get(partition, 0)
         if log.log_end_offset < visible and not self.clean:
-            self.report(data_loss.visible_lost(partition, log.log_end_offset, visible))
+            self.report(data_loss.lost_visible_line(partition, log.log_end_offset, visible))
         return lost
 
-    def has_noted(self, partition: TopicPartition) -> bool:
+    def is_checkpointed(self, partition: TopicPartition) -> bool:
         """Return True if a checkpoint of before the start names the partition: it had a log here."""
         return partition in self._recovery_points or partition in self.high_watermarks
 
@@ -203,9 +203,9 @@ class DataFolder:
             for partition, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
-        vouched = [partition for partition in self.logs if partition not in self.unvouched]
+        vouched = [partition for partition in self.logs if partition not in self.in_replacement]
         logs, known = self.logs, self.cleaned_to
-        cleaned = {key: min(end, log.swaps.cut_to) for key, log in logs.items() if (end := known.get(key))}
+        cleaned = {key: min(end, log.replacer.truncated_to) for key, log in logs.items() if (end := known.get(key))}
         self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         return {
@@ -221,7 +221,7 @@ class DataFolder:
         segments = log.segments
         known = self._sealed_lines.get(partition)
         if known is None or known[0] is not segments:
-            sealed = [Sealed(one.base_offset, other.base_offset, one.size) for one, other in pairwise(segments)]
+            sealed = [SealedSegment(one.base_offset, other.base_offset, one.size) for one, other in pairwise(segments)]
             known = self._sealed_lines[partition] = segments, format_segments(partition, sealed)
         durable = bisect_right(segments, log.recovery_point, key=lambda segment: segment.base_offset) - 1
         return known[1][: max(0, durable)]
@@ -230,7 +230,7 @@ class DataFolder:
         """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""
         self.log_dir.root.write_all_small(contents)
 
-    def write_later(
+    def write_files_later(
         self,
         scheduler: Scheduler,
         what: str,
@@ -318,7 +318,7 @@ class DataFolder:
         self.log_dir.close()
 
 
-def tell_missing(folders: Collection[DataFolder]) -> bool:
+def report_missing_folders(folders: Collection[DataFolder]) -> bool:
     """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows. True
     if there are any."""
     if any(folder.failure is not None for folder in folders):
@@ -327,6 +327,6 @@ def tell_missing(folders: Collection[DataFolder]) -> bool:
     for folder in folders:
         for partition, point in folder.missing().items():
             if not any(partition in other.present for other in folders):
-                folder.report(data_loss.folder_missing(folder.log_dir.path, partition, point))
+                folder.report(data_loss.missing_folder_line(folder.log_dir.path, partition, point))
                 found = True
     return found

@@ -5,15 +5,15 @@ from collections.abc import Callable, Collection
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import FileMissing, Folder, StorageError
 from ....ports.words import TopicPartition
-from ..formats.registry import CLASSIC, format_of_files
+from ..formats.registry import CLASSIC, detect_format
 from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
-from .creation import label, read_whole_label
+from .creation import read_partition_metadata, write_partition_metadata
 from .data_folder import DataFolder
 
 _LABELS_AT_A_TIME = 50
 
 
-class Ownership:
+class FolderOwnership:
     """Owner thread only. `topic_id_of` gives the id of the topic of a partition, None for an unknown partition.
 
     A folder with the label of another topic is renamed to *-stray. One whose partition is unknown is an orphan: it is
@@ -35,7 +35,7 @@ class Ownership:
         self.removable: list[tuple[DataFolder, str]] = []
         """Folders of deleted topics, renamed, to be removed."""
         self._orphans: dict[TopicPartition, DataFolder] = {}
-        self._unlabelled: list[tuple[TopicPartition, Folder, bytes]] = []
+        self._without_metadata: list[tuple[TopicPartition, Folder, bytes]] = []
         self.incomplete_until: dict[TopicPartition, int] = {}
         """The logs that lack messages which their replicas had, with the last life of the broker in which they did."""
 
@@ -44,7 +44,7 @@ class Ownership:
         if self._topic_id_of is None:
             return True
         folder = home.log_dir.folder(str(partition))
-        known, (noted, incomplete_until) = self._topic_id_of(partition), read_whole_label(folder, self._report)
+        known, (noted, incomplete_until) = self._topic_id_of(partition), read_partition_metadata(folder, self._report)
         if noted in self._deleted_ids and noted != known:
             name = transient_folder_name(partition, unique(), DELETE_FOLDER_SUFFIX)
             home.log_dir.rename_folder(str(partition), name)
@@ -52,7 +52,7 @@ class Ownership:
             self.removable.append((home, name))
             return False
         if known is None:
-            found = format_of_files(f"{home.log_dir.path}/{partition}", folder.files())
+            found = detect_format(f"{home.log_dir.path}/{partition}", folder.files())
             if found not in (CLASSIC, None):
                 self._orphans[partition] = home
                 self._report(
@@ -61,7 +61,7 @@ class Ownership:
                 )
             return found == CLASSIC
         if noted is None:
-            self._unlabelled.append((partition, folder, known))
+            self._without_metadata.append((partition, folder, known))
         elif noted != known:
             name = transient_folder_name(partition, unique(), STRAY_FOLDER_SUFFIX)
             home.log_dir.rename_folder(str(partition), name)
@@ -80,47 +80,47 @@ class Ownership:
         found = [(key, home) for key, home in self._orphans.items() if key.topic == topic]
         return [f"{home.log_dir.path}/{key}" for key, home in found if str(key) in home.log_dir.folders()]
 
-    def opened_empty(self, home: DataFolder, partition: TopicPartition) -> None:
+    def note_empty_log(self, home: DataFolder, partition: TopicPartition) -> None:
         """The log that `may_open` was asked about last is empty. Without a label it may have been begun in place of a
         missing one, by a start that was interrupted."""
-        if self._unlabelled and self._unlabelled[-1][0] == partition and home.lives.epochs:
-            self.incomplete_until[partition] = home.lives.latest
+        if self._without_metadata and self._without_metadata[-1][0] == partition and home.broker_epochs.epochs:
+            self.incomplete_until[partition] = home.broker_epochs.latest
 
-    def opened_incomplete(self, home: DataFolder, partition: TopicPartition) -> None:
+    def note_incomplete_log(self, home: DataFolder, partition: TopicPartition) -> None:
         """A log lacks what the checkpoints say that it had: its label is to say so."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
-        if home.lives.epochs:
-            self.incomplete_until[partition] = home.lives.latest
+        if home.broker_epochs.epochs:
+            self.incomplete_until[partition] = home.broker_epochs.latest
             if known is not None:
-                self._unlabelled.append((partition, home.log_dir.folder(str(partition)), known))
+                self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
 
-    def opened_anew(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
+    def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
         """A folder that was missing has been made: it is to be labelled, if the topic is known. `incomplete_until`: the
         last life of the broker in which it may have been there; None: the partition is new."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if known is not None:
-            self._unlabelled.append((partition, home.log_dir.folder(str(partition)), known))
+            self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
 
-    def label_folders(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
+    def write_missing_metadata(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
         """Label the folders that were opened without or made anew, some at a time, in the background."""
         some = [
             (*entry, self.incomplete_until.get(entry[0]))
-            for entry in self._unlabelled[:_LABELS_AT_A_TIME]
+            for entry in self._without_metadata[:_LABELS_AT_A_TIME]
             if still_wanted(entry[0])
         ]
-        del self._unlabelled[:_LABELS_AT_A_TIME]
+        del self._without_metadata[:_LABELS_AT_A_TIME]
         if not some:
-            if self._unlabelled:
-                self.label_folders(still_wanted)
+            if self._without_metadata:
+                self.write_missing_metadata(still_wanted)
             return
 
         def work() -> list[str]:
             failures = []
             for partition, folder, topic_id, incomplete_until in some:
                 try:
-                    label(folder, topic_id, incomplete_until)
+                    write_partition_metadata(folder, topic_id, incomplete_until)
                 except FileMissing:
                     continue  # deleted meanwhile
                 except StorageError as error:
@@ -132,6 +132,6 @@ class Ownership:
             if failures:
                 self._report(f"{failures[0]} ({len(failures)} such)")
                 return  # the next start tries again
-            self.label_folders(still_wanted)
+            self.write_missing_metadata(still_wanted)
 
         self._scheduler.offload(work, done)

@@ -19,10 +19,10 @@ from ..config import LONG_MAX, LogConfig
 from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from ..partition_log.log import Log
 from ..retention import DeletionPolicy
-from .creation import Creation, Opening
-from .data_folder import DataFolder, tell_missing
-from .folder_ownership import Ownership
-from .retention_task import Retaining
+from .creation import LogCreation, LogOpening
+from .data_folder import DataFolder, report_missing_folders
+from .folder_ownership import FolderOwnership
+from .retention_task import RetentionTask
 
 RETENTION_CHECK_MS = 300_000
 FLUSH_CHECK_MS = 1_000
@@ -88,7 +88,7 @@ class LogManager:
         )
         self.folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self.homes: dict[TopicPartition, DataFolder] = {}
-        self._retaining = Retaining(
+        self._retaining = RetentionTask(
             self.homes,
             clock=clock,
             scheduler=scheduler,
@@ -98,7 +98,7 @@ class LogManager:
         )
         self._flush_took = flush_took
         self._unopened: dict[TopicPartition, DataFolder] = {}
-        self._ownership = Ownership(scheduler, topic_id_of, report, deleted_ids)
+        self._ownership = FolderOwnership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
         """Flushes and creations that run on other threads."""
         self._when_idle: Callable[[], None] | None = None
@@ -117,7 +117,7 @@ class LogManager:
         return partition in self._unopened
 
     def orphans_of(self, topic: str) -> list[str]:
-        """The folders that are there for partitions of this name which belong to no known topic (see `Ownership`)."""
+        """Return the folders of partitions of this name that belong to no known topic (see `FolderOwnership`)."""
         return self._ownership.orphans_of(topic)
 
     def logs(self) -> Mapping[TopicPartition, Log]:
@@ -143,7 +143,7 @@ class LogManager:
         return home.high_watermarks.get(partition, 0) if home is not None else 0
 
     @property
-    def stopped_in_order(self) -> bool:
+    def had_clean_shutdown(self) -> bool:
         """True if the broker before has closed every log, and all of them could be opened and have what they had."""
         in_order = all(folder.clean and folder.failure is None for folder in self.folders)
         return in_order and not self._unopened and not self._has_losses
@@ -171,7 +171,7 @@ class LogManager:
         if len(errors) == len(self.folders):
             raise errors[0]
 
-    def has_all_of(self, partition: TopicPartition, epoch: int) -> bool:
+    def has_complete_log(self, partition: TopicPartition, epoch: int) -> bool:
         """False if the log of a partition certainly lacks something that this broker had in that life.
 
         Its folder is newer, or a copy from before; or it was begun since in place of a missing one; or it ended below
@@ -181,7 +181,7 @@ class LogManager:
         if home is None:
             return False
         incomplete_until = self._ownership.incomplete_until.get(partition)
-        return home.lives.includes(epoch) and (incomplete_until is None or epoch > incomplete_until)
+        return home.broker_epochs.includes(epoch) and (incomplete_until is None or epoch > incomplete_until)
 
     # --- start
 
@@ -199,11 +199,11 @@ class LogManager:
                 self._report(f"{folder.log_dir.path} cannot be used: {error}")
         if all(folder.failure is not None for folder in self.folders):
             raise StorageError(f"no data folder can be used: {self.folders[0].failure}")
-        self._has_losses |= tell_missing(self.folders)
-        latest = max(folder.lives.latest for folder in self.folders)
+        self._has_losses |= report_missing_folders(self.folders)
+        latest = max(folder.broker_epochs.latest for folder in self.folders)
         for folder in self.folders:
-            if folder.lives.latest < latest:  # it was away since: what was to be distrusted then is settled
-                folder.lives = evolve(folder.lives, distrusted=frozenset())
+            if folder.broker_epochs.latest < latest:  # it was away since: what was to be distrusted then is settled
+                folder.broker_epochs = evolve(folder.broker_epochs, distrusted=frozenset())
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()
@@ -217,12 +217,12 @@ class LogManager:
             try:
                 if self._ownership.may_open(folder, partition, self._unique):
                     log = self._adopt(self._opening(folder, partition, recover=not folder.clean))
-                    lost = folder.tell_losses(log)
+                    lost = folder.report_losses(log)
                     self._has_losses |= lost
                     if lost or log.log_end_offset < folder.high_watermarks.get(partition, 0):
-                        self._ownership.opened_incomplete(folder, partition)
+                        self._ownership.note_incomplete_log(folder, partition)
                     if not log.log_end_offset:
-                        self._ownership.opened_empty(folder, partition)
+                        self._ownership.note_empty_log(folder, partition)
             except StorageError as error:
                 self._unopened[partition] = folder
                 folder.incomplete = True
@@ -235,9 +235,9 @@ class LogManager:
             home.remove_later(self._scheduler, name, after_checkpoints=False)
         self._ownership.removable.clear()
 
-    def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Opening:
+    def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> LogOpening:
         config = self._config_for(partition.topic)
-        return Opening(
+        return LogOpening(
             home=folder,
             partition=partition,
             config=config,
@@ -253,7 +253,7 @@ class LogManager:
             may_end_early=self._may_end_early,
         )
 
-    def _adopt(self, opening: Opening, log: Log | None = None) -> Log:
+    def _adopt(self, opening: LogOpening, log: Log | None = None) -> Log:
         """Take over a log, opened here and now unless it has been. Raises `StorageError`."""
         log = log or opening.open()
         log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
@@ -265,7 +265,7 @@ class LogManager:
 
     def start(self) -> None:
         """Begin with the periodic work."""
-        self._ownership.label_folders(lambda partition: partition in self.homes and not self._closed)
+        self._ownership.write_missing_metadata(lambda partition: partition in self.homes and not self._closed)
         for number in range(len(self._periods)):
             self._repeat(number)
 
@@ -296,9 +296,9 @@ class LogManager:
             opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self.folders))
         log = self._adopt(opening)
         if not was_there:
-            latest = max(each.lives.latest for each in self.folders)
+            latest = max(each.broker_epochs.latest for each in self.folders)
             was_lost = not is_new and latest >= 0 and not self._was_never_made(partition)
-            self._ownership.opened_anew(folder, partition, latest if was_lost else None)
+            self._ownership.note_created_log(folder, partition, latest if was_lost else None)
             root = folder.log_dir.root
             self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
         return log
@@ -311,16 +311,16 @@ class LogManager:
         never made. With several data folders it may have been in one that is gone.
         """
         only = self.folders[0]
-        return len(self.folders) == only.lives.folder_count == 1 and not only.has_noted(partition)
+        return len(self.folders) == only.broker_epochs.folder_count == 1 and not only.is_checkpointed(partition)
 
-    def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> Creation:
+    def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> LogCreation:
         """The same for several new partitions (with the ids of their topics): what is to be done on another thread.
 
-        Follow with `end_create`, also on failure. What can be refused here is among its errors already.
+        Follow with `complete_create`, also on failure. What can be refused here is among its errors already.
         """
         if self._closed:
             raise ClosedError("the logs are being closed")
-        openings: list[tuple[Opening, bytes | None]] = []
+        openings: list[tuple[LogOpening, bytes | None]] = []
         errors: dict[TopicPartition, BarnabasError] = {}
         planned: dict[int, int] = {}
         for partition, topic_id in partitions.items():
@@ -331,12 +331,12 @@ class LogManager:
                 errors[partition] = error
                 continue
             planned[id(folder)] = planned.get(id(folder), 0) + 1
-        creation = Creation(openings)
+        creation = LogCreation(openings)
         creation.errors.update(errors)
         self._under_way += 1
         return creation
 
-    def end_create(self, creation: Creation) -> Mapping[TopicPartition, BarnabasError]:
+    def complete_create(self, creation: LogCreation) -> Mapping[TopicPartition, BarnabasError]:
         """Take over the logs that were begun; returns why the others were not."""
         for opening, _ in creation.openings:
             log = creation.logs.get(opening.partition)
@@ -379,7 +379,7 @@ class LogManager:
             home, name = moved
             home.remove_later(self._scheduler, name)
 
-    def set_aside(self, partition: TopicPartition) -> None:
+    def rename_to_stray(self, partition: TopicPartition) -> None:
         """Close a log that belongs to no topic, and rename its folder to *-stray, for a person to look at.
 
         Raises as `delete` does.
@@ -411,14 +411,14 @@ class LogManager:
 
     # --- flush
 
-    def when_flushed(self, told: Callable[[Log], None]) -> None:
+    def add_flush_listener(self, told: Callable[[Log], None]) -> None:
         """Have this told of each flush of a log that is over: its recovery point has moved, or it has a `failure`.
         Several may listen."""
         self._when_flushed.append(told)
 
     def flush_if_due(self, log: Log, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
-        one that is. `when_flushed` tells when the recovery point has moved."""
+        one that is. `add_flush_listener` tells when the recovery point has moved."""
         if not log.flushes.due(now_ms):
             return False
         self.flush(log)
@@ -490,7 +490,7 @@ class LogManager:
     def checkpoint(self) -> None:
         """Write the offsets of every data folder, in the background."""
         for folder in self.folders:
-            folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
+            folder.write_files_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
         """Make durable that a log was cut: write the checkpoints of its data folder, which say more than is true now,
@@ -518,12 +518,12 @@ class LogManager:
             finally:
                 self._ended()
 
-        home.write_later(self._scheduler, "offsets", contents, noted)
+        home.write_files_later(self._scheduler, "offsets", contents, noted)
 
     def _checkpoint_high_watermarks(self) -> None:
         for folder in self.folders:
             if self.high_watermark_of is not None:
-                folder.write_later(self._scheduler, HIGH_WATERMARK, partial(self._high_watermarks, folder))
+                folder.write_files_later(self._scheduler, HIGH_WATERMARK, partial(self._high_watermarks, folder))
 
     def _high_watermarks(self, folder: DataFolder) -> dict[str, bytes]:
         """The high-watermark checkpoint of a folder; none when the broker does not tell."""

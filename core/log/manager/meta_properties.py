@@ -23,14 +23,14 @@ class MetaProperties:
     broker_id: int | None = None
 
 
-def format_identity(identity: MetaProperties) -> bytes:
+def format_meta_properties(identity: MetaProperties) -> bytes:
     lines = ["#", "version=0", f"cluster.id={identity.cluster_id}"]
     if identity.broker_id is not None:
         lines.append(f"broker.id={identity.broker_id}")
     return "\n".join([*lines, ""]).encode()
 
 
-def parse_identity(content: bytes) -> MetaProperties:
+def parse_meta_properties(content: bytes) -> MetaProperties:
     """Raises `ValueError` for what tells no cluster, or is of a version that is not known."""
     values: dict[str, str] = {}
     for line in content.decode().splitlines():
@@ -52,10 +52,10 @@ def parse_identity(content: bytes) -> MetaProperties:
     return MetaProperties(cluster_id=cluster_id, broker_id=None if number is None else int(number))
 
 
-def read_identity(log_dir: LogDir) -> MetaProperties | None:
+def read_meta_properties(log_dir: LogDir) -> MetaProperties | None:
     """Whose the folder is; None where nothing says so. Raises `StorageError`, `ConfigError` for a damaged file."""
     try:
-        return parse_identity(log_dir.root.read_small(META_PROPERTIES))
+        return parse_meta_properties(log_dir.root.read_small(META_PROPERTIES))
     except FileMissing:
         return None
     except ValueError as error:
@@ -63,9 +63,9 @@ def read_identity(log_dir: LogDir) -> MetaProperties | None:
         raise ConfigError(f"{text}; if the folder is this broker's, remove the file: it is written anew") from error
 
 
-def write_identity(log_dir: LogDir, identity: MetaProperties) -> None:
+def write_meta_properties(log_dir: LogDir, identity: MetaProperties) -> None:
     """Raises `StorageError`."""
-    log_dir.root.write_small(META_PROPERTIES, format_identity(identity))
+    log_dir.root.write_small(META_PROPERTIES, format_meta_properties(identity))
 
 
 def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int) -> None:
@@ -79,7 +79,7 @@ def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int)
             )
 
 
-def common_cluster(found: Sequence[tuple[LogDir, MetaProperties]]) -> str | None:
+def check_common_cluster(found: Sequence[tuple[LogDir, MetaProperties]]) -> str | None:
     """The one cluster that the data folders belong to; None where none says. Raises `ConfigError` for several."""
     names = {identity.cluster_id: log_dir.path for log_dir, identity in found}
     if len(names) > 1:

@@ -14,7 +14,7 @@ from . import log_lines
 from .data_folder import DataFolder
 
 
-class Retaining:
+class RetentionTask:
     """Owner thread only. `homes`: the logs' data folders, as their owner keeps them; `closed` tells that it stops."""
 
     def __init__(

@@ -7,15 +7,15 @@ from ....ports.storage import FileMissing, LogDir, StorageError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ..checkpoints import read_epochs
-from ..formats.registry import format_of_files
+from ..formats.registry import detect_format
 from ..names import SNAPSHOT_SUFFIX, classic_folder_partition, folder_partition, folder_state, segment_file
 from ..producers.producer_state_manager import snapshot_offsets
 from ..producers.snapshot import decode_snapshot
-from .creation import read_label
+from .creation import read_topic_id
 
 
 @frozen(kw_only=True)
-class FoundPartition:
+class PartitionOnDisk:
     """The folder of a partition, and the format of the segments in it; `topic_id` None where it has no label."""
 
     partition: TopicPartition
@@ -42,7 +42,7 @@ class FoundPartition:
         return -1
 
 
-def found_partitions(log_dir: LogDir, report: Callable[[str], None]) -> Iterator[FoundPartition]:
+def find_partitions(log_dir: LogDir, report: Callable[[str], None]) -> Iterator[PartitionOnDisk]:
     """The partitions with segments, by the names of their folders; one that cannot be read is reported and left out.
 
     Raises `StorageError` where that is the data folder itself.
@@ -53,10 +53,10 @@ def found_partitions(log_dir: LogDir, report: Callable[[str], None]) -> Iterator
             continue
         try:
             folder = log_dir.folder(name)
-            found = format_of_files(f"{log_dir.path}/{name}", folder.files())
-            label = read_label(folder, report)
+            found = detect_format(f"{log_dir.path}/{name}", folder.files())
+            label = read_topic_id(folder, report)
         except StorageError as error:
             report(f"{log_dir.path}/{name} is left out: {error}")
             continue
         if found is not None:
-            yield FoundPartition(partition=partition, log_dir=log_dir, format_name=found, topic_id=label)
+            yield PartitionOnDisk(partition=partition, log_dir=log_dir, format_name=found, topic_id=label)

@@ -102,12 +102,12 @@ class Durability:
     def _state(self) -> tuple[int, int, int]:
         return self.appended, self._truncations, self.recovery_point
 
-    def begun_anew(self, offset: Offset) -> None:
+    def reset_to(self, offset: Offset) -> None:
         """The log is empty, and begins at `offset`."""
         self.recovery_point = offset
         self._flushed = self.at_roll = self.appended
 
-    def flushed_at(self, now_ms: int) -> None:
+    def note_flush_time(self, now_ms: int) -> None:
         """The interval of `flush.ms` begins now."""
         self._last_flush_ms = max(self._last_flush_ms, now_ms)
 
@@ -141,14 +141,14 @@ class Durability:
     def lower(self, offset: Offset) -> None:
         self.recovery_point = min(self.recovery_point, offset)
 
-    def raise_to(self, offset: Offset) -> None:
+    def raise_recovery_point(self, offset: Offset) -> None:
         self.recovery_point = max(self.recovery_point, offset)
 
     def done(self, work: FlushWork, end: Offset) -> bool:
         """The records of `work` are durable. False: the log was cut meanwhile, so that nobody knows which."""
-        self.flushed_at(work.began_ms)
+        self.note_flush_time(work.began_ms)
         if work.truncations != self._truncations:
             return False
-        self.raise_to(min(work.target, end))
+        self.raise_recovery_point(min(work.target, end))
         self._flushed = max(self._flushed, work.appended_messages)
         return True

@@ -56,7 +56,7 @@ class LogFlushes:
             truncations=durable.truncations,
             began_ms=now_ms,
             appended_messages=messages,
-            snapshots=state.ledger.take_pending(),
+            snapshots=state.producers.take_pending_snapshots(),
         )
 
     def end(self, work: FlushWork, error: StorageError | None = None) -> None:
@@ -68,7 +68,7 @@ class LogFlushes:
             if not work.files_flushed:
                 return
         if not state.durable.done(work, state.end):
-            state.ledger.drop_written(work.snapshots)
+            state.producers.delete_written_snapshots(work.snapshots)
 
     def _failed(self, work: FlushWork, error: StorageError) -> None:
         self._state.epochs.changed = True
@@ -86,6 +86,6 @@ class LogFlushes:
             raise
         state.durable.done(work, state.end)
 
-    def names_are_durable(self) -> None:
+    def mark_names_durable(self) -> None:
         """The folder was flushed since its last file came."""
         self._state.durable.new_names = False

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 from ....ports.words import Offset, Position
 from ...message.batch_header import BatchHeader
-from ..checkpoints import Noted
+from ..checkpoints import LogCheckpoint
 from ..config import LONG_MAX
-from ..leader_epoch_cache import LeaderEpochs
+from ..leader_epoch_cache import LeaderEpochCache
 from ..log_format import LogSegment
-from ..producers.producer_state_manager import ProducerLedger
+from ..producers.producer_state_manager import ProducerStateManager
 from ..recovery import data_loss
 from ..segment.segment import Segment
 from ..segment.segment_list import SegmentList
 from .log_state import LogState
 
 
-class Recovered:
-    """Fulfils `RecoveryWatch`."""
+class RecoveryState:
+    """Fulfils `RecoveryListener`."""
 
-    def __init__(self, epochs: LeaderEpochs, ledger: ProducerLedger, now_ms: int) -> None:
+    def __init__(self, epochs: LeaderEpochCache, ledger: ProducerStateManager, now_ms: int) -> None:
         self._epochs = epochs
         self._ledger = ledger
         self._now_ms = now_ms
@@ -44,9 +44,9 @@ class Recovered:
             self._ledger.recovered(segment, position, header, self._now_ms)
 
 
-def load(state: LogState, noted: Noted, *, now_ms: int, recover: bool, may_end_early: bool) -> bool:
+def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, may_end_early: bool) -> bool:
     """As `Log.open` has it; True if the log ended below its recovery point. Raises `StorageError`."""
-    recovery = Recovered(state.epochs, state.ledger, now_ms)
+    recovery = RecoveryState(state.epochs, state.producers, now_ms)
     loaded = state.format.load(
         state.folder,
         state.config,
@@ -56,21 +56,21 @@ def load(state: LogState, noted: Noted, *, now_ms: int, recover: bool, may_end_e
         noted=noted,
         recovery=recovery,
     )
-    state.durable.flushed_at(now_ms)
+    state.durable.note_flush_time(now_ms)
     if not loaded.segments:
-        state.begin_empty(max(Offset(0), noted.log_start), now_ms)
+        state.start_empty_at(max(Offset(0), noted.log_start), now_ms)
         return _lost_end(state, noted.recovery_point, now_ms, may_end_early=may_end_early)
     state.segments = SegmentList(loaded.segments)
     state.end = loaded.end
     state.start = max(loaded.segments[0].base_offset, noted.log_start)
     if state.start > loaded.end:
         state.report(f"{state.topic_partition}: ends at {loaded.end}, before its start {state.start}; begun anew")
-        state.begin_anew(state.start, now_ms)
+        state.truncate_fully_to(state.start, now_ms)
         return False
     state.durable.opened(loaded.recovery_point, state.end, in_order=not recover)
     lost_end = _lost_end(state, noted.recovery_point, now_ms, may_end_early=may_end_early)
-    state.ledger.load(state.segments.items, state.end, now_ms)
-    if recovery.lacks_epochs(state.start) and state.format.keeps_epochs:
+    state.producers.load(state.segments.items, state.end, now_ms)
+    if recovery.lacks_epochs(state.start) and state.format.has_leader_epochs:
         _read_epochs(state)
     state.epochs.truncate_from_start(state.start)
     state.epochs.truncate_from_end(state.end)  # last: of an epoch that begins where the log ends nothing is here
@@ -88,11 +88,11 @@ def _lost_end(state: LogState, recovery_point: Offset, now_ms: int, *, may_end_e
     """True if the log ends below what was durable once: that is told, and unless it may end there it goes on behind."""
     if state.end >= recovery_point:
         return False
-    ends = state.format.flushed_only or may_end_early
-    state.report(data_loss.end_lost(state.topic_partition, state.end, recovery_point, goes_on=not ends))
+    ends = state.format.reads_flushed_only or may_end_early
+    state.report(data_loss.lost_end_line(state.topic_partition, state.end, recovery_point, goes_on=not ends))
     if not ends:
-        kept = data_loss.without_empty_end(state.segments.items)
-        state.segments = SegmentList((*kept, state.new_segment(recovery_point, now_ms)))
+        kept = data_loss.drop_empty_end(state.segments.items)
+        state.segments = SegmentList((*kept, state.create_segment(recovery_point, now_ms)))
         state.start, state.end = max(state.start, state.segments.bases[0]), recovery_point
         state.durable.opened(recovery_point, recovery_point, in_order=False)
     return True

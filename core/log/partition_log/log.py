@@ -20,25 +20,25 @@ from ...message.control_records import EndTransactionMarker, encode_marker, read
 from ...traffic.steps import Steps, complete
 from ..append_origin import AppendOrigin
 from ..check_budget import CheckBudget
-from ..checkpoints import Noted, Sealed, read_epochs
+from ..checkpoints import LogCheckpoint, SealedSegment, read_epochs
 from ..config import LONG_MAX, LogConfig
-from ..formats.validation import LOG_APPEND_TIME, AdmissionTakesLong
-from ..leader_epoch_cache import LeaderEpochs
-from ..log_format import Admitted, LogSegment
+from ..formats.validation import LOG_APPEND_TIME, ValidationTakesLong
+from ..leader_epoch_cache import LeaderEpochCache
+from ..log_format import LogSegment, ValidatedBatch
 from ..names import DELETED_SUFFIX
 from ..producers.producer_state import ProducerStates
 from ..retention import DeletionPolicy, removable
-from ..segment.segment import INT_MAX, Segment, fitting
+from ..segment.segment import INT_MAX, Segment, count_fitting
 from ..segment.segment_list import SegmentList
 from .flushes import LogFlushes
 from .loading import load
 from .log_state import LogState
-from .replacement import LogSwaps
-from .results import EMPTY_SLICE, Appended, LogSlice, Replicated, TimestampOffset
-from .times import LogTimes
+from .replacement import SegmentReplacer
+from .results import EMPTY_SLICE, AppendResult, LogSlice, ReplicatedAppendResult, TimestampOffset
+from .times import TimestampLookup
 from .transactions import LogTransactions
 
-__all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
+__all__ = ["AppendResult", "Log", "LogSlice", "TimestampOffset"]
 
 _new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
 
@@ -46,18 +46,18 @@ _new = tuple.__new__  # once in every fetch, for half of what the named tuple's 
 class Log:
     """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads.
 
-    What is asked of it besides appends and reads stands with its parts: `times`, `transactions`, `flushes`, `swaps`.
+    What is asked of it besides appends and reads stands with its parts: `times`, `transactions`, `flushes`, `replacer`.
     """
 
     def __init__(self, state: LogState, deletion_policy: DeletionPolicy, entropy: Entropy | None) -> None:
         self._state = state
         self.topic_partition = state.topic_partition
         self.epochs = state.epochs
-        self.times = LogTimes(state)
+        self.times = TimestampLookup(state)
         self.transactions = LogTransactions(state)
         self.flushes = LogFlushes(state)
-        self.swaps = LogSwaps(state)
-        self.lost_end = False
+        self.replacer = SegmentReplacer(state)
+        self.is_end_lost = False
         """True if it ended below its recovery point when it was opened: durable messages are gone."""
         self.rolled: Callable[[Log], None] | None = None
         """Called after a new segment was begun: a good time to flush the sealed ones."""
@@ -82,7 +82,7 @@ class Log:
         deletion_policy: DeletionPolicy,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        sealed: Collection[Sealed] = (),
+        sealed: Collection[SealedSegment] = (),
         may_end_early: bool = False,
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
@@ -94,12 +94,12 @@ class Log:
         recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
         `StorageError`.
         """
-        epochs = LeaderEpochs(read_epochs(folder, report))
+        epochs = LeaderEpochCache(read_epochs(folder, report))
         state = LogState(folder, topic_partition, config, codecs, epochs, report)
         log = cls(state, deletion_policy, entropy)
-        noted = Noted(Offset(recovery_point), Offset(log_start_offset), sealed)
-        log.lost_end = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
-        log.transactions.mend()  # at once: the next start would find nothing wrong beside them
+        noted = LogCheckpoint(Offset(recovery_point), Offset(log_start_offset), sealed)
+        log.is_end_lost = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
+        log.transactions.rebuild_marked_indexes()  # at once: the next start would find nothing wrong beside them
         return log
 
     # --- what it is
@@ -150,7 +150,7 @@ class Log:
     @property
     def producers(self) -> ProducerStates:
         """The producers that have written here with an id; none in a classic log."""
-        return self._state.ledger.states
+        return self._state.producers.states
 
     @property
     def folder(self) -> Folder:
@@ -183,18 +183,18 @@ class Log:
         now_ms: int,
         allows_zstd: bool = True,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        admitted: Admitted | None = None,
+        admitted: ValidatedBatch | None = None,
         bounded: bool = False,
         budget: CheckBudget | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
-        `admitted` is what `admit_in_steps` gave for these records. `bounded` takes no more than a bounded time: what
-        needs more raises `AdmissionTakesLong`, and has changed nothing. `budget` is that of the sender, for checks.
+        `admitted` is what `validate_in_steps` gave for these records. `bounded` takes no more than a bounded time: what
+        needs more raises `ValidationTakesLong`, and has changed nothing. `budget` is that of the sender, for checks.
 
         Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
         producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
-        not append (`admit`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
+        not append (`validate`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
         """
         state = self._state
         if state.durable.failure is not None:
@@ -203,7 +203,7 @@ class Log:
             entry = admitted
         else:
             try:
-                entry = state.format.admit(
+                entry = state.format.validate(
                     records,
                     state.config,
                     state.codecs,
@@ -212,20 +212,20 @@ class Log:
                     origin=origin,
                     budget=budget,
                 )
-            except AdmissionTakesLong:
+            except ValidationTakesLong:
                 if bounded:
                     raise
-                steps = self.admit_in_steps(records, clock_ms=lambda: now_ms, allows_zstd=allows_zstd, origin=origin)
+                steps = self.validate_in_steps(records, clock_ms=lambda: now_ms, allows_zstd=allows_zstd, origin=origin)
                 entry = complete(steps)
         header = entry.header
         if header is not None and header.producer_id >= 0:
-            known = state.ledger.states.check(header, origin)
+            known = state.producers.states.check(header, origin)
             if known is not None:
                 append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
-                return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, state.start)
+                return AppendResult(Offset(known.base_offset), Offset(known.last_offset), append_time, state.start)
         return self._append(entry, leader_epoch, now_ms)
 
-    def admit_in_steps(
+    def validate_in_steps(
         self,
         records: memoryview,
         *,
@@ -234,13 +234,13 @@ class Log:
         origin: AppendOrigin,
         unpacked_max: int = DECOMPRESSED_BYTES_MAX,
         whole: bool = False,
-    ) -> Steps[Admitted]:
+    ) -> Steps[ValidatedBatch]:
         """Check the batch and set what the topic wants, in bounded pieces, before `append` gets the outcome.
 
-        Raises as `admit_in_steps` of `admission`.
+        Raises as `validate_in_steps` of `admission`.
         """
         state = self._state
-        return state.format.admit_in_steps(
+        return state.format.validate_in_steps(
             records,
             state.config,
             state.codecs,
@@ -260,7 +260,7 @@ class Log:
         *,
         leader_epoch: int,
         now_ms: int,
-    ) -> Appended:
+    ) -> AppendResult:
         """End the transaction that a producer is in, as its coordinator says; where it is in none nobody sees it.
 
         Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for what has come too late,
@@ -269,7 +269,7 @@ class Log:
         state = self._state
         if state.durable.failure is not None:
             raise self._closed_to_records()
-        state.ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        state.producers.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
         marker = EndTransactionMarker(committed, coordinator_epoch)
         is_append_time = state.config.message_timestamp_type == LOG_APPEND_TIME
         batch = encode_marker(
@@ -279,12 +279,12 @@ class Log:
             now_ms=now_ms,
             log_append_time=is_append_time,
         )
-        entry = Admitted(batch, 1, 1, now_ms if is_append_time else -1, parse_header(batch))
+        entry = ValidatedBatch(batch, 1, 1, now_ms if is_append_time else -1, parse_header(batch))
         return self._append(entry, leader_epoch, now_ms, marker)
 
     def _append(
-        self, entry: Admitted, leader_epoch: int, now_ms: int, marker: EndTransactionMarker | None = None
-    ) -> Appended:
+        self, entry: ValidatedBatch, leader_epoch: int, now_ms: int, marker: EndTransactionMarker | None = None
+    ) -> AppendResult:
         ready, span, messages, append_time, header = entry
         state = self._state
         base = state.end
@@ -293,20 +293,20 @@ class Log:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
         if span:
             segment = state.segments.active
-            if segment.must_roll(entry, last, state.config, jitter_ms=self._jitter_ms, now_ms=now_ms):
+            if segment.should_roll(entry, last, state.config, jitter_ms=self._jitter_ms, now_ms=now_ms):
                 segment = self._roll(now_ms, base)
             state.format.stamp(ready, base, leader_epoch)
             segment.append(entry, base_offset=base, now_ms=now_ms)
-            if leader_epoch != state.epochs.latest and state.format.keeps_epochs:
+            if leader_epoch != state.epochs.latest and state.format.has_leader_epochs:
                 state.epochs.assign(leader_epoch, base)
             if header is not None and header.producer_id >= 0:
-                state.ledger.appended(segment, header, base, marker, now_ms)
+                state.producers.appended(segment, header, base, marker, now_ms)
                 state.durable.new_names |= marker is not None  # .txnindex may have come
             state.end = Offset(last + 1)
             state.durable.appended += messages
-        return Appended(base, last, append_time, state.start, messages)
+        return AppendResult(base, last, append_time, state.start, messages)
 
-    def append_replicated(self, records: memoryview, *, now_ms: int) -> Replicated:
+    def append_replicated(self, records: memoryview, *, now_ms: int) -> ReplicatedAppendResult:
         """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.
 
         Nothing is refused for what a client did: control batches, transactions and sequences are as the leader took
@@ -331,14 +331,14 @@ class Log:
                     epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     marker = self._marker_in(records[size:], header) if header.control else None
-                    state.ledger.appended(segment, header, header.base_offset, marker, now_ms)
+                    state.producers.appended(segment, header, header.base_offset, marker, now_ms)
                     durable.new_names |= marker is not None
                 messages += header.count
                 durable.appended += header.count
                 size += header.size
             state.end = run[-1].next_offset
-            state.move_start(start)
-        return Replicated(size, messages, state.end)
+            state.advance_log_start(start)
+        return ReplicatedAppendResult(size, messages, state.end)
 
     def _marker_in(self, batch: memoryview, header: BatchHeader) -> EndTransactionMarker | None:
         try:
@@ -351,13 +351,13 @@ class Log:
         """The segment that the batches go to, and how many of them. Raises `StorageError`."""
         config, segment = self._state.config, self._state.segments.active
         assert isinstance(segment, Segment)
-        count = fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        count = count_fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
         base = headers[0].base_offset
         if count and headers[0].last_offset - segment.base_offset <= INT_MAX:
             return segment, count
         segment = self._roll(now_ms, base)
         assert isinstance(segment, Segment)
-        return segment, fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        return segment, count_fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment, if there is anything in it, and begin another one. Raises `StorageError`."""
@@ -372,11 +372,11 @@ class Log:
             kept[-1].seal()
         else:
             kept = kept[:-1]  # nothing is in it, and the next offset is too far from its base
-        if state.format.flushed_only:
+        if state.format.reads_flushed_only:
             self.flushes.now(now_ms)  # before the next file has a name: recovery opens the newest alone (facts A4)
-        segment = state.new_segment(base, now_ms)
-        if state.format.keeps_producers:
-            state.ledger.take(base)
+        segment = state.create_segment(base, now_ms)
+        if state.format.has_producers:
+            state.producers.take(base)
         dropped = state.segments.items[len(kept) :]
         state.segments = SegmentList((*kept, segment))
         for empty in dropped:
@@ -436,7 +436,7 @@ class Log:
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
         each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
         """
-        if self.swaps.under_way:
+        if self.replacer.under_way:
             return []
         state = self._state
         infos = state.segments.infos(state.end)
@@ -460,20 +460,20 @@ class Log:
         finally:
             if removed:
                 state.segments = SegmentList(state.segments.items[len(removed) :])
-                state.move_start(state.segments.bases[0])
-                state.ledger.drop_below(state.segments.bases[0])
+                state.advance_log_start(state.segments.bases[0])
+                state.producers.delete_snapshots_before(state.segments.bases[0])
                 for segment in removed:
                     segment.close()
         return removed
 
-    def advance_start(self, offset: int) -> None:
+    def advance_log_start(self, offset: int) -> None:
         """Records below `offset` are no longer served; their segments go at the next `retain`.
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; a lower one than the present start does nothing.
         """
         if offset > (end := self.readable_end):
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
-        self._state.move_start(Offset(offset))
+        self._state.advance_log_start(Offset(offset))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
@@ -485,7 +485,7 @@ class Log:
         offset = Offset(offset)
         self._state.durable.truncated(offset)
         try:
-            self.swaps.note_cut(offset)
+            self.replacer.note_truncation(offset)
             self._truncate(offset, now_ms)
         except StorageError as error:
             self.fail(error)
@@ -496,8 +496,8 @@ class Log:
         offset = Offset(offset)
         self._state.durable.truncated(offset)
         try:
-            self.swaps.note_cut(offset)
-            self._state.begin_anew(offset, now_ms)
+            self.replacer.note_truncation(offset)
+            self._state.truncate_fully_to(offset, now_ms)
         except StorageError as error:
             self.fail(error)
             raise
@@ -506,7 +506,7 @@ class Log:
         state = self._state
         items, bases = state.segments.items, state.segments.bases
         if offset < state.start or offset < bases[0]:
-            state.begin_anew(offset, now_ms)
+            state.truncate_fully_to(offset, now_ms)
             return
         keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
         for segment in reversed(items[keep:]):
@@ -515,12 +515,12 @@ class Log:
         state.segments = SegmentList(items[:keep])
         end = state.segments.active.cut(offset)
         if end < state.start:
-            state.begin_anew(state.start, now_ms)
+            state.truncate_fully_to(state.start, now_ms)
             return
         state.end = end
         state.durable.lower(end)
         state.epochs.truncate_from_end(end)
-        state.ledger.load(state.segments.items, end, now_ms)
+        state.producers.load(state.segments.items, end, now_ms)
 
     # --- the end
 
@@ -534,10 +534,10 @@ class Log:
             if durable.failure is None:
                 active.write_indexes()
             if durable.failure is None and (state.epochs.changed or not durable.is_as_found):
-                if state.format.keeps_producers:
-                    state.ledger.take_at_stop(state.end, state.segments.bases[0])
+                if state.format.has_producers:
+                    state.producers.take_shutdown_snapshot(state.end, state.segments.bases[0])
                 self.flushes.now(now_ms)
-                for file in active.side_files():
+                for file in active.index_files():
                     if file.size:
                         file.flush()
         finally:

@@ -6,10 +6,10 @@ from ....ports.storage import Folder
 from ....ports.words import Offset, TopicPartition
 from ...message.codec import Codecs
 from ..config import LogConfig
-from ..formats.registry import log_format
-from ..leader_epoch_cache import LeaderEpochs
+from ..formats.registry import get_log_format
+from ..leader_epoch_cache import LeaderEpochCache
 from ..log_format import LogSegment
-from ..producers.producer_state_manager import ProducerLedger
+from ..producers.producer_state_manager import ProducerStateManager
 from ..segment.segment_list import SegmentList
 from .durability import Durability
 
@@ -26,7 +26,7 @@ class LogState:
         "epochs",
         "folder",
         "format",
-        "ledger",
+        "producers",
         "report",
         "segments",
         "start",
@@ -39,13 +39,13 @@ class LogState:
         topic_partition: TopicPartition,
         config: LogConfig,
         codecs: Codecs,
-        epochs: LeaderEpochs,
+        epochs: LeaderEpochCache,
         report: Callable[[str], None],
     ) -> None:
         self.topic_partition = topic_partition
         self.folder = folder
         self.config = config
-        self.format = log_format(config.message_format)
+        self.format = get_log_format(config.message_format)
         self.codecs = codecs
         self.report = report
         self.segments: SegmentList
@@ -53,37 +53,37 @@ class LogState:
         self.start = self.end = Offset(0)
         """Log start offset and log end offset."""
         self.epochs = epochs
-        self.ledger = ProducerLedger(folder, report)
+        self.producers = ProducerStateManager(folder, report)
         self.durable = Durability()
         self.closed = False
 
     @property
     def readable_end(self) -> Offset:
         """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
-        return self.durable.recovery_point if self.format.flushed_only else self.end
+        return self.durable.recovery_point if self.format.reads_flushed_only else self.end
 
-    def new_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
+    def create_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
         """An empty one, which is not in the log yet. Raises `StorageError`."""
         self.durable.new_names = True
-        return self.format.begin_segment(self.folder, base_offset, self.config, now_ms=now_ms, report=self.report)
+        return self.format.create_segment(self.folder, base_offset, self.config, now_ms=now_ms, report=self.report)
 
-    def move_start(self, offset: Offset) -> None:
+    def advance_log_start(self, offset: Offset) -> None:
         """Records below are no longer served; a lower one than the present start does nothing."""
         if offset > self.start:
             self.start = offset
             self.epochs.truncate_from_start(offset)
 
-    def begin_anew(self, offset: Offset, now_ms: int) -> None:
+    def truncate_fully_to(self, offset: Offset, now_ms: int) -> None:
         """Drop everything; the next entry has `offset`. Raises `StorageError`."""
         for segment in reversed(self.segments.items):
             segment.delete()
-        self.begin_empty(offset, now_ms)
+        self.start_empty_at(offset, now_ms)
         self.folder.flush()  # else the old ones may come back
 
-    def begin_empty(self, offset: Offset, now_ms: int) -> None:
+    def start_empty_at(self, offset: Offset, now_ms: int) -> None:
         """The same where there is no segment. Raises `StorageError`."""
-        self.ledger.begin_anew()
-        self.segments = SegmentList((self.new_segment(offset, now_ms),))
+        self.producers.truncate_fully_to()
+        self.segments = SegmentList((self.create_segment(offset, now_ms),))
         self.start = self.end = offset
-        self.durable.begun_anew(offset)
+        self.durable.reset_to(offset)
         self.epochs.clear()

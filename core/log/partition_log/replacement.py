@@ -32,7 +32,7 @@ class Replacement:
     replaced: Sequence[LogSegment]
 
 
-class LogSwaps:
+class SegmentReplacer:
     """Owner thread only.
 
     Between the steps, the folder is made durable (`Folder.flush`) elsewhere:
@@ -40,10 +40,10 @@ class LogSwaps:
     end:    what is replaced → .deleted, .swap → the real names.
     """
 
-    __slots__ = ("_state", "_swap", "cut_to")
+    __slots__ = ("_state", "_swap", "truncated_to")
 
     def __init__(self, state: LogState) -> None:
-        self.cut_to = NO_BOUND
+        self.truncated_to = NO_BOUND
         """The lowest offset that the log was cut at, since whoever cleans it has asked (and reset it)."""
         self._state = state
         self._swap: Replacement | None = None
@@ -88,12 +88,12 @@ class LogSwaps:
         state.durable.new_names = True
         for segment in swap.replaced:
             segment.close()
-        state.ledger.drop_at([segment.base_offset for segment in swap.replaced[1:]])
+        state.producers.delete_snapshots_at([segment.base_offset for segment in swap.replaced[1:]])
         return swap.replaced
 
-    def note_cut(self, offset: Offset) -> None:
+    def note_truncation(self, offset: Offset) -> None:
         """Nothing from `offset` on counts any more. Raises `StorageError`."""
-        self.cut_to = min(self.cut_to, offset)
+        self.truncated_to = min(self.truncated_to, offset)
         self.drop()
 
     def drop(self) -> None:
@@ -142,7 +142,7 @@ def _rename(folder: Folder, names: Sequence[str], old: str, new: str) -> None:
                 raise
 
 
-class SegmentWork(Protocol):
+class SegmentRewrite(Protocol):
     """A compaction, a pass of a deletion policy, or the repair of a segment."""
 
     @property

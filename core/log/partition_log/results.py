@@ -6,7 +6,7 @@ from ....ports.storage import Region
 from ....ports.words import Offset, Position
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """Where a batch went. `log_append_time_ms` is -1 on CreateTime topics.
 
     Classic offsets are bytes: `last_offset` is the one of the last byte.
@@ -43,7 +43,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class Replicated(NamedTuple):
+class ReplicatedAppendResult(NamedTuple):
     """What was appended: bytes, messages, and where the log ends now."""
 
     size: int

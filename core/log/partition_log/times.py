@@ -12,7 +12,7 @@ from .log_state import LogState
 from .results import TimestampOffset
 
 
-class LogTimes:
+class TimestampLookup:
     """Owner thread only."""
 
     __slots__ = ("_state",)
@@ -29,18 +29,18 @@ class LogTimes:
         found = state.segments.offsets_before(time_ms, state.start, state.readable_end, now_ms)
         return found[: max(0, max_offsets)]
 
-    def first_at(self, timestamp: int) -> Steps[TimestampOffset | None]:
+    def find_first_at(self, timestamp: int) -> Steps[TimestampOffset | None]:
         """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
 
         In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
         """
         state = self._state
-        return self._looking(lambda segments: segments.first_at(timestamp, state.start, state.end, state.codecs))
+        return self._looking(lambda segments: segments.find_first_at(timestamp, state.start, state.end, state.codecs))
 
-    def first_at_largest(self) -> Steps[TimestampOffset | None]:
+    def find_max_timestamp(self) -> Steps[TimestampOffset | None]:
         """The first record with the largest timestamp of all; None when no record has one. As above."""
         state = self._state
-        return self._looking(lambda segments: segments.first_at_largest(state.start, state.end, state.codecs))
+        return self._looking(lambda segments: segments.find_max_timestamp(state.start, state.end, state.codecs))
 
     def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
         """What `find` finds among the segments; once more when one of them has been taken away meanwhile."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ....ports.words import Offset, Position
-from ..segment.offset_index import IndexDamaged
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 from .log_state import LogState
 from .results import LogSlice
 
@@ -20,7 +20,7 @@ class LogTransactions:
 
     def first_unstable_offset(self, high_watermark: int) -> Offset | None:
         """The first offset of a transaction that is under way, or that has ended at or above the high watermark."""
-        opened = self._state.ledger.states.open
+        opened = self._state.producers.states.open
         first = opened.first_unstable(high_watermark) if opened.may_hold_back else None
         return None if first is None else Offset(first)
 
@@ -28,9 +28,9 @@ class LogTransactions:
     def first_undecided_on_disk(self) -> int | None:
         """The first offset of a transaction that is under way, or that a power cut may leave so."""
         state = self._state
-        return state.ledger.states.open.first_not_durable(state.durable.recovery_point)
+        return state.producers.states.open.first_not_durable(state.durable.recovery_point)
 
-    def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
+    def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
         """The transactions that were aborted and have records in [from_offset, upto), in the order of their markers.
 
         Raises `StorageError`.
@@ -39,7 +39,7 @@ class LogTransactions:
             return ()
         return self._aborted(from_offset, upto)
 
-    def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedEntry]:
+    def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedTxn]:
         """The same for what a read from an offset gave, as narrow as the index tells. Raises `StorageError`."""
         state = self._state
         if not state.segments.may_have_aborted(from_offset):
@@ -48,17 +48,17 @@ class LogTransactions:
         upto = state.segments.end_of_slice(found.segment_base_offset, end_position, state.end)
         return self._aborted(from_offset, upto)
 
-    def _aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
+    def _aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
         state = self._state
         try:
             return state.segments.aborted(from_offset, upto)
-        except IndexDamaged:
+        except CorruptIndex:
             self._rebuild_damaged()
         return state.segments.aborted(from_offset, upto)
 
-    def mend(self) -> None:
+    def rebuild_marked_indexes(self) -> None:
         """Make the indexes anew that loading has found damaged, or could not trust. Raises `StorageError`."""
-        if any(segment.aborted.is_distrusted for segment in self._segments()):
+        if any(segment.aborted.is_marked_corrupt for segment in self._segments()):
             self._rebuild_damaged()
 
     def _segments(self) -> list[Segment]:
@@ -71,7 +71,7 @@ class LogTransactions:
         for segment in segments:
             try:
                 segment.aborted.check()
-            except IndexDamaged as error:
+            except CorruptIndex as error:
                 state.report(f"{state.folder.name}/{segment.aborted.name} is damaged and rebuilt: {error}")
                 wrong.append(segment)
-        state.ledger.rebuild_aborted(segments, wrong, state.end)
+        state.producers.rebuild_transaction_indexes(segments, wrong, state.end)

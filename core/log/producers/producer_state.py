@@ -172,7 +172,7 @@ class ProducerStateEntry:
         """Where its transaction that is under way begins; -1: there is none."""
 
 
-class PutOff(NamedTuple):
+class RetriableRejection(NamedTuple):
     """A batch that was next, and that the broker could not take for now."""
 
     epoch: int
@@ -195,7 +195,7 @@ class ProducerStates:
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._put_off: dict[int, PutOff] = {}
+        self._put_off: dict[int, RetriableRejection] = {}
         self._limit = limit
         self.open = OpenTransactions()
         self.verifying: set[int] = set()
@@ -254,9 +254,9 @@ class ProducerStates:
             header = parse_header(records)
         except ApiError:
             return  # its producer is told so as soon as it may be appended
-        self.put_off_batch(header, code)
+        self.reject_batch_retriable(header, code)
 
-    def put_off_batch(self, header: BatchHeader, code: ErrorCode) -> None:
+    def reject_batch_retriable(self, header: BatchHeader, code: ErrorCode) -> None:
         """The same for one of which only the header is known."""
         producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
         known, before = self._producers.get(producer_id), self._put_off.get(producer_id)
@@ -266,7 +266,7 @@ class ProducerStates:
             return  # any could be next of a producer that nobody knows: the first of those that were put off is
         if len(self._put_off) >= self._limit:
             self._put_off.clear()
-        self._put_off[producer_id] = PutOff(epoch, base, code)
+        self._put_off[producer_id] = RetriableRejection(epoch, base, code)
 
     def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
         put_off = self._put_off.get(header.producer_id)
@@ -311,7 +311,7 @@ class ProducerStates:
         known = self._producers.get(producer_id)
         return known is not None and known.txn_first_offset >= 0
 
-    def silent_since(self) -> int | None:
+    def oldest_open_seen_ms(self) -> int | None:
         """When the producer of the oldest transaction that is under way has appended last; None: there is none."""
         oldest = self.open.oldest
         return None if oldest is None else self._producers[oldest].seen_ms

@@ -13,9 +13,9 @@ from ...message.control_records import EndTransactionMarker
 from ..log_format import LogSegment
 from ..names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from ..segment.segment import Segment
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 from .producer_state import NO_OFFSET, ProducerStates
-from .replay import look_back, marker_at, replay, take_in
+from .replay import apply_batch, load_recent_batches, read_marker_at, replay
 from .snapshot import decode_snapshot, encode_snapshot
 
 
@@ -26,7 +26,7 @@ def snapshot_offsets(folder: Folder) -> list[int]:
     return sorted((int(name["base"]) for name in snapshots), reverse=True)
 
 
-class ProducerLedger:
+class ProducerStateManager:
     """The producers, as of the log's end, and which snapshots there are. Owner thread only."""
 
     __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_report", "states")
@@ -52,8 +52,8 @@ class ProducerLedger:
 
     def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
         """Recovery has found a good batch of a producer; told of all of them, in order. Raises `StorageError`."""
-        marker = marker_at(segment, position, header) if header.control else None
-        aborted = take_in(self.states, header, header.base_offset, marker, now_ms)
+        marker = read_marker_at(segment, position, header) if header.control else None
+        aborted = apply_batch(self.states, header, header.base_offset, marker, now_ms)
         if aborted is not None:
             segment.aborted.append(aborted)
 
@@ -76,7 +76,7 @@ class ProducerLedger:
     def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
         known_to = self._read_newest(start, end, now_ms)
         if self.states.producers:
-            look_back(self.states, segments, known_to, now_ms)
+            load_recent_batches(self.states, segments, known_to, now_ms)
         replay(self.states, segments, known_to, end, now_ms)
 
     def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
@@ -97,12 +97,12 @@ class ProducerLedger:
                 return Offset(offset)
         return start
 
-    def rebuild_aborted(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
+    def rebuild_transaction_indexes(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
         """Make the `.txnindex` of those that are `wrong` anew, in one pass over a log that ends at `end`.
 
         Raises `StorageError`.
         """
-        before = ProducerLedger(self._folder, self._report)
+        before = ProducerStateManager(self._folder, self._report)
         before._offsets = self._offsets - self._pending.keys()
         start, reached = segments[0].base_offset, NO_OFFSET
         for number, segment in enumerate(segments):
@@ -114,7 +114,7 @@ class ProducerLedger:
                 before._read(segments[:number], start, base, 0)
             else:
                 replay(before.states, segments[:number], Offset(reached), base, 0)
-            entries: list[AbortedEntry] = []
+            entries: list[AbortedTxn] = []
             replay(before.states, [segment], base, next_base, 0, entries.append)
             segment.aborted.replace(entries)
             reached = next_base
@@ -135,7 +135,7 @@ class ProducerLedger:
             if header.base_sequence >= 0 or header.transactional:
                 self.states.note(header, base_offset, now_ms)
             return
-        aborted = take_in(self.states, header, base_offset, marker, now_ms)
+        aborted = apply_batch(self.states, header, base_offset, marker, now_ms)
         if aborted is not None and isinstance(segment, Segment):
             segment.aborted.append(aborted)
 
@@ -144,25 +144,25 @@ class ProducerLedger:
         self._pending[offset] = encode_snapshot(self.states)
         self._offsets.add(offset)
 
-    def take_at_stop(self, end: int, first_base: int) -> None:
+    def take_shutdown_snapshot(self, end: int, first_base: int) -> None:
         """Take one for the next start, unless it finds one or there is nothing to read."""
         if end > max(self._offsets, default=first_base):
             self.take(end)
 
-    def take_pending(self) -> Mapping[str, bytes]:
+    def take_pending_snapshots(self) -> Mapping[str, bytes]:
         """By file name what a flush is to write."""
         pending, self._pending = self._pending, {}
         return {segment_file(offset, SNAPSHOT_SUFFIX): content for offset, content in pending.items()}
 
-    def drop_below(self, offset: int) -> None:
+    def delete_snapshots_before(self, offset: int) -> None:
         """The segments below are gone, and their snapshots go. Raises `StorageError`."""
         self._drop([known for known in self._offsets if known < offset])
 
-    def drop_at(self, bases: Sequence[int]) -> None:
+    def delete_snapshots_at(self, bases: Sequence[int]) -> None:
         """The segments that began there are part of others now. Raises `StorageError`."""
         self._drop([known for known in bases if known in self._offsets])
 
-    def drop_written(self, names: Mapping[str, bytes]) -> None:
+    def delete_written_snapshots(self, names: Mapping[str, bytes]) -> None:
         """What a flush has written is no longer true: the log was truncated meanwhile."""
         for name in names:
             try:
@@ -171,7 +171,7 @@ class ProducerLedger:
                 self._report(f"{self._folder.name}/{name} could not be removed: {error}")
         self._offsets.difference_update(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names)
 
-    def begin_anew(self) -> None:
+    def truncate_fully_to(self) -> None:
         """The log is empty. Raises `StorageError`."""
         self.states.clear()
         self._recovered = False

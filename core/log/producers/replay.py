@@ -6,9 +6,9 @@ from ....ports.errors import ApiError
 from ....ports.words import Offset, Position
 from ...message.batch_header import BatchHeader
 from ...message.control_records import EndTransactionMarker, read_marker
-from ..segment.offset_index import IndexDamaged
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 from .producer_state import ProducerStates
 
 LOOK_BACK_ENTRIES = 32
@@ -18,9 +18,9 @@ MARKER_BYTES_MAX = 4096
 """A marker has 78 bytes; what is longer is none."""
 
 
-def take_in(
+def apply_batch(
     states: ProducerStates, header: BatchHeader, base_offset: Offset, marker: EndTransactionMarker | None, seen_ms: int
-) -> AbortedEntry | None:
+) -> AbortedTxn | None:
     """Note a batch that is in the log from `base_offset` on; `marker`: what it says if it is a control batch.
 
     Returns the transaction that it aborts. Nothing is checked: the leader has done that.
@@ -36,10 +36,10 @@ def take_in(
     ended = states.end(header.producer_id, header.producer_epoch, marker.coordinator_epoch, base_offset, seen_ms)
     if ended is None or marker.committed:
         return None
-    return AbortedEntry(header.producer_id, ended.first_offset, base_offset, ended.last_stable_offset)
+    return AbortedTxn(header.producer_id, ended.first_offset, base_offset, ended.last_stable_offset)
 
 
-def marker_at(segment: Segment, position: Position, header: BatchHeader) -> EndTransactionMarker | None:
+def read_marker_at(segment: Segment, position: Position, header: BatchHeader) -> EndTransactionMarker | None:
     """What the control batch there says; one that is damaged is reported, and ends nothing. Raises `StorageError`."""
     if header.producer_id < 0:
         return None
@@ -56,26 +56,26 @@ def replay(
     start: Offset,
     end: Offset,
     now_ms: int,
-    aborts: Callable[[AbortedEntry], None] | None = None,
+    aborts: Callable[[AbortedTxn], None] | None = None,
 ) -> None:
     """Note the batches in [start, end); `aborts` is told of the transactions that were aborted there."""
     for number, segment in enumerate(segments):
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
         if next_base <= start or segment.base_offset >= end or not segment.size:
             continue
-        found = segment.first_intact(start) if start > segment.base_offset else (Position(0), 0)
+        found = segment.locate_intact(start) if start > segment.base_offset else (Position(0), 0)
         for position, header in segment.batches(found[0] if found is not None else segment.size):
             if header.base_offset >= end:
                 break
             if header.base_offset >= start:
-                marker = marker_at(segment, position, header) if header.control else None
+                marker = read_marker_at(segment, position, header) if header.control else None
                 seen_ms = min(now_ms, max(header.max_timestamp, segment.modified_ms))
-                aborted = take_in(states, header, header.base_offset, marker, seen_ms)
+                aborted = apply_batch(states, header, header.base_offset, marker, seen_ms)
                 if aborted is not None and aborts is not None:
                     aborts(aborted)
 
 
-def look_back(states: ProducerStates, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
+def load_recent_batches(states: ProducerStates, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
     """Read what producers wrote shortly before a snapshot, of which that knows the last batch only."""
     places: list[tuple[Segment, Position]] = []
     entries = LOOK_BACK_ENTRIES
@@ -83,7 +83,7 @@ def look_back(states: ProducerStates, segments: Sequence[Segment], offset: Offse
         if entries > 0 and segment.base_offset < offset and segment.size:
             try:
                 places.append((segment, segment.position_before(offset, entries)))
-            except IndexDamaged:
+            except CorruptIndex:
                 break  # a lookup will rebuild it; the last batches are known
             entries -= segment.index.count + 1
     earlier = ProducerStates()
@@ -92,5 +92,5 @@ def look_back(states: ProducerStates, segments: Sequence[Segment], offset: Offse
             if header.next_offset > offset:
                 break
             if not header.control:
-                take_in(earlier, header, header.base_offset, None, now_ms)
+                apply_batch(earlier, header, header.base_offset, None, now_ms)
     states.complete(earlier)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from ....ports.report import Line, error
 from ....ports.words import TopicPartition
-from ..checkpoints import Sealed
+from ..checkpoints import SealedSegment
 from ..log_format import LogSegment
 
 
-def end_lost(partition: TopicPartition, end: int, recovery_point: int, *, goes_on: bool) -> Line:
+def lost_end_line(partition: TopicPartition, end: int, recovery_point: int, *, goes_on: bool) -> Line:
     """The log ends below its recovery point. Where offsets count messages and nobody else has them, it `goes_on` there,
     so that no offset that a consumer may know is given to another message."""
     text = f"{partition}: offsets {end} to {recovery_point - 1} are lost: the recovery-point checkpoint knows them, "
@@ -20,13 +20,13 @@ def end_lost(partition: TopicPartition, end: int, recovery_point: int, *, goes_o
     )
 
 
-def folder_missing(path: str, partition: TopicPartition, recovery_point: int) -> Line:
+def missing_folder_line(path: str, partition: TopicPartition, recovery_point: int) -> Line:
     """A partition that an orderly stop has left there."""
     text = f"{path}/{partition} is missing, and with it what the log had below offset {recovery_point}"
     return error(text, partition=str(partition), last_offset=recovery_point - 1)
 
 
-def visible_lost(partition: TopicPartition, end: int, high_watermark: int) -> Line:
+def lost_visible_line(partition: TopicPartition, end: int, high_watermark: int) -> Line:
     """No orderly stop before, and what consumers may have read was not durable."""
     text = f"{partition}: offsets {end} to {high_watermark - 1} are lost: consumers may have read them, but they were "
     return error(
@@ -37,8 +37,8 @@ def visible_lost(partition: TopicPartition, end: int, high_watermark: int) -> Li
     )
 
 
-def sealed_lost(
-    partition: TopicPartition, known: Sequence[Sealed], segments: Sequence[LogSegment], *, in_order: bool
+def lost_segment_lines(
+    partition: TopicPartition, known: Sequence[SealedSegment], segments: Sequence[LogSegment], *, in_order: bool
 ) -> Iterator[Line]:
     """A line for each sealed segment that the last checkpoint knows and that is missing or shorter now.
 
@@ -66,7 +66,7 @@ def sealed_lost(
         )
 
 
-def without_empty_end(segments: Sequence[LogSegment]) -> Sequence[LogSegment]:
+def drop_empty_end(segments: Sequence[LogSegment]) -> Sequence[LogSegment]:
     """The segments before one that is to be begun. Raises `StorageError`."""
     if segments[-1].size:
         segments[-1].seal()

@@ -7,39 +7,39 @@ from ....ports.storage import FileInfo, Folder
 from ....ports.values import frozen
 from ....ports.words import Offset, Position
 from ..batch_scan import BadBatch, BatchIterator
-from ..checkpoints import Noted
+from ..checkpoints import LogCheckpoint
 from ..config import LogConfig
-from ..log_format import RecoveryWatch
+from ..log_format import RecoveryListener
 from ..names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from ..producers.producer_state_manager import snapshot_offsets
-from ..segment.damage import Gap, find_intact, walk
-from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, IndexEntry
+from ..segment.damage import Gap, find_intact_batch, walk
+from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, IndexEntry
 from ..segment.segment import NO_TIMESTAMP, Segment, SegmentFiles
-from .quarantine import set_aside
-from .stale_files import Leftovers, parsed
-from .stray_segments import without_foreign
+from .quarantine import quarantine_files
+from .stale_files import StaleFiles, parsed
+from .stray_segments import quarantine_stray_segments
 
 _PROGRESS_BYTES = 1 << 28
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 
 @frozen(kw_only=True)
-class Loader:
+class SegmentLoader:
     """Loads the segments of one folder. Raises `StorageError` throughout."""
 
     folder: Folder
     config: LogConfig
     now_ms: int
     report: Callable[[str], None]
-    recovery: RecoveryWatch
+    recovery: RecoveryListener
 
-    def load(self, noted: Noted, stopped_at: int | None) -> list[Segment]:
+    def load(self, noted: LogCheckpoint, stopped_at: int | None) -> list[Segment]:
         """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
-        not belong into the log is set aside. `stopped_at`: as of `without_foreign`."""
-        listing = Leftovers(self.folder, self.report).clear()
+        not belong into the log is set aside. `stopped_at`: as of `quarantine_stray_segments`."""
+        listing = StaleFiles(self.folder, self.report).clear()
         bases = sorted(base for base, kind, state in map(parsed, listing) if kind == LOG_SUFFIX and not state)
         segments = [self._segment(base, listing) for base in bases]
-        return without_foreign(self.folder, segments, noted.sealed, stopped_at=stopped_at, report=self.report)
+        return quarantine_stray_segments(self.folder, segments, noted.sealed, stopped_at=stopped_at, report=self.report)
 
     def _segment(self, base: int, listing: Mapping[str, FileInfo]) -> Segment:
         log, *others = (listing.get(segment_file(base, suffix)) for suffix in _SUFFIXES)
@@ -68,7 +68,7 @@ class Loader:
         segment.rebuild_indexes()
         segment.write_indexes()
         if segment.aborted or any(header.control for _, header in segment.batches()):
-            segment.aborted.distrust(problem)
+            segment.aborted.mark_corrupt(problem)
 
     def _index_problem(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> str | None:
         if not segment.size:
@@ -81,7 +81,7 @@ class Loader:
                 return f"{index.name} has {info.size} bytes, no multiple of {entry.size}"
         try:
             return self._end_problem(segment, segment.index.last(), segment.time_index.last(), next_base)
-        except (IndexDamaged, BadBatch) as error:
+        except (CorruptIndex, BadBatch) as error:
             return str(error)
 
     def _end_problem(
@@ -107,7 +107,7 @@ class Loader:
             if end == recovery_point or not recovery_point:
                 return end
             raise BadBatch(segment.size, f"the next offset is {end}, and was {recovery_point}")
-        except (IndexDamaged, BadBatch) as error:
+        except (CorruptIndex, BadBatch) as error:
             self.report(f"{self.folder.name}/{segment.names[0]} does not end as an orderly stop leaves it: {error}")
             return None
 
@@ -161,13 +161,13 @@ class Loader:
     def _set_aside(self, segments: Sequence[Segment], end: Offset) -> None:
         for segment in segments:
             segment.close()
-            set_aside(self.folder, segment.names, f"comes after offset {end}, where the log is cut", self.report)
+            quarantine_files(self.folder, segment.names, f"comes after offset {end}, where the log is cut", self.report)
 
     def _without_last(self, segments: list[Segment], end: Offset, problem: BadBatch) -> list[Segment]:
         """The last one begins with nothing that belongs there, but is not without intact batches."""
         last = segments.pop()
         last.close()
-        set_aside(self.folder, last.names, f"does not begin with a batch of this log ({problem})", self.report)
+        quarantine_files(self.folder, last.names, f"does not begin with a batch of this log ({problem})", self.report)
         if segments and last.base_offset != end:
             segments[-1].resume()
             segments[-1].next_offset = end
@@ -203,7 +203,7 @@ class Loader:
                     self.recovery.found(segment, *item)
                     yield item
                 elif item.intact_behind:
-                    segment.note_gap(item)
+                    segment.add_gap(item)
                 else:
                     raise BadBatch(item.position, item.reason)
 
@@ -213,7 +213,7 @@ class Loader:
             segment.index_batches(good())
         except BadBatch as error:
             problem = error
-            if segment.size or find_intact(segment.file, Position(0), Position(segment.file.size)) is None:
+            if segment.size or find_intact_batch(segment.file, Position(0), Position(segment.file.size)) is None:
                 segment.file.truncate(segment.size)
         segment.next_offset = end
         if next_base is not None and problem is None:

@@ -9,11 +9,11 @@ from ..checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from ..config import LONG_MAX
 from ..names import (
     ABORTED_SUFFIX,
-    ASIDE_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    QUARANTINE_SUFFIX,
     SEGMENT_FILE,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
@@ -21,7 +21,7 @@ from ..names import (
     segment_file,
 )
 from ..segment.damage import Gap, walk
-from .quarantine import set_aside
+from .quarantine import quarantine_files
 
 _OWN_FILES = {LEADER_EPOCHS, PARTITION_METADATA}
 _SEGMENT_KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
@@ -33,7 +33,7 @@ def parsed(name: str) -> tuple[int, str, str]:
     return (int(found["base"]), found["kind"], found["state"] or "") if found is not None else (-1, "", "")
 
 
-class Leftovers:
+class StaleFiles:
     """The files of one folder. Raises `StorageError` throughout."""
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ class Leftovers:
         """Bring every interrupted change to an end; returns what is there afterwards."""
         beyond = [name for name in self._files if parsed(name)[0] >= LONG_MAX]
         for name in beyond:
-            set_aside(self._folder, [name], "begins beyond all offsets", self._report)
+            quarantine_files(self._folder, [name], "begins beyond all offsets", self._report)
         self._refresh()
         # Cleanings first: where one has failed, what it was made from may be wanted back.
         for base in sorted(base for base, kind, state in self._parsed() if (kind, state) == (LOG_SUFFIX, SWAP_SUFFIX)):
@@ -58,7 +58,7 @@ class Leftovers:
                 self._distrust_indexes(base)
             if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
                 self._folder.delete(name)  # indexes of a swap are rebuilt
-            elif not kind and name not in _OWN_FILES and ASIDE_SUFFIX not in name:
+            elif not kind and name not in _OWN_FILES and QUARANTINE_SUFFIX not in name:
                 self._report(f"{self._folder.name}/{name} is no file of a log and is left alone")
         self._refresh()
         self._delete_orphans()
@@ -82,7 +82,7 @@ class Leftovers:
             following = min((other for other in live if other > base), default=LONG_MAX)
             if self._bring_back(base, following) or base in live:
                 why = "is no whole segment, and what it was made from is still there"
-                set_aside(self._folder, [name + SWAP_SUFFIX], why, self._report)
+                quarantine_files(self._folder, [name + SWAP_SUFFIX], why, self._report)
                 return
         for old in (other for other in live if base <= other < max(end, base + 1)):
             self._replace(old, end)
@@ -114,7 +114,7 @@ class Leftovers:
         old_end, _ = self._examined(names[0], old)
         if old_end > end:
             why = f"goes on to offset {old_end}, and what a cleaning made of it only to {end}"
-            set_aside(self._folder, names, why, self._report)
+            quarantine_files(self._folder, names, why, self._report)
             return
         for name in self._files:
             if parsed(name)[0] == old and not parsed(name)[2]:

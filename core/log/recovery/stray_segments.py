@@ -7,17 +7,17 @@ from ....ports.storage import Folder
 from ....ports.words import Offset, Position
 from ...message.batch_header import HEADER_SIZE
 from ..batch_scan import BadBatch, scan_batches
-from ..checkpoints import Sealed
+from ..checkpoints import SealedSegment
 from ..segment.damage import Gap, walk
-from ..segment.offset_index import IndexDamaged
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
-from .quarantine import set_aside
+from .quarantine import quarantine_files
 
 
-def without_foreign(
+def quarantine_stray_segments(
     folder: Folder,
     segments: Sequence[Segment],
-    sealed: Collection[Sealed] = (),
+    sealed: Collection[SealedSegment] = (),
     *,
     stopped_at: int | None,
     report: Callable[[str], None],
@@ -47,7 +47,7 @@ def without_foreign(
             kept.append(segment)
         else:
             segment.close()
-            set_aside(folder, segment.names, why, report)
+            quarantine_files(folder, segment.names, why, report)
     return kept
 
 
@@ -55,7 +55,7 @@ def _claimed_end(segment: Segment) -> Offset:
     """Where its batches end by their own word: a read or two of its tail."""
     try:
         entry = segment.index.last()
-    except IndexDamaged:
+    except CorruptIndex:
         entry = None
     start = Position(entry[1] if entry is not None and 0 <= entry[1] <= segment.size - HEADER_SIZE else 0)
     end = segment.base_offset

@@ -13,13 +13,13 @@ from ....ports.storage import Region, StorageError
 from ....ports.values import frozen
 from ....ports.words import Offset, Position, TopicPartition
 from ...message.batch_header import BatchHeader
-from ..compaction.throttler import CleaningPace
+from ..compaction.throttler import Throttler
 from ..formats.registry import BATCHES
-from ..leader_epoch_cache import LeaderEpochs
+from ..leader_epoch_cache import LeaderEpochCache
 from ..manager.data_folder import DataFolder
 from ..partition_log.log import Log
 from ..segment.damage import Gap, walk
-from ..segment.offset_index import IndexDamaged
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
 
 _FIRST_MS = 60_000.0
@@ -49,7 +49,7 @@ WRONG_EPOCH = "the leader epoch is not that of the log"
 """It is under no checksum. The records can be read; followers would take them for those of another leader."""
 
 
-class ScrubFigures:
+class ScrubMetrics:
     """What was checked since the start."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Check:
         self.gaps: list[Gap] = []
         self.bytes_read = 0
         self._start = start or Position(0)
-        self._epochs = LeaderEpochs(log.epochs.entries)
+        self._epochs = LeaderEpochCache(log.epochs.entries)
         self._walk = walk(
             region,
             self._start,
@@ -135,8 +135,8 @@ class LogScrubber:
         self._scheduler = scheduler
         self._on_damage = on_damage
         self._failed = failed
-        self.figures = ScrubFigures()
-        self._pace = CleaningPace(clock, self._rate, served)
+        self.figures = ScrubMetrics()
+        self._pace = Throttler(clock, self._rate, served)
         self._moved = 0
         self._urgent: deque[tuple[Log, Segment, int]] = deque()
         self._pass: deque[tuple[Log, Segment]] = deque()
@@ -253,7 +253,7 @@ class LogScrubber:
         try:
             start = segment.position_before(Offset(offset), 1)
             region = segment.region(Position(0), segment.size)
-        except IndexDamaged:
+        except CorruptIndex:
             self._wake_in(0.0)  # the next look-up makes the index again
             return
         except StorageError as error:
@@ -287,7 +287,7 @@ class LogScrubber:
             elif outcome.value:
                 self._checked(check)
             else:
-                self._scheduler.call_later(self._pace.rest_ms(self._moved), lambda: self._go_on(check, steps))
+                self._scheduler.call_later(self._pace.pause_ms(self._moved), lambda: self._go_on(check, steps))
 
         self._scheduler.offload(slice_of_it, done)
 
@@ -301,7 +301,7 @@ class LogScrubber:
         if check.gaps and still_there:
             for gap in check.gaps:
                 if gap.reason is not WRONG_EPOCH:
-                    segment.note_gap(gap)
+                    segment.add_gap(gap)
             if segment not in self._known:
                 self._known.add(segment)
                 self.figures.damaged += 1
@@ -325,7 +325,7 @@ class LogScrubber:
             if self._stopped is not None:
                 self._stopped()
         else:
-            self._wake_in(0.0 if urgent else self._pace.rest_ms(self._moved))
+            self._wake_in(0.0 if urgent else self._pace.pause_ms(self._moved))
 
 
 def _segment_of(log: Log, offset: int) -> Segment | None:

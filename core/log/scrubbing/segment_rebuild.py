@@ -11,11 +11,11 @@ from ....ports.values import frozen
 from ....ports.words import Offset, Position
 from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ..compaction.cleaning_job import CannotClean
-from ..compaction.suffixed_folder import Making
+from ..compaction.suffixed_folder import SuffixedFolder
 from ..names import CLEANED_SUFFIX
 from ..partition_log.replacement import Replacement
 from ..segment.segment import Segment, SegmentFiles
-from ..segment.transaction_index import AbortedEntry
+from ..segment.transaction_index import AbortedTxn
 
 _CHUNK_BYTES = 262_144
 
@@ -37,7 +37,7 @@ class BatchRange:
 
 
 class SegmentRebuild:
-    """Fulfils `SegmentWork`. The `pieces` are the new segment, in order."""
+    """Fulfils `SegmentRewrite`. The `pieces` are the new segment, in order."""
 
     cleaned_to: Offset | None = None
 
@@ -49,7 +49,7 @@ class SegmentRebuild:
         next_offset: Offset,
         pieces: Sequence[BatchRange],
         fetched: File,
-        aborted: Sequence[AbortedEntry],
+        aborted: Sequence[AbortedTxn],
         index_interval_bytes: int,
     ) -> None:
         """`fetched` has what came from other replicas. Raises `StorageError`."""
@@ -71,7 +71,7 @@ class SegmentRebuild:
     def steps(self) -> Iterator[Replacement | None]:
         segment = self._segment
         made = self._making = Segment.create(
-            Making(self.folder, CLEANED_SUFFIX),
+            SuffixedFolder(self.folder, CLEANED_SUFFIX),
             segment.base_offset,
             now_ms=segment.modified_ms,
             index_interval_bytes=self._index_interval_bytes,
@@ -91,10 +91,10 @@ class SegmentRebuild:
             made.aborted.append(entry)
         made.seal()
         yield None
-        for file in (made.file, *made.side_files()):
+        for file in (made.file, *made.index_files()):
             file.flush()
             yield None
-        index, time_index, *aborted = [file.size for file in made.side_files()]
+        index, time_index, *aborted = [file.size for file in made.index_files()]
         files = SegmentFiles(made.size, index, time_index, made.modified_ms, *aborted)
         made.close()
         self._making = None

@@ -66,7 +66,7 @@ class OffsetsDamaged(ApiError):
         self.next_offset = gap.next_offset
 
 
-class Memory:
+class SegmentBytes:
     """A segment in memory, to be walked over."""
 
     def __init__(self, content: Buffer) -> None:
@@ -175,10 +175,10 @@ def _behind(
     agrees = header is not None and header.base_offset in (base + delta + 1, from_offset + delta + 1)
     if header is not None and agrees and crc_matches(source, position, header):
         return position, header
-    return find_intact(source, Position(start + 1), end, from_offset=from_offset, below=below)
+    return find_intact_batch(source, Position(start + 1), end, from_offset=from_offset, below=below)
 
 
-def find_intact(
+def find_intact_batch(
     source: Readable, start: Position, end: Position, *, from_offset: Offset = _FIRST, below: Offset = NO_BOUND
 ) -> tuple[Position, BatchHeader] | None:
     """The first place in [start, end) with a whole batch of offsets in [from_offset, below) and the right CRC."""

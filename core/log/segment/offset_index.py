@@ -23,7 +23,7 @@ _LANDMARKS_MAX = 63
 """Every search passes the same entries first; so many of these are remembered."""
 
 
-class IndexDamaged(BarnabasError):
+class CorruptIndex(BarnabasError):
     """The index cannot be trusted; it is to be rebuilt from the segment."""
 
 
@@ -55,7 +55,7 @@ class SparseIndex:
         return self._on_file + len(self._tail)
 
     def last(self) -> IndexEntry | None:
-        """The newest entry; None when there is none. Raises `IndexDamaged`, `StorageError`."""
+        """The newest entry; None when there is none. Raises `CorruptIndex`, `StorageError`."""
         if self._last is None and self._on_file:
             self._last = self._read(self._on_file - 1)
         return self._last
@@ -71,7 +71,7 @@ class SparseIndex:
                 return  # the entries are safe in memory; `write` at the roll or the close tells if it goes on
 
     def find(self, column: int, target: int) -> IndexEntry | None:
-        """The greatest entry whose `column` is at most `target`. Raises `IndexDamaged`, `StorageError`."""
+        """The greatest entry whose `column` is at most `target`. Raises `CorruptIndex`, `StorageError`."""
         tail = self._tail
         if tail and tail[0][column] <= target:
             return tail[bisect_right(tail, target, key=lambda entry: entry[column]) - 1]
@@ -100,7 +100,7 @@ class SparseIndex:
         return tail[0] if tail else None
 
     def truncate(self, column: int, bound: int) -> None:
-        """Drop the entries whose `column` is `bound` or more. Raises `IndexDamaged`, `StorageError`."""
+        """Drop the entries whose `column` is `bound` or more. Raises `CorruptIndex`, `StorageError`."""
         while self._tail and self._tail[-1][column] >= bound:
             self._tail.pop()
         if not self._tail:
@@ -180,5 +180,5 @@ class SparseIndex:
         size = self._entry.size
         data = self.file().read(first * size, count * size)
         if len(data) != count * size:
-            raise IndexDamaged(f"{self._name} is shorter than it was")
+            raise CorruptIndex(f"{self._name} is shorter than it was")
         return data

@@ -12,11 +12,11 @@ from ....ports.words import Offset, Position
 from ...message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
 from ..batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
 from ..config import LogConfig
-from ..log_format import Admitted
+from ..log_format import ValidatedBatch
 from ..names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .damage import NO_BOUND, Gap, OffsetsDamaged, walk
-from .offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
-from .transaction_index import AbortedIndex
+from .offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, SparseIndex
+from .transaction_index import TransactionIndex
 
 _MIN, _MAX = 384, 512
 """So many are remembered; beyond, the oldest are forgotten together."""
@@ -130,7 +130,9 @@ class Segment:
         self.time_index = SparseIndex(
             folder, segment_file(base_offset, TIME_INDEX_SUFFIX), TIME_ENTRY, files.time_index_bytes
         )
-        self.aborted = AbortedIndex(folder, segment_file(base_offset, ABORTED_SUFFIX), base_offset, files.aborted_bytes)
+        self.aborted = TransactionIndex(
+            folder, segment_file(base_offset, ABORTED_SUFFIX), base_offset, files.aborted_bytes
+        )
         self._largest: tuple[int, Offset] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
         self._rebuilt = False
@@ -175,8 +177,8 @@ class Segment:
 
     # --- writing
 
-    def must_roll(
-        self, admitted: Admitted, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
+    def should_roll(
+        self, admitted: ValidatedBatch, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
         """True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
         if not self.size:
@@ -195,7 +197,7 @@ class Segment:
         age_ms = header.max_timestamp - first if first >= 0 and header is not None else now_ms - self.created_ms
         return age_ms > config.roll_ms - jitter_ms
 
-    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:
+    def append(self, admitted: ValidatedBatch, *, base_offset: Offset, now_ms: int) -> None:
         """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""
         records, header = admitted.records, admitted.header
         assert header is not None
@@ -262,7 +264,7 @@ class Segment:
                 raise OffsetsDamaged(self.path, gap)
         try:
             return lookup(self, offset)
-        except IndexDamaged:
+        except CorruptIndex:
             return self._search(offset)
         except BadBatch:
             found = self._search(offset)
@@ -273,13 +275,13 @@ class Segment:
         """As `lookup`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
         try:
             return search(self, offset)
-        except IndexDamaged as error:
+        except CorruptIndex as error:
             if not self._rebuilt:
                 self._rebuild(error)
                 return self.locate(offset)
         return search(self, offset, by_index=False)
 
-    def first_intact(self, offset: Offset) -> tuple[Position, int] | None:
+    def locate_intact(self, offset: Offset) -> tuple[Position, int] | None:
         """As `locate`, but of what can be read: behind the damage, if the offset is in some."""
         while offset < self.next_offset or not self.size:
             try:
@@ -288,7 +290,7 @@ class Segment:
                 offset = error.next_offset
         return None
 
-    def intact_until(self, position: Position) -> Position:
+    def find_damage_after(self, position: Position) -> Position:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
         behind = self.gaps and [gap.position for gap in self.gaps if gap.position >= position]
         return behind[0] if behind else self.size
@@ -298,7 +300,7 @@ class Segment:
         expected = None if position else self.base_offset
         return self._intact(walk(self.file, position, self.size, expected=expected, below=self.next_offset))
 
-    def note_gap(self, gap: Gap) -> None:
+    def add_gap(self, gap: Gap) -> None:
         """Remember damage, and report it the first time."""
         if any(known.position <= gap.position < known.end for known in self.gaps):
             return
@@ -308,13 +310,13 @@ class Segment:
     def position_before(self, offset: Offset, entries: int) -> Position:
         """Where a batch begins, so many index entries before the one for `offset`; 0 where there are fewer.
 
-        Raises `StorageError`, `IndexDamaged`.
+        Raises `StorageError`, `CorruptIndex`.
         """
         entry = self.index.before(0, offset - self.base_offset, entries)
         if entry is None:
             return _BEGINNING
         if not 0 <= entry[1] <= self.size - HEADER_SIZE:
-            raise IndexDamaged(f"it points to position {entry[1]} of {self.size}")
+            raise CorruptIndex(f"it points to position {entry[1]} of {self.size}")
         return Position(entry[1])
 
     def batch_header(self, position: Position) -> BatchHeader:
@@ -360,7 +362,7 @@ class Segment:
             before = self.time_index.find(0, timestamp - 1)
             if before is None:
                 return _BEGINNING
-            found = self.first_intact(Offset(self.base_offset + before[1] + 1))
+            found = self.locate_intact(Offset(self.base_offset + before[1] + 1))
             return found[0] if found is not None else self.size
 
         return self.batches(self._trusting_indexes(start))
@@ -368,7 +370,7 @@ class Segment:
     def largest_timestamp_batch(self) -> tuple[Position, int] | None:
         """(position, size) of the batch with the largest timestamp; None when no record has one."""
         timestamp, offset = self._load_largest()
-        return self.first_intact(offset) if timestamp != NO_TIMESTAMP else None
+        return self.locate_intact(offset) if timestamp != NO_TIMESTAMP else None
 
     # --- indexes that cannot be trusted
 
@@ -376,15 +378,15 @@ class Segment:
         """The result of `use`; if the index turns out to be damaged, once more with rebuilt indexes."""
         try:
             return use()
-        except IndexDamaged as error:
+        except CorruptIndex as error:
             if not self._rebuilt:
                 self._rebuild(error)
         try:
             return use()
-        except IndexDamaged as error:
+        except CorruptIndex as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self._folder.name}/{self.index.name}: {error}") from error
 
-    def _rebuild(self, error: IndexDamaged) -> None:
+    def _rebuild(self, error: CorruptIndex) -> None:
         self._rebuilt = True  # a scan of the whole segment: not at every read
         self.report(f"{self._folder.name}/{self.index.name} is damaged and rebuilt: {error}")
         self.rebuild_indexes()
@@ -406,7 +408,7 @@ class Segment:
     def _intact(self, items: Iterator[tuple[Position, BatchHeader] | Gap]) -> BatchIterator:
         for item in items:
             if isinstance(item, Gap):
-                self.note_gap(item)
+                self.add_gap(item)
             else:
                 yield item
 
@@ -432,7 +434,7 @@ class Segment:
     def load_end(self) -> Offset:
         """Read on from the last index entry to the end, to be able to append; returns the next offset.
 
-        Raises `BadBatch` when the segment does not end with a whole batch, `IndexDamaged`, `StorageError`.
+        Raises `BadBatch` when the segment does not end with a whole batch, `CorruptIndex`, `StorageError`.
         """
         self.forget()
         self._read_largest()
@@ -441,7 +443,7 @@ class Segment:
         entry = self.index.last()
         start = _BEGINNING if entry is None else Position(entry[1])
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
-            raise IndexDamaged(f"it points to position {start} of {self.size}")
+            raise CorruptIndex(f"it points to position {start} of {self.size}")
         next_offset = self.base_offset
         expected = None if entry is not None else self.base_offset
         for item in walk(self.file, start, self.size, expected=expected):
@@ -449,7 +451,7 @@ class Segment:
                 raise BadBatch(item.position, item.reason)
             position, header = item
             if position == start and entry is not None and header.base_offset > self.base_offset + entry[0]:
-                raise IndexDamaged(
+                raise CorruptIndex(
                     f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
                 )
             self._check_offsets(position, header)
@@ -477,7 +479,7 @@ class Segment:
         try:
             self.index.truncate(1, position)
             self.time_index.truncate(1, offset - self.base_offset)
-        except IndexDamaged:
+        except CorruptIndex:
             self.rebuild_indexes()
         self.aborted.truncate(offset)
         self.resume()
@@ -486,19 +488,19 @@ class Segment:
         """Become the active segment again. Raises `StorageError`."""
         try:
             self.load_end()
-        except (IndexDamaged, BadBatch):
+        except (CorruptIndex, BadBatch):
             self.rebuild_indexes()
 
-    def side_files(self) -> list[File]:
+    def index_files(self) -> list[File]:
         """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
-        return [self.index.file(), self.time_index.file(), *self.aborted.side_files()]
+        return [self.index.file(), self.time_index.file(), *self.aborted.index_files()]
 
     def cut(self, offset: Offset) -> Offset:
         """Drop the batches from `offset` on, one that reaches over it too; returns where the segment ends now.
 
         The segment is the active one again. Raises `StorageError`.
         """
-        found = self.first_intact(offset)
+        found = self.locate_intact(offset)
         if found is None:
             self.resume()
             end = offset
@@ -532,7 +534,7 @@ class Segment:
             self._folder.delete(name)
 
 
-class Searched(Protocol):
+class SearchedSegment(Protocol):
     """What the search needs of a `Segment`."""
 
     index: SparseIndex
@@ -548,26 +550,26 @@ class Searched(Protocol):
     @property
     def path(self) -> str: ...
 
-    def note_gap(self, gap: Gap) -> None: ...
+    def add_gap(self, gap: Gap) -> None: ...
 
 
-def lookup(segment: Searched, offset: Offset) -> tuple[Position, int] | None:
+def lookup(segment: SearchedSegment, offset: Offset) -> tuple[Position, int] | None:
     """(position, size) of the first batch that ends above `offset`; None when all end below.
 
     What is found counts if the batch behind it begins where it should: of a sparse segment, not before it ends. Raises
-    `IndexDamaged`, and `BadBatch` for any contradiction; `StorageError`.
+    `CorruptIndex`, and `BadBatch` for any contradiction; `StorageError`.
     """
     base, end, size, sparse = segment.base_offset, segment.next_offset, segment.size, segment.sparse
     entry = segment.index.find(0, offset - base)
     delta, start = (entry[0], Position(entry[1])) if entry is not None else (INT_MAX, _BEGINNING)
     if entry is not None and not 0 <= start <= size - HEADER_SIZE:
-        raise IndexDamaged(f"it points to position {start} of {size}")
+        raise CorruptIndex(f"it points to position {start} of {size}")
     passed = segment.gaps and [gap for gap in segment.gaps if start < gap.end and gap.next_offset <= offset]
     begin, expected, found = passed[-1].end if passed else start, -1, None
     for position, header in scan_batches(segment.file, begin, size, chunk_bytes=LOOKUP_CHUNK_BYTES):
         if position == begin:
             if not passed and not base <= header.base_offset <= base + delta:
-                raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
+                raise CorruptIndex(f"its entry for {base + delta} points to a batch at {header.base_offset}")
         elif header.base_offset != expected and not (sparse and header.base_offset > expected):
             raise BadBatch(position, f"base offset {header.base_offset} where {expected} is expected")
         if found is not None:
@@ -580,11 +582,11 @@ def lookup(segment: Searched, offset: Offset) -> tuple[Position, int] | None:
     return found
 
 
-def search(segment: Searched, offset: Offset, *, by_index: bool = True) -> tuple[Position, int] | None:
+def search(segment: SearchedSegment, offset: Offset, *, by_index: bool = True) -> tuple[Position, int] | None:
     """(position, size) of the first batch that ends above `offset`; None when all end below. Notes damage on the way.
 
     Begins one index entry earlier than a lookup does: so the batch that the entry names is seen from before, and an
-    entry that no way leads to is wrong. Raises `OffsetsDamaged`, `IndexDamaged`, `StorageError`.
+    entry that no way leads to is wrong. Raises `OffsetsDamaged`, `CorruptIndex`, `StorageError`.
     """
     start, meeting = _one_entry_earlier(segment, offset) if by_index else (_BEGINNING, -1)
     met = meeting < 0
@@ -593,38 +595,40 @@ def search(segment: Searched, offset: Offset, *, by_index: bool = True) -> tuple
         if isinstance(item, Gap):
             position, end = item.position, item.end
             if position == start > 0:
-                raise IndexDamaged(f"no batch begins at position {start}")
+                raise CorruptIndex(f"no batch begins at position {start}")
         else:
             position, end = item[0], Position(item[0] + 1)
         met = met or position <= meeting < end
         if not met and position > meeting:
-            raise IndexDamaged(f"it points to position {meeting}, where no batch begins")
+            raise CorruptIndex(f"it points to position {meeting}, where no batch begins")
         if isinstance(item, Gap):
-            segment.note_gap(item)
+            segment.add_gap(item)
             if offset < item.next_offset:
                 raise OffsetsDamaged(segment.path, item)
         elif item[1].next_offset > offset:
             if not met:
-                raise IndexDamaged(f"it points to position {meeting}, behind the batch for {offset}")
+                raise CorruptIndex(f"it points to position {meeting}, behind the batch for {offset}")
             return position, item[1].size
     return None
 
 
-def _one_entry_earlier(segment: Searched, offset: Offset) -> tuple[Position, int]:
+def _one_entry_earlier(segment: SearchedSegment, offset: Offset) -> tuple[Position, int]:
     """Where to begin, and the place that the index gives, which is to be met on the way; -1: it gives none."""
     entry = segment.index.find(0, offset - segment.base_offset)
     if entry is None:
         return _BEGINNING, -1
     earlier = segment.index.before(0, offset - segment.base_offset, 1) or (0, 0)
     if not 0 <= earlier[1] <= entry[1] <= segment.size - HEADER_SIZE:
-        raise IndexDamaged(f"it points to position {entry[1]} of {segment.size}")
+        raise CorruptIndex(f"it points to position {entry[1]} of {segment.size}")
     return Position(earlier[1]), entry[1]
 
 
-def fitting(segment: Segment, headers: Sequence[BatchHeader], config: LogConfig, *, jitter_ms: int, now_ms: int) -> int:
+def count_fitting(
+    segment: Segment, headers: Sequence[BatchHeader], config: LogConfig, *, jitter_ms: int, now_ms: int
+) -> int:
     """How many of the batches, which follow each other, go into the segment; 0: it is full, and an empty one never is.
 
-    As `Segment.must_roll` has it for each, but for the indexes: every batch is counted as if it had an entry, so that
+    As `Segment.should_roll` has it for each, but for the indexes: every batch is counted as if it had an entry, so that
     they may have room for more than is told here, if that is not 0.
     """
     index_bytes = config.segment_index_bytes

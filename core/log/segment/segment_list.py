@@ -16,9 +16,9 @@ from ...traffic.steps import Steps
 from ..log_format import LogSegment
 from ..retention import SegmentInfo
 from .damage import Gap, OffsetsDamaged
-from .offset_index import IndexDamaged
+from .offset_index import CorruptIndex
 from .segment import NO_TIMESTAMP, Segment
-from .transaction_index import AbortedEntry
+from .transaction_index import AbortedTxn
 
 _BEGINNING = Position(0)
 _new = tuple.__new__  # as in `log`
@@ -70,10 +70,10 @@ class SegmentList:
             if segment.base_offset < target or target == end:  # an empty one may have been cut to nothing
                 files.append(segment.file)
                 if sealed:
-                    files += segment.side_files()
+                    files += segment.index_files()
                 elif isinstance(segment, Segment):  # a start cannot tell that it lacks something
                     segment.aborted.write()
-                    files += segment.aborted.side_files()
+                    files += segment.aborted.index_files()
         return files
 
     def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:
@@ -92,9 +92,9 @@ class SegmentList:
             if found is None:
                 continue  # a gap at the end of the segment
             position, size = found
-            end_position = segment.intact_until(position)
+            end_position = segment.find_damage_after(position)
             if limit < (end if index == last else bases[index + 1]):
-                beyond = segment.first_intact(limit)
+                beyond = segment.locate_intact(limit)
                 if beyond is not None:
                     end_position = min(end_position, beyond[0])
             if end_position <= position:
@@ -143,9 +143,9 @@ class SegmentList:
     def _follows(self, segment: Segment) -> int:
         return self.bases[self.items.index(segment) + 1]
 
-    def aborted(self, from_offset: int, upto: int) -> list[AbortedEntry]:
-        """See `LogTransactions.aborted`. Raises `IndexDamaged`, `StorageError`."""
-        found: list[AbortedEntry] = []
+    def aborted(self, from_offset: int, upto: int) -> list[AbortedTxn]:
+        """See `LogTransactions.aborted`. Raises `CorruptIndex`, `StorageError`."""
+        found: list[AbortedTxn] = []
         first = max(0, bisect_right(self.bases, from_offset) - 1)
         for segment in self.items[first:]:
             if isinstance(segment, Segment) and segment.aborted:
@@ -161,12 +161,12 @@ class SegmentList:
         segment = self.items[number]
         try:
             entry = segment.index.after(1, end_position) if isinstance(segment, Segment) else None
-        except IndexDamaged:
+        except CorruptIndex:
             entry = None
         return self.next_offset(number, end) if entry is None else Offset(base + entry[0] + 1)
 
     def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
-        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `LogTimes.offsets_before`."""
+        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `TimestampLookup.offsets_before`."""
         entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
         if end > entries[-1][0]:
             entries.append((end, now_ms))
@@ -178,7 +178,7 @@ class SegmentList:
             count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
         return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
 
-    def first_at(self, timestamp: int, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+    def find_first_at(self, timestamp: int, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
         """The first record at or above offset `start` whose timestamp is at least `timestamp`, in steps.
 
         Batches are opened on a worker: to unpack one can take long. A segment that is gone meanwhile raises
@@ -198,7 +198,7 @@ class SegmentList:
                     yield None
         return None
 
-    def first_at_largest(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
+    def find_max_timestamp(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
         """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
         largest, chosen = NO_TIMESTAMP, None
         for segment in self.items:
@@ -217,7 +217,7 @@ class SegmentList:
         best: FoundRecord | None = None
         while True:
             timestamp = best.timestamp + 1 if best is not None else 0
-            found = yield from self.first_at(timestamp, start, end, codecs)
+            found = yield from self.find_first_at(timestamp, start, end, codecs)
             if found is None:
                 return best
             best = found

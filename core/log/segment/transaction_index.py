@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ....ports.storage import File, FileMissing, Folder, StorageError
-from .offset_index import IndexDamaged
+from .offset_index import CorruptIndex
 
 ENTRY = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
@@ -23,7 +23,7 @@ _LANDMARKS_MAX = 63
 """Every search passes the same blocks first; so many of these are remembered."""
 
 
-class AbortedEntry(NamedTuple):
+class AbortedTxn(NamedTuple):
     """`last_offset` is that of the marker; below `last_stable_offset` all was decided once it was written."""
 
     producer_id: int
@@ -35,7 +35,7 @@ class AbortedEntry(NamedTuple):
 _last_offset = attrgetter("last_offset")
 
 
-class AbortedIndex:
+class TransactionIndex:
     """Entries by the offsets of their markers; the file is read where they are needed. Owner thread only."""
 
     __slots__ = (
@@ -58,11 +58,11 @@ class AbortedIndex:
         self._base_offset = base_offset
         self._file: File | None = None
         self._count = max(0, file_size) // ENTRY.size
-        self._unwritten: list[AbortedEntry] = []
+        self._unwritten: list[AbortedTxn] = []
         """The newest, which the file could not take."""
         self._last_offset = -1
         """Of the newest entry, once it is known."""
-        self._blocks: dict[int, list[AbortedEntry]] = {}
+        self._blocks: dict[int, list[AbortedTxn]] = {}
         self._landmarks: dict[int, int] = {}
         """Where the first entry of a block has its marker."""
         self._doubt = ""
@@ -77,17 +77,17 @@ class AbortedIndex:
         """True if there may be entries."""
         return bool(self._count or self._unwritten or self._doubt)
 
-    def distrust(self, why: str) -> None:
+    def mark_corrupt(self, why: str) -> None:
         """The file may not have what it should: it is to be rebuilt before it is used."""
         self._doubt = why
 
     @property
-    def is_distrusted(self) -> bool:
+    def is_marked_corrupt(self) -> bool:
         return bool(self._doubt)
 
     # --- writing
 
-    def append(self, entry: AbortedEntry) -> None:
+    def append(self, entry: AbortedTxn) -> None:
         """Add a transaction whose marker has come; while the file cannot be written it stays in memory."""
         if self._doubt:
             return  # rebuilding finds it
@@ -113,8 +113,8 @@ class AbortedIndex:
             self._unwritten.pop()
         try:
             keep = self._first_from(offset)
-        except IndexDamaged as error:
-            self.distrust(str(error))
+        except CorruptIndex as error:
+            self.mark_corrupt(str(error))
             return
         if keep < self._count:
             self.file().truncate(keep * ENTRY.size)
@@ -127,7 +127,7 @@ class AbortedIndex:
             self.file().truncate(0)
         self._has_in_file(0)
 
-    def replace(self, entries: Sequence[AbortedEntry]) -> None:
+    def replace(self, entries: Sequence[AbortedTxn]) -> None:
         """Have these and no others, in a file that is durable on return: a start believes the index of a segment that
         was flushed. Raises `StorageError`; then nothing has changed."""
         self._folder.write_small(self._name, _packed(entries))
@@ -146,14 +146,14 @@ class AbortedIndex:
 
     # --- looking up
 
-    def between(self, from_offset: int, upto: int) -> tuple[list[AbortedEntry], bool]:
+    def between(self, from_offset: int, upto: int) -> tuple[list[AbortedTxn], bool]:
         """(those that have records in [from_offset, upto), True if no later one has any).
 
-        Raises `IndexDamaged`, `StorageError`.
+        Raises `CorruptIndex`, `StorageError`.
         """
         if self._doubt:
-            raise IndexDamaged(self._doubt)
-        found: list[AbortedEntry] = []
+            raise CorruptIndex(self._doubt)
+        found: list[AbortedTxn] = []
         if not self or self._newest_marker() < from_offset:
             return found, False
         number = self._first_from(from_offset)
@@ -167,15 +167,15 @@ class AbortedIndex:
         return found, _collect(later, upto, found)
 
     def check(self) -> None:
-        """Read all of it. Raises `IndexDamaged`, `StorageError`."""
+        """Read all of it. Raises `CorruptIndex`, `StorageError`."""
         if self._doubt:
-            raise IndexDamaged(self._doubt)
+            raise CorruptIndex(self._doubt)
         self._forget()
         before = -1
         for number in range(0, self._count, _BLOCK_ENTRIES):
             entries = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
             if entries[0].last_offset <= before:
-                raise IndexDamaged(f"entry {number} does not come after the one before")
+                raise CorruptIndex(f"entry {number} does not come after the one before")
             before = entries[-1].last_offset
 
     def _newest_marker(self) -> int:
@@ -206,7 +206,7 @@ class AbortedIndex:
                 self._landmarks[block] = marker
         return marker
 
-    def _block(self, block: int) -> list[AbortedEntry]:
+    def _block(self, block: int) -> list[AbortedTxn]:
         entries = self._blocks.get(block)
         if entries is None:
             if len(self._blocks) >= _BLOCKS_KEPT:
@@ -215,17 +215,17 @@ class AbortedIndex:
             entries = self._blocks[block] = self._read(first, min(_BLOCK_ENTRIES, self._count - first))
         return entries
 
-    def _read(self, first: int, count: int) -> list[AbortedEntry]:
+    def _read(self, first: int, count: int) -> list[AbortedTxn]:
         data = self.file().read(first * ENTRY.size, count * ENTRY.size)
         if len(data) != count * ENTRY.size:
-            raise IndexDamaged("it is shorter than it was")
-        entries: list[AbortedEntry] = []
+            raise CorruptIndex("it is shorter than it was")
+        entries: list[AbortedTxn] = []
         before = self._base_offset - 1
         for version, *fields in ENTRY.iter_unpack(data):
-            entry = AbortedEntry(*fields)
+            entry = AbortedTxn(*fields)
             _, start, marker, stable = entry
             if version != VERSION or not (0 <= start < marker and before < marker and 0 <= stable <= marker + 1):
-                raise IndexDamaged(f"entry {first + len(entries)} is not one of a transaction: {(version, *entry)}")
+                raise CorruptIndex(f"entry {first + len(entries)} is not one of a transaction: {(version, *entry)}")
             before = marker
             entries.append(entry)
         return entries
@@ -238,7 +238,7 @@ class AbortedIndex:
             self._file = self._folder.open(self._name)
         return self._file
 
-    def side_files(self) -> list[File]:
+    def index_files(self) -> list[File]:
         """The file, where there is one. Raises `StorageError`."""
         return [self.file()] if self._file is not None or self else []
 
@@ -256,11 +256,11 @@ class AbortedIndex:
             self._file.close()
 
 
-def _packed(entries: Sequence[AbortedEntry]) -> bytes:
+def _packed(entries: Sequence[AbortedTxn]) -> bytes:
     return b"".join([ENTRY.pack(VERSION, *entry) for entry in entries])
 
 
-def _collect(entries: list[AbortedEntry], upto: int, found: list[AbortedEntry]) -> bool:
+def _collect(entries: list[AbortedTxn], upto: int, found: list[AbortedTxn]) -> bool:
     """Add what has records below `upto`; True if all that comes later begins at `upto` or above."""
     for entry in entries:
         if entry.first_offset < upto:

@@ -9,18 +9,18 @@ from ....ports.storage import File, Folder
 from ....ports.values import frozen
 from ....ports.words import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES
-from ...log.checkpoints import PARTITION_METADATA, Sealed
+from ...log.checkpoints import PARTITION_METADATA, SealedSegment
 from ...log.config import LONG_MAX
 from ...log.formats.classic_format import classic_segments, segments_in_chain
 from ...log.formats.classic_segment import ClassicSegment
-from ...log.names import ASIDE_SUFFIX, CLASSIC_SEGMENT_FILE
+from ...log.names import CLASSIC_SEGMENT_FILE, QUARANTINE_SUFFIX
 from ...message.classic.entry import CODEC_MASK, LENGTH, MAGIC_1, OVERHEAD_BYTES, Opener, read_header, read_inner_entry
 from ...message.classic.validation import find_valid_prefix
 from ...message.codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ...message.crc32 import crc32
 from .findings import Finding, Fix, Loss
 from .fixes import SetAside, keep_range
-from .overlay_folder import PretendedFolder, copy_range
+from .overlay_folder import OverlayFolder, copy_range
 from .partition import Known
 
 _GZIP_ID = 1
@@ -270,7 +270,7 @@ class ClassicPartition:
         self.findings: list[Finding] = []
         self.segments = self.batches = self.messages = 0
         self.start = self.end = self.durable_to = 0
-        self.sealed: list[Sealed] = []
+        self.sealed: list[SealedSegment] = []
         self._folder, self._known = folder, known
         self._files = folder.files()
         self._codecs = codecs
@@ -296,7 +296,7 @@ class ClassicPartition:
             found = CLASSIC_SEGMENT_FILE.fullmatch(name)
             if name == PARTITION_METADATA:
                 continue
-            if ASIDE_SUFFIX in name:
+            if QUARANTINE_SUFFIX in name:
                 self._add("aside", name, "was set aside", "look at it, and delete it when nothing in it is wanted")
             elif found is None and name.endswith(_TEMPORARY):
                 self._add(
@@ -310,7 +310,7 @@ class ClassicPartition:
                 self._add("segment-foreign", name, "begins beyond all offsets", "it is set aside", SetAside((name,)))
 
     def _own_segments(self) -> Sequence[ClassicSegment]:
-        pretended = PretendedFolder(self._folder)
+        pretended = OverlayFolder(self._folder)
         lines: list[str] = []
         there = classic_segments(pretended, lines.append)
         recover = not self._known.in_order
@@ -366,7 +366,7 @@ class ClassicPartition:
             self._tell_end(segment, at_end, fix, following)
         self.end = base + max(end, fill_to)
         if following is not None:
-            self.sealed.append(Sealed(base, Offset(following), max(end, fill_to)))
+            self.sealed.append(SealedSegment(base, Offset(following), max(end, fill_to)))
 
     def _boundary(self, scan: ClassicScan, position: int) -> int:
         """Where the last message ends that does so at or before a position. Raises `StorageError`."""

@@ -15,7 +15,7 @@ from ...log.checkpoints import (
     LOG_START,
     RECOVERY_POINT,
     SEGMENTS,
-    Sealed,
+    SealedSegment,
     format_offsets,
     format_segments,
     join_segments,
@@ -23,9 +23,9 @@ from ...log.checkpoints import (
     parse_segments,
 )
 from ...log.config import LONG_MAX
-from ...log.formats.registry import CLASSIC, format_of_files
-from ...log.manager.meta_properties import META_PROPERTIES, parse_identity
-from ...log.names import ASIDE_SUFFIX, ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state
+from ...log.formats.registry import CLASSIC, detect_format
+from ...log.manager.meta_properties import META_PROPERTIES, parse_meta_properties
+from ...log.names import ETCD_FOLDER, QUARANTINE_SUFFIX, classic_folder_partition, folder_partition, folder_state
 from ...message.codec import NO_CODECS, Codecs
 from .classic_partition import ClassicPartition
 from .findings import Finding, Fix, Loss, note, problems
@@ -48,7 +48,7 @@ class PartitionCheck(Protocol):
     start: int
     end: int
     durable_to: int
-    sealed: list[Sealed]
+    sealed: list[SealedSegment]
 
     def check(self) -> None: ...
 
@@ -102,7 +102,7 @@ class DataFolderCheck:
         self._checked: dict[TopicPartition, PartitionCheck] = {}
         self._offsets: dict[str, dict[TopicPartition, int] | None] = {}
         """None: damaged."""
-        self._sealed: dict[TopicPartition, list[Sealed]] | None = {}
+        self._sealed: dict[TopicPartition, list[SealedSegment]] | None = {}
 
     def check(self) -> Checked:
         for name in _OFFSETS:
@@ -168,7 +168,7 @@ class DataFolderCheck:
 
     def _check_partition(self, name: str, partition: TopicPartition) -> list[Finding]:
         folder = self._log_dir.folder(name)
-        found = format_of_files(f"{self._log_dir.path}/{name}", folder.files())
+        found = detect_format(f"{self._log_dir.path}/{name}", folder.files())
         known = self._known(partition)
         check: PartitionCheck
         if found == CLASSIC:
@@ -226,11 +226,11 @@ class DataFolderCheck:
 
     def _check_identity(self) -> None:
         for name in self._files:
-            if ASIDE_SUFFIX in name:
+            if QUARANTINE_SUFFIX in name:
                 remedy = "look at it, and delete it when nothing in it is wanted"
                 self._findings.append(note("aside", name, "was set aside", remedy))
         try:
-            parse_identity(self._log_dir.root.read_small(META_PROPERTIES))
+            parse_meta_properties(self._log_dir.root.read_small(META_PROPERTIES))
         except FileMissing:
             return
         except ValueError as error:
@@ -303,7 +303,7 @@ class DataFolderCheck:
             else:
                 yield partition, f"offset {offset}, but the log ends at {right}", None
 
-    def _check_sealed(self, noted: Mapping[TopicPartition, list[Sealed]]) -> None:
+    def _check_sealed(self, noted: Mapping[TopicPartition, list[SealedSegment]]) -> None:
         wanted = {
             partition: self._checked[partition].sealed if partition in self._checked else known
             for partition, known in noted.items()
@@ -318,7 +318,7 @@ class DataFolderCheck:
             text = f"{partition}: the segments are not those that it knows"
             self._root_finding("checkpoint-wrong", SEGMENTS, text, "it is written anew", fix)
 
-    def _agree(self, noted: Collection[Sealed], found: Sequence[Sealed]) -> bool:
+    def _agree(self, noted: Collection[SealedSegment], found: Sequence[SealedSegment]) -> bool:
         """True if nothing that is noted is missing or shorter: segments may have come or grown, or, without an orderly
         stop, the oldest may have gone."""
         present = {sealed.base_offset: sealed for sealed in found}

@@ -8,16 +8,16 @@ from ....ports.values import frozen
 from ....ports.words import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES
 from ...log.names import (
-    ASIDE_SUFFIX,
     CLASSIC_SUFFIX,
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    QUARANTINE_SUFFIX,
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from ...log.recovery.quarantine import set_aside
-from ...log.recovery.stale_files import Leftovers
+from ...log.recovery.quarantine import quarantine_files
+from ...log.recovery.stale_files import StaleFiles
 from ...log.segment.segment import INT_MAX, Segment, SegmentFiles
 from .findings import Fix
 from .overlay_folder import copy_range
@@ -48,7 +48,7 @@ class SetAside:
     names: tuple[str, ...]
 
     def __call__(self, folder: Folder) -> None:
-        set_aside(folder, list(self.names), "", _unheard)
+        quarantine_files(folder, list(self.names), "", _unheard)
         folder.flush()
 
 
@@ -74,7 +74,7 @@ class Write:
 
     def __call__(self, folder: Folder) -> None:
         if self.keep_old and self.name in folder.files():
-            keep_bytes(folder, self.name + ASIDE_SUFFIX, folder.read_small(self.name))
+            keep_bytes(folder, self.name + QUARANTINE_SUFFIX, folder.read_small(self.name))
         folder.write_small(self.name, self.content)
 
 
@@ -83,7 +83,7 @@ class FinishCleaning:
     """Bring a cleaning that was interrupted to its end, as a start does; no segment is deleted."""
 
     def __call__(self, folder: Folder) -> None:
-        Leftovers(_Keeping(folder), _unheard).clear()
+        StaleFiles(_Keeping(folder), _unheard).clear()
         folder.flush()
 
 
@@ -146,7 +146,7 @@ class Reindex:
         segment = opened_segment(folder, self.base_offset, info)
         segment.rebuild_indexes()
         segment.write_indexes()
-        for file in segment.side_files():
+        for file in segment.index_files():
             file.flush()
         segment.close()
         folder.flush()
@@ -203,7 +203,7 @@ def keep_range(folder: Folder, source: File, start: int, end: int) -> None:
     """The same for a part of a segment, which may be large; zeros are not kept."""
     if not any(_chunk(source, at, end).strip(b"\0") for at in range(start, end, SCAN_CHUNK_BYTES)):
         return
-    wanted = f"{source.name}.{start}-{end}{ASIDE_SUFFIX}"
+    wanted = f"{source.name}.{start}-{end}{QUARANTINE_SUFFIX}"
     name, number = wanted, 1
     present = folder.files()
     while name in present:
@@ -249,4 +249,4 @@ class _Keeping:
         if LOG_SUFFIX not in name:
             self._folder.delete(name)
             return
-        set_aside(self._folder, [name], "", _unheard)
+        quarantine_files(self._folder, [name], "", _unheard)

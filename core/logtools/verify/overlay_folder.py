@@ -92,7 +92,7 @@ class PretendedFile:
         """The files behind it are closed with their folder."""
 
 
-class PretendedFolder:
+class OverlayFolder:
     """Fulfils `Folder` above one that is there (None: above none). Raises as that does."""
 
     def __init__(self, folder: Folder | None, name: str = "") -> None:
@@ -154,13 +154,13 @@ class PretendedFolder:
         """There is nothing to make durable."""
 
 
-class PretendedLogDir:
+class OverlayLogDir:
     """Fulfils `LogDir` above one that is there."""
 
     def __init__(self, log_dir: LogDir) -> None:
         self._log_dir = log_dir
-        self.root = PretendedFolder(log_dir.root)
-        self._folders: dict[str, PretendedFolder | None] = dict.fromkeys(log_dir.folders())
+        self.root = OverlayFolder(log_dir.root)
+        self._folders: dict[str, OverlayFolder | None] = dict.fromkeys(log_dir.folders())
 
     @property
     def path(self) -> str:
@@ -169,11 +169,11 @@ class PretendedLogDir:
     def folders(self) -> list[str]:
         return sorted(self._folders)
 
-    def folder(self, name: str) -> PretendedFolder:
+    def folder(self, name: str) -> OverlayFolder:
         made = self._folders.get(name)
         if made is None:
             behind = self._log_dir.folder(name) if name in self._folders else None
-            made = self._folders[name] = PretendedFolder(behind, name)
+            made = self._folders[name] = OverlayFolder(behind, name)
         return made
 
     def rename_folder(self, old: str, new: str) -> None:

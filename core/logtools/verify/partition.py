@@ -7,15 +7,15 @@ from typing import TypeVar
 from ....ports.storage import FileInfo, FileMissing, Folder
 from ....ports.values import frozen
 from ....ports.words import Offset, Position, TopicPartition
-from ...log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, Sealed, format_epochs, parse_epochs
+from ...log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, SealedSegment, format_epochs, parse_epochs
 from ...log.config import LONG_MAX
 from ...log.names import (
     ABORTED_SUFFIX,
-    ASIDE_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    QUARANTINE_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -23,14 +23,14 @@ from ...log.names import (
 )
 from ...log.producers.producer_state import ProducerStates
 from ...log.producers.snapshot import decode_snapshot
-from ...log.recovery.stale_files import Leftovers, parsed
-from ...log.recovery.stray_segments import without_foreign
+from ...log.recovery.stale_files import StaleFiles, parsed
+from ...log.recovery.stray_segments import quarantine_stray_segments
 from ...log.segment.damage import Gap, walk
 from ...log.segment.segment import Segment
 from .findings import Finding, Fix, Loss
 from .fixes import BeginAt, FinishCleaning, Mend, Reindex, RemoveFiles, SetAside, Several, Write, opened_segment
 from .index_checks import OffsetIndexCheck, TimeIndexCheck
-from .overlay_folder import PretendedFolder
+from .overlay_folder import OverlayFolder
 from .segment_scan import Excision, SegmentScan
 from .state_checks import EpochCheck, ProducerCheck, TransactionCheck
 
@@ -56,7 +56,7 @@ class Known:
     high_watermark: int = 0
     cleaned_to: int = 0
     """Compacted below; offsets may be missing there."""
-    sealed: Collection[Sealed] = ()
+    sealed: Collection[SealedSegment] = ()
     in_order: bool = True
     """False: no orderly stop before; the next start checks all from the recovery point on."""
     alone: bool = True
@@ -79,7 +79,7 @@ class BatchPartition:
         self.segments = self.batches = self.messages = 0
         self.start = self.end = 0
         """From the first offset to the one after the last."""
-        self.sealed: list[Sealed] = []
+        self.sealed: list[SealedSegment] = []
         self.durable_to = 0
         """Up to there the recovery point must go, so that a start does not cut off what is intact."""
         self._folder = folder
@@ -120,15 +120,15 @@ class BatchPartition:
 
     # --- which files are the log's
 
-    def _leftovers(self) -> PretendedFolder:
+    def _leftovers(self) -> OverlayFolder:
         """The folder as a start would leave it before it opens a segment."""
-        pretended = PretendedFolder(self._folder)
+        pretended = OverlayFolder(self._folder)
         lines: list[str] = []
-        Leftovers(pretended, lines.append).clear()
+        StaleFiles(pretended, lines.append).clear()
         after = pretended.files()
         for name in self._files:
             base, kind, state = parsed(name)
-            if ASIDE_SUFFIX in name:
+            if QUARANTINE_SUFFIX in name:
                 self._add("aside", name, "was set aside", "look at it, and delete it when nothing in it is wanted")
             elif (kind, state) == (LOG_SUFFIX, SWAP_SUFFIX):
                 taken = segment_file(base, LOG_SUFFIX) in after and name not in after and f"{name}.aside" not in after
@@ -147,7 +147,7 @@ class BatchPartition:
                 self._add("unknown-file", name, "is no file of a log", "it is left alone")
         return pretended
 
-    def _own_segments(self, pretended: PretendedFolder) -> list[Segment]:
+    def _own_segments(self, pretended: OverlayFolder) -> list[Segment]:
         files = pretended.files()
         known = self._known
         bases = sorted(base for base, kind, state in map(parsed, files) if kind == LOG_SUFFIX and not state)
@@ -155,7 +155,7 @@ class BatchPartition:
         at_least = max((known.high_watermark, *(sealed.next_base for sealed in known.sealed)))
         stopped_at = known.recovery_point if known.in_order and (known.recovery_point or 0) >= at_least else None
         lines: list[str] = []
-        kept = without_foreign(
+        kept = quarantine_stray_segments(
             pretended,
             opened,
             known.sealed,
@@ -187,15 +187,15 @@ class BatchPartition:
             self._add("segment-missing", name, text, "it is noted as lost", self._mark(loss), loss=loss)
 
     def _is_explained(self, first_offset: int) -> bool:
-        return segment_file(first_offset, MISSING + ASIDE_SUFFIX) in self._files
+        return segment_file(first_offset, MISSING + QUARANTINE_SUFFIX) in self._files
 
     def _mark(self, loss: Loss) -> Fix:
         text = f"The offsets from {loss.first_offset} to {loss.next_offset - 1} were lost, and found so by a repair.\n"
-        return Write(segment_file(loss.first_offset, MISSING + ASIDE_SUFFIX), text.encode())
+        return Write(segment_file(loss.first_offset, MISSING + QUARANTINE_SUFFIX), text.encode())
 
     # --- one segment
 
-    def _segment(self, pretended: PretendedFolder, segment: Segment, following: int | None) -> bool:
+    def _segment(self, pretended: OverlayFolder, segment: Segment, following: int | None) -> bool:
         """False if the log is to be cut here."""
         known, name = self._known, segment.names[0]
         likely_end = following if following is not None else known.recovery_point or -1
@@ -231,7 +231,7 @@ class BatchPartition:
             self.end = scan.cuts[-1].first_offset if _is_cut_at_end(scan) else scan.end
             return False
         if following is not None and goes_on:
-            self.sealed.append(Sealed(segment.base_offset, Offset(following), segment.size))
+            self.sealed.append(SealedSegment(segment.base_offset, Offset(following), segment.size))
             self._check_hole(segment, scan, Offset(following))
         self.end = end if goes_on else scan.cuts[0].first_offset
         return goes_on
@@ -322,7 +322,7 @@ class BatchPartition:
     # --- indexes
 
     def _index(
-        self, pretended: PretendedFolder, segment: Segment, suffix: str, made: Callable[[bytes, int], CheckT]
+        self, pretended: OverlayFolder, segment: Segment, suffix: str, made: Callable[[bytes, int], CheckT]
     ) -> CheckT | None:
         try:
             content = pretended.read_small(segment_file(segment.base_offset, suffix))

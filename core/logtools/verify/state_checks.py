@@ -7,10 +7,10 @@ from ....ports.errors import ApiError
 from ....ports.storage import File
 from ....ports.words import Position
 from ...log.config import LONG_MAX
-from ...log.leader_epoch_cache import NO_EPOCH, LeaderEpochs
+from ...log.leader_epoch_cache import NO_EPOCH, LeaderEpochCache
 from ...log.producers.producer_state import ProducerStateEntry, ProducerStates
-from ...log.producers.replay import MARKER_BYTES_MAX, take_in
-from ...log.segment.transaction_index import ENTRY, VERSION, AbortedEntry
+from ...log.producers.replay import MARKER_BYTES_MAX, apply_batch
+from ...log.segment.transaction_index import ENTRY, VERSION, AbortedTxn
 from ...message.batch_header import BatchHeader
 from ...message.control_records import read_marker
 
@@ -112,7 +112,7 @@ class EpochCheck:
 
     def wrong_batches(self) -> list[tuple[EpochRun, int]]:
         """The batches whose epoch cannot be right, with the one that they should have: epochs never go back."""
-        noted = LeaderEpochs(self.noted or ())
+        noted = LeaderEpochCache(self.noted or ())
         found: list[tuple[EpochRun, int]] = []
         runs = self._runs
         for number, run in enumerate(runs):
@@ -129,7 +129,7 @@ class EpochCheck:
     def rebuilt(self, end: int) -> list[tuple[int, int]]:
         """What the checkpoint should hold: as it is, where that agrees with the batches."""
         wrong = {run for run, _ in self.wrong_batches()}
-        epochs = LeaderEpochs(self.noted or ())
+        epochs = LeaderEpochCache(self.noted or ())
         for run in self._runs:
             if run not in wrong:
                 for offset in (run.first_offset, run.last_offset):
@@ -145,7 +145,7 @@ class TransactionCheck:
     def __init__(self) -> None:
         self._states = ProducerStates()
         self._complete = True
-        self._aborted: dict[int, AbortedEntry] = {}
+        self._aborted: dict[int, AbortedTxn] = {}
         """In this segment, by the offset of the marker: as the batches tell it."""
         self._markers: dict[int, int] = {}
         """The producers of the other markers that say so, by offset: nothing is there of what they aborted."""
@@ -161,7 +161,7 @@ class TransactionCheck:
                 marker = read_marker(content, header)
             except ApiError:
                 return
-        aborted = take_in(self._states, header, header.base_offset, marker, 0)
+        aborted = apply_batch(self._states, header, header.base_offset, marker, 0)
         if aborted is not None:
             self._aborted[header.base_offset] = aborted
         elif marker is not None and not marker.committed:
@@ -174,7 +174,7 @@ class TransactionCheck:
     def end_segment(self, index: bytes | None) -> tuple[str | None, bytes]:
         """(what is wrong with the index of the segment that ends here, what it should be)."""
         found, problem = _entries(index or b"")
-        kept: dict[int, AbortedEntry] = {}
+        kept: dict[int, AbortedTxn] = {}
         for entry in found:
             wrong = self._problem(entry)
             problem = problem or wrong
@@ -189,7 +189,7 @@ class TransactionCheck:
         content = b"".join(ENTRY.pack(VERSION, *kept[marker]) for marker in sorted(kept))
         return problem, content
 
-    def _problem(self, entry: AbortedEntry) -> str | None:
+    def _problem(self, entry: AbortedTxn) -> str | None:
         text = f"the aborted transaction {entry.first_offset} to {entry.last_offset} of producer {entry.producer_id}"
         expected = self._aborted.get(entry.last_offset)
         if expected is not None:
@@ -205,12 +205,12 @@ class TransactionCheck:
         return f"{text} has no marker there"
 
 
-def _entries(index: bytes) -> tuple[list[AbortedEntry], str | None]:
+def _entries(index: bytes) -> tuple[list[AbortedTxn], str | None]:
     whole = len(index) - len(index) % ENTRY.size
     problem = f"{len(index)} bytes are no multiple of {ENTRY.size}" if whole < len(index) else None
-    found: list[AbortedEntry] = []
+    found: list[AbortedTxn] = []
     for number, (version, *fields) in enumerate(ENTRY.iter_unpack(index[:whole])):
-        entry = AbortedEntry(*fields)
+        entry = AbortedTxn(*fields)
         if version != VERSION or not 0 <= entry.first_offset < entry.last_offset:
             problem = problem or f"entry {number} is not one of a transaction: {(version, *entry)}"
         elif found and entry.last_offset <= found[-1].last_offset:

@@ -61,7 +61,7 @@ def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Callable[[], object]] = []
     with monkeypatch.context() as patch:
         patch.setattr(broker.scheduler, "offload", lambda work, done: kept.append(lambda: done(work())))
-        patch.setattr("barnabas.core.log.manager.creation.Creation.__call__", lambda _: None)
+        patch.setattr("barnabas.core.log.manager.creation.LogCreation.__call__", lambda _: None)
         first, second = (broker.submit(Metadata(topics=["t", name])) for name in ("u", "v"))
         broker.scheduler.advance(500)
         assert (first, second) == ([], [])

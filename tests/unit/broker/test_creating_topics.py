@@ -10,7 +10,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.app.broker.creating import TOPICS_AT_A_TIME
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import Topic
-from barnabas.core.log.manager.creation import Creation, Opening
+from barnabas.core.log.manager.creation import LogCreation, LogOpening
 from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
 from barnabas.ports.coordination import NodeChange
 from barnabas.ports.error_codes import ErrorCode
@@ -116,13 +116,13 @@ def test_names_that_collide_in_metrics_are_refused_within_a_request() -> None:
 def test_logs_of_many_partitions_are_begun_by_several_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = ManualBroker()
     sizes: list[int] = []
-    begin = Creation._begin_logs
+    begin = LogCreation._begin_logs
 
-    def counted(creation: Creation, openings: Sequence[tuple[Opening, bytes | None]]) -> None:
+    def counted(creation: LogCreation, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         sizes.append(len(openings))
         begin(creation, openings)
 
-    monkeypatch.setattr(Creation, "_begin_logs", counted)
+    monkeypatch.setattr(LogCreation, "_begin_logs", counted)
     broker.ask(CreateTopics(topics=[NewTopic(name="many", partitions=40), NewTopic(name="few", partitions=2)]))
     assert sizes == [14, 14, 14]
 

@@ -6,7 +6,7 @@ from support.classic_frames import message_set
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
 from barnabas.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
-from barnabas.core.log.manager.meta_properties import META_PROPERTIES, parse_identity
+from barnabas.core.log.manager.meta_properties import META_PROPERTIES, parse_meta_properties
 from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,
@@ -76,7 +76,7 @@ def test_deleting_the_last_topic_is_no_loss() -> None:
 
 def test_the_broker_and_its_cluster_are_noted_and_checked() -> None:
     broker = broker_with("t")
-    noted = parse_identity(bytes(broker.disk.root[META_PROPERTIES].data))
+    noted = parse_meta_properties(bytes(broker.disk.root[META_PROPERTIES].data))
     assert (noted.cluster_id, noted.broker_id) == (broker.node.state.cluster_id, 1)
     broker.stop()
     broker.settings = {"broker_id": 2}

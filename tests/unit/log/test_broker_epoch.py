@@ -15,15 +15,15 @@ from barnabas.core.log.checkpoints import (
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.broker_epoch_file import (
     BROKER_EPOCH,
-    LIVES_MAX,
+    EPOCHS_MAX,
     UNKNOWN,
-    BrokerLives,
-    format_lives,
+    BrokerEpochs,
+    format_broker_epochs,
     noted_distrusted,
-    noted_epoch,
     noted_registrations,
-    read_lives,
-    write_lives,
+    read_broker_epochs,
+    recorded_epoch,
+    write_broker_epochs,
 )
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
@@ -43,50 +43,50 @@ def log_dir(content: bytes | None) -> MemoryLogDir:
 
 
 def test_the_lives_of_a_folder_are_read_as_they_were_written() -> None:
-    folder, lives = log_dir(None), BrokerLives()
+    folder, lives = log_dir(None), BrokerEpochs()
     assert (lives.latest, lives.includes(3)) == (UNKNOWN, False)
     for epoch in (3, 7, 8):
-        lives = lives.followed_by(epoch)
-    write_lives(folder, lives)
-    assert read_lives(folder, is_new=False) == lives
-    assert noted_epoch([folder]) == 8
+        lives = lives.with_epoch(epoch)
+    write_broker_epochs(folder, lives)
+    assert read_broker_epochs(folder, is_new=False) == lives
+    assert recorded_epoch([folder]) == 8
     assert [lives.includes(epoch) for epoch in (2, 3, 5, 7, 8, 9)] == [False, True, False, True, True, False]
 
 
 def test_lives_before_the_first_known_one_may_have_been() -> None:
-    of_an_older_version = read_lives(log_dir(b"0\n5\n"), is_new=False)
-    assert of_an_older_version == BrokerLives(epochs=(5,), is_complete=False)
+    of_an_older_version = read_broker_epochs(log_dir(b"0\n5\n"), is_new=False)
+    assert of_an_older_version == BrokerEpochs(epochs=(5,), is_complete=False)
     assert [of_an_older_version.includes(epoch) for epoch in (0, 4, 5, 6)] == [True, True, True, False]
-    assert read_lives(log_dir(None), is_new=True) == BrokerLives()
-    assert read_lives(log_dir(None), is_new=False).includes(1), "its logs were there before the file was"
+    assert read_broker_epochs(log_dir(None), is_new=True) == BrokerEpochs()
+    assert read_broker_epochs(log_dir(None), is_new=False).includes(1), "its logs were there before the file was"
 
 
 def test_only_the_latest_lives_are_listed() -> None:
-    lives = BrokerLives()
-    for epoch in range(LIVES_MAX + 5):
-        lives = lives.followed_by(epoch)
+    lives = BrokerEpochs()
+    for epoch in range(EPOCHS_MAX + 5):
+        lives = lives.with_epoch(epoch)
     folder = log_dir(None)
-    write_lives(folder, lives)
-    found = read_lives(folder, is_new=False)
+    write_broker_epochs(folder, lives)
+    found = read_broker_epochs(folder, is_new=False)
     assert found == lives and not found.is_complete
-    assert len(found.epochs) == LIVES_MAX and found.includes(2)
+    assert len(found.epochs) == EPOCHS_MAX and found.includes(2)
 
 
 @pytest.mark.parametrize("content", [b"", b"1\n5\n", b"0\nx\n", b"0\n5\nlives:\n", b"0\n5\nlives: 4\n", b"\xff"])
 def test_damaged_content_says_nothing(content: bytes) -> None:
-    assert read_lives(log_dir(content), is_new=True).includes(4)
-    assert noted_epoch([log_dir(content)]) == UNKNOWN
+    assert read_broker_epochs(log_dir(content), is_new=True).includes(4)
+    assert recorded_epoch([log_dir(content)]) == UNKNOWN
 
 
 def test_what_a_broker_has_seen_of_the_tree_is_read_as_it_was_written() -> None:
     partitions = frozenset({TopicPartition("a-b", 1), KEY})
     seen = LastRegistration(1, 3), LastRegistration(4, 2, ended=True)
     for distrusted in (frozenset[TopicPartition](), partitions, None):
-        folder, lives = log_dir(None), BrokerLives(seen=seen, distrusted=distrusted).followed_by(3)
-        write_lives(folder, lives)
-        assert read_lives(folder, is_new=False) == lives
+        folder, lives = log_dir(None), BrokerEpochs(seen=seen, distrusted=distrusted).with_epoch(3)
+        write_broker_epochs(folder, lives)
+        assert read_broker_epochs(folder, is_new=False) == lives
         assert (noted_registrations([folder]), noted_distrusted([folder])) == (seen, distrusted)
-    lines = format_lives(lives).split(b"\n")
+    lines = format_broker_epochs(lives).split(b"\n")
     assert lines[:4] == [b"0", b"3", b"lives: 3", b"folders: 0"], "as an earlier version reads it"
 
 
@@ -95,7 +95,7 @@ def test_states_that_a_life_was_about_to_distrust_are_known_to_the_next_one() ->
     logs = broker.start(3)
     logs.note_distrusted(None)
     logs.note_life(LifeNote(broker_epoch=5, seen=(LastRegistration(1, 5),)))
-    assert (noted_epoch(broker.dirs), noted_distrusted(broker.dirs)) == (5, None)
+    assert (recorded_epoch(broker.dirs), noted_distrusted(broker.dirs)) == (5, None)
     logs.note_distrusted(frozenset({KEY}))
     assert noted_distrusted(broker.dirs) == frozenset({KEY})
     away, broker.disks = broker.disks[1], broker.disks[:1]
@@ -147,19 +147,19 @@ class Broker:
 def test_a_log_stays_the_one_of_each_life_of_its_disk() -> None:
     broker = Broker()
     put(broker.start(3).create(KEY), b"a")
-    assert broker.start(5).has_all_of(KEY, 3)
+    assert broker.start(5).has_complete_log(KEY, 3)
     logs = broker.start(6)
-    assert [logs.has_all_of(KEY, epoch) for epoch in (2, 3, 4, 5, 6)] == [False, True, False, True, True]
+    assert [logs.has_complete_log(KEY, epoch) for epoch in (2, 3, 4, 5, 6)] == [False, True, False, True, True]
 
 
 def test_a_log_on_a_new_disk_is_another_one() -> None:
     broker = Broker()
     put(broker.start(3).create(KEY), b"a")
     broker.disks = Broker().disks
-    assert not broker.start(5).has_all_of(KEY, 3)
+    assert not broker.start(5).has_complete_log(KEY, 3)
     logs = broker.start(6)
-    assert not logs.has_all_of(KEY, 3)
-    assert logs.has_all_of(KEY, 5), "it came back into the ISR since"
+    assert not logs.has_complete_log(KEY, 3)
+    assert logs.has_complete_log(KEY, 5), "it came back into the ISR since"
 
 
 def test_an_old_copy_of_a_disk_has_not_seen_what_came_later() -> None:
@@ -169,8 +169,8 @@ def test_an_old_copy_of_a_disk_has_not_seen_what_came_later() -> None:
     broker.start(5)
     broker.disks[0].root[BROKER_EPOCH].data[:] = copy[BROKER_EPOCH]
     logs = broker.start(7)
-    assert logs.has_all_of(KEY, 3) and not logs.has_all_of(KEY, 5)
-    assert not broker.start(8).has_all_of(KEY, 5)
+    assert logs.has_complete_log(KEY, 3) and not logs.has_complete_log(KEY, 5)
+    assert not broker.start(8).has_complete_log(KEY, 5)
 
 
 @pytest.mark.parametrize("is_labelled", [True, False])
@@ -181,13 +181,13 @@ def test_a_log_begun_in_place_of_a_missing_one_is_another_one(is_labelled: bool)
     for disk in broker.disks:
         disk.folders.pop(str(KEY), None)
     logs = broker.start(5, works=is_labelled)
-    assert not logs.has_all_of(KEY, 3)
+    assert not logs.has_complete_log(KEY, 3)
     if is_labelled:
         assert labels(broker) == [format_partition_metadata(TOPIC_ID, 3)]
         assert parse_incomplete_until(labels(broker)[0]) == 3
     logs = broker.start(6)
-    assert not logs.has_all_of(KEY, 3), "nor after another start, even if it came before the label was written"
-    assert logs.has_all_of(KEY, 6)
+    assert not logs.has_complete_log(KEY, 3), "nor after another start, even if it came before the label was written"
+    assert logs.has_complete_log(KEY, 6)
 
 
 def test_log_that_was_never_made_is_not_a_lost_one() -> None:
@@ -196,7 +196,7 @@ def test_log_that_was_never_made_is_not_a_lost_one() -> None:
     broker.start(3)
     broker.disks[0].folders.pop(str(KEY))
     logs = broker.start(5)
-    assert logs.has_all_of(KEY, 3)
+    assert logs.has_complete_log(KEY, 3)
 
 
 def test_log_that_a_checkpoint_names_is_lost_without_its_folder() -> None:
@@ -205,7 +205,7 @@ def test_log_that_a_checkpoint_names_is_lost_without_its_folder() -> None:
     put(logs.create(KEY), b"a")
     logs.folders[0].write(logs.folders[0].checkpoint_contents())
     broker.disks[0].folders.pop(str(KEY))
-    assert not broker.start(5).has_all_of(KEY, 3)
+    assert not broker.start(5).has_complete_log(KEY, 3)
 
 
 @pytest.mark.parametrize("is_labelled", [True, False])
@@ -218,12 +218,12 @@ def test_a_log_that_was_cut_below_the_high_watermark_lacks_something(is_labelled
     broker.start(5)
     del broker.disks[0].folders[str(KEY)][f"{0:020}.log"].data[-1:]
     logs = broker.start(6, works=is_labelled)
-    assert [logs.has_all_of(KEY, epoch) for epoch in (3, 5, 6)] == [False, False, True]
+    assert [logs.has_complete_log(KEY, epoch) for epoch in (3, 5, 6)] == [False, False, True]
     if is_labelled:
         broker.scheduler.run_until(lambda: labels(broker) == [format_partition_metadata(TOPIC_ID, 5)])
         checkpoint(broker, 1)
     logs = broker.start(7)
-    found = [logs.has_all_of(KEY, epoch) for epoch in (3, 5, 6, 7)]
+    found = [logs.has_complete_log(KEY, epoch) for epoch in (3, 5, 6, 7)]
     assert found == [False, False, is_labelled, True], "it is noticed again where it was not written down"
 
 

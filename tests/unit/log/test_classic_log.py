@@ -411,11 +411,11 @@ def test_the_start_moves_up_to_what_is_flushed(folder: Folder) -> None:
     put(log, b"a")
     flush(log)
     put(log, b"b")
-    log.advance_start(5)
+    log.advance_log_start(5)
     assert log.log_start_offset == 5
     assert log.times.offsets_before(EARLIEST, 1, 0) == [5]
     with pytest.raises(ApiError) as caught:
-        log.advance_start(OVERHEAD + 2)
+        log.advance_log_start(OVERHEAD + 2)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -435,5 +435,5 @@ def test_classic_messages_have_no_timestamps(folder: Folder) -> None:
     put(log, b"a")
     flush(log)
     for timestamp in (-10, 0, 10**15):
-        assert complete(log.times.first_at(timestamp)) is None
-    assert complete(log.times.first_at_largest()) is None
+        assert complete(log.times.find_first_at(timestamp)) is None
+    assert complete(log.times.find_max_timestamp()) is None

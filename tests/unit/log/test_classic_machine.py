@@ -127,9 +127,9 @@ class ClassicLogMachine(RuleBasedStateMachine):
         self._take_note_of_rolls()
 
     @rule(share=st.floats(0, 1))
-    def advance_start(self, share: float) -> None:
+    def advance_log_start(self, share: float) -> None:
         self.start += int((self.visible_end - self.start) * share)
-        self.log.advance_start(self.start)
+        self.log.advance_log_start(self.start)
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:

@@ -51,7 +51,7 @@ class Broker:
             policy_for=lambda _config, _partition: KafkaDeletionPolicy(),
             report=self.reports.append,
         )
-        self.manager.when_flushed(self.flushed.append)
+        self.manager.add_flush_listener(self.flushed.append)
         self.manager.load()
         self.manager.start()
         return self.manager
@@ -198,7 +198,7 @@ def test_recovery_points_and_starts_are_noted(broker: Broker) -> None:
     put_classic(log, b"b")
     broker.manager.flush(log)
     broker.run()
-    log.advance_start(4)
+    log.advance_log_start(4)
     broker.manager.checkpoint()
     broker.run()
     assert parse_offsets(bytes(broker.disk.root[RECOVERY_POINT].data)) == {OLD: 22}
@@ -228,7 +228,7 @@ def test_long_names_of_many_bytes_can_be_deleted(broker: Broker) -> None:
     place = TopicPartition("日" * 80, 0)
     broker.start()
     broker.manager.create(place)
-    broker.manager.set_aside(place)
+    broker.manager.rename_to_stray(place)
     (name,) = broker.disk.folders
     assert len(name.encode()) <= 255
     assert name.endswith("-stray")

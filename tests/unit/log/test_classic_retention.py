@@ -118,7 +118,7 @@ def test_regions_of_removed_segments_stay_readable(story: Story) -> None:
 
 def test_segments_below_an_advanced_start_go(story: Story) -> None:
     log = story.filled()
-    log.advance_start(SIZE + 3)
+    log.advance_log_start(SIZE + 3)
     assert _retain(log, 0) == 1
     assert (log.log_start_offset, log.segments[0].base_offset) == (SIZE + 3, SIZE)
 

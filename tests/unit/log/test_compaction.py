@@ -470,7 +470,7 @@ def test_leader_epochs_and_times_are_found_in_what_was_compacted() -> None:
     kept = messages_of(logs.log)
     assert kept[0].offset == 20
     for offset, time in before.items():
-        found = complete(logs.log.times.first_at(time))
+        found = complete(logs.log.times.find_first_at(time))
         assert found is not None
         wanted = next(message for message in kept if (message.timestamp_ms or 0) >= time)
         assert (found.offset, found.timestamp) == (wanted.offset, wanted.timestamp_ms), offset

@@ -72,7 +72,7 @@ class FollowerMachine(RuleBasedStateMachine):
         taken = follower.append_replicated(memoryview(sent), now_ms=0)
         assert (taken.size > 0) == (offset < leader.log_end_offset)
         if leader.log_start_offset > follower.log_start_offset:
-            follower.advance_start(min(leader.log_start_offset, follower.log_end_offset))
+            follower.advance_log_start(min(leader.log_start_offset, follower.log_end_offset))
 
     def _agree(self) -> None:
         """Cut the follower to where it agrees with the leader (facts D6, KIP-595)."""
@@ -102,9 +102,9 @@ class FollowerMachine(RuleBasedStateMachine):
         self.epoch += 1
 
     @rule(share=st.floats(0, 1))
-    def advance_start(self, share: float) -> None:
+    def advance_log_start(self, share: float) -> None:
         log = self.leader
-        log.advance_start(log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share))
+        log.advance_log_start(log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share))
 
     @rule(number=st.integers(0, 1))
     def flush(self, number: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.adapters.storage_memory import MemoryLogDir
-from barnabas.core.log.checkpoints import Sealed
+from barnabas.core.log.checkpoints import SealedSegment
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.ports.report import Level, Line
@@ -202,7 +202,7 @@ def test_what_a_swap_does_not_cover_is_not_deleted(folder: Folder, recover: bool
 def test_segments_that_the_checkpoint_knows_are_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(type(folder), "open", _noting(type(folder).open, opened))
-    sealed = [Sealed(Offset(0), Offset(5), 5 * SIZE), Sealed(Offset(5), Offset(10), 5 * SIZE)]
+    sealed = [SealedSegment(Offset(0), Offset(5), 5 * SIZE), SealedSegment(Offset(5), Offset(10), 5 * SIZE)]
     for known in ((), sealed):
         opened.clear()
         open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, sealed=known).close()

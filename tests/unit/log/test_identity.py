@@ -7,11 +7,11 @@ from barnabas.core.log.manager.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     check_broker,
-    common_cluster,
-    format_identity,
-    parse_identity,
-    read_identity,
-    write_identity,
+    check_common_cluster,
+    format_meta_properties,
+    parse_meta_properties,
+    read_meta_properties,
+    write_meta_properties,
 )
 from barnabas.ports.errors import ConfigError
 
@@ -28,15 +28,15 @@ def log_dir(path: str = "/data", content: bytes | None = None) -> MemoryLogDir:
 def test_what_is_written_is_read() -> None:
     for identity in (MetaProperties(cluster_id=CLUSTER, broker_id=7), MetaProperties(cluster_id=CLUSTER)):
         place = log_dir()
-        write_identity(place, identity)
-        assert read_identity(place) == identity
-    assert format_identity(MetaProperties(cluster_id=CLUSTER, broker_id=7)).splitlines() == [
+        write_meta_properties(place, identity)
+        assert read_meta_properties(place) == identity
+    assert format_meta_properties(MetaProperties(cluster_id=CLUSTER, broker_id=7)).splitlines() == [
         b"#",
         b"version=0",
         b"cluster.id=" + CLUSTER.encode(),
         b"broker.id=7",
     ]
-    assert read_identity(log_dir()) is None
+    assert read_meta_properties(log_dir()) is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_is_written_is_read() -> None:
     ],
 )
 def test_files_of_kafka(text: str) -> None:
-    assert parse_identity(text.encode()) == MetaProperties(cluster_id=CLUSTER, broker_id=3)
+    assert parse_meta_properties(text.encode()) == MetaProperties(cluster_id=CLUSTER, broker_id=3)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_files_of_kafka(text: str) -> None:
 )  # fmt: skip
 def test_damaged_ones_are_refused_with_their_path(content: bytes) -> None:
     with pytest.raises(ValueError):
-        parse_identity(content)
+        parse_meta_properties(content)
     with pytest.raises(ConfigError, match=r"/data/meta.properties is damaged.*remove the file"):
-        read_identity(log_dir(content=content))
+        read_meta_properties(log_dir(content=content))
 
 
 def test_the_folder_of_another_broker() -> None:
@@ -71,7 +71,7 @@ def test_the_folder_of_another_broker() -> None:
     check_broker(found, 2)
     with pytest.raises(ConfigError, match=r"/b belongs to broker 2.*this is broker 1: set broker.id=2"):
         check_broker(found, 1)
-    assert common_cluster(found) == CLUSTER
-    assert common_cluster([]) is None
+    assert check_common_cluster(found) == CLUSTER
+    assert check_common_cluster([]) is None
     with pytest.raises(ConfigError, match="different clusters"):
-        common_cluster([*found, (log_dir("/c"), MetaProperties(cluster_id=OTHER))])
+        check_common_cluster([*found, (log_dir("/c"), MetaProperties(cluster_id=OTHER))])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from barnabas.core.log.leader_epoch_cache import LeaderEpochs
+from barnabas.core.log.leader_epoch_cache import LeaderEpochCache
 
 
 def test_assign() -> None:
-    epochs = LeaderEpochs()
+    epochs = LeaderEpochCache()
     assert epochs.latest == -1
     epochs.assign(-1, 5)
     assert epochs.entries == []
@@ -30,7 +30,7 @@ def test_assign() -> None:
     ],
 )
 def test_assign_drops_what_contradicts(epoch: int, start: int, expected: list[tuple[int, int]]) -> None:
-    epochs = LeaderEpochs([(0, 0), (2, 10)])
+    epochs = LeaderEpochCache([(0, 0), (2, 10)])
     assert not epochs.changed
     epochs.assign(epoch, start)
     assert epochs.entries == expected
@@ -42,17 +42,17 @@ def test_assign_drops_what_contradicts(epoch: int, start: int, expected: list[tu
     [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (1, 10)), (3, (3, 10_000)), (4, (-1, -1))],
 )
 def test_end_offset(asked: int, expected: tuple[int, int]) -> None:
-    epochs = LeaderEpochs([(0, 0), (1, 5), (3, 10)])
+    epochs = LeaderEpochCache([(0, 0), (1, 5), (3, 10)])
     assert epochs.end_offset_for(asked, 10_000) == expected
 
 
 def test_end_offset_of_an_epoch_before_all_and_without_any() -> None:
-    assert LeaderEpochs([(3, 7), (5, 9)]).end_offset_for(1, 20) == (1, 7)
-    assert LeaderEpochs().end_offset_for(0, 20) == (-1, -1)
+    assert LeaderEpochCache([(3, 7), (5, 9)]).end_offset_for(1, 20) == (1, 7)
+    assert LeaderEpochCache().end_offset_for(0, 20) == (-1, -1)
 
 
 def test_epoch_at() -> None:
-    epochs = LeaderEpochs([(1, 5), (3, 10)])
+    epochs = LeaderEpochCache([(1, 5), (3, 10)])
     assert [epochs.epoch_at(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
 
 
@@ -61,7 +61,7 @@ def test_epoch_at() -> None:
     [(99, [(0, 0), (1, 5), (3, 10)]), (10, [(0, 0), (1, 5)]), (6, [(0, 0), (1, 5)]), (5, [(0, 0)]), (0, [])],
 )
 def test_truncate_from_the_end(offset: int, expected: list[tuple[int, int]]) -> None:
-    epochs = LeaderEpochs([(0, 0), (1, 5), (3, 10)])
+    epochs = LeaderEpochCache([(0, 0), (1, 5), (3, 10)])
     epochs.truncate_from_end(offset)
     assert epochs.entries == expected
 
@@ -77,6 +77,6 @@ def test_truncate_from_the_end(offset: int, expected: list[tuple[int, int]]) -> 
     ],
 )
 def test_truncate_from_the_start(offset: int, expected: list[tuple[int, int]]) -> None:
-    epochs = LeaderEpochs([(0, 0), (1, 5), (3, 10)])
+    epochs = LeaderEpochCache([(0, 0), (1, 5), (3, 10)])
     epochs.truncate_from_start(offset)
     assert epochs.entries == expected

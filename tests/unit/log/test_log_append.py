@@ -135,7 +135,7 @@ def test_the_largest_timestamp_of_a_batch_that_begins_without_one(
         assert (header.base_timestamp, header.max_timestamp) == (-1, expected)
         assert is_crc_valid(bytes_of(log, at), header)
     assert log.segments[0].largest_timestamp == 950
-    found = complete(log.times.first_at(0))
+    found = complete(log.times.find_first_at(0))
     assert found is not None
     assert found[:2] == (950, 5)
     too_old = untimed(b"a", b"b", times=[-1, 800])
@@ -169,7 +169,7 @@ def test_log_append_time(folder: Folder) -> None:
     assert header.log_append_time
     assert header.max_timestamp == 5555
     assert is_crc_valid(records, header)
-    found = complete(log.times.first_at(5000))
+    found = complete(log.times.find_first_at(5000))
     assert found is not None
     assert found[:2] == (5555, 0)
 

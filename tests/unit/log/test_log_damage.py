@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.log.segment.damage import Gap, Memory, OffsetsDamaged, find_intact, walk
+from barnabas.core.log.segment.damage import Gap, OffsetsDamaged, SegmentBytes, find_intact_batch, walk
 from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, is_crc_valid, parse_header
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
@@ -143,9 +143,9 @@ def test_a_fetch_from_before_known_damage_ends_there_and_one_from_behind_goes_on
 def test_times_are_found_on_both_sides_of_the_damage() -> None:
     log = open_log(stopped_with(4, MAGIC[0]), recover=False, recovery_point=COUNT, config=CONFIG)
     for offset in others(4):
-        assert complete(log.times.first_at(1000 + offset)) == (1000 + offset, offset, 0)
-    assert complete(log.times.first_at(1004)) == (1005, 5, 0)
-    assert complete(log.times.first_at_largest()) == (1000 + COUNT - 1, COUNT - 1, 0)
+        assert complete(log.times.find_first_at(1000 + offset)) == (1000 + offset, offset, 0)
+    assert complete(log.times.find_first_at(1004)) == (1005, 5, 0)
+    assert complete(log.times.find_max_timestamp()) == (1000 + COUNT - 1, COUNT - 1, 0)
 
 
 def test_damage_above_the_recovery_point_still_cuts() -> None:
@@ -216,7 +216,7 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
     content[position:end] = garbage[: end - position]
     untouched = [n for n in range(20) if content[n * SIZE : (n + 1) * SIZE] == sound[n * SIZE : (n + 1) * SIZE]]
     found, reached = [], 0
-    for item in walk(Memory(content), START, Position(len(content)), expected=Offset(0), below=Offset(20)):
+    for item in walk(SegmentBytes(content), START, Position(len(content)), expected=Offset(0), below=Offset(20)):
         if isinstance(item, Gap):
             assert item.position == reached
             reached = item.end
@@ -232,10 +232,13 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
 
 def test_nothing_intact_is_found_in_what_is_none() -> None:
     for data in (b"", bytes(1000), b"\x02" * 5000, bytes(range(256)) * 20):
-        assert find_intact(Memory(data), START, Position(len(data))) is None
+        assert find_intact_batch(SegmentBytes(data), START, Position(len(data))) is None
     whole = bytes(batch(b"x"))
-    assert find_intact(Memory(b"\x02" * 70 + whole), START, Position(70 + len(whole))) == (70, parse_header(whole))
-    assert find_intact(Memory(whole[:-1]), START, Position(len(whole) - 1)) is None
+    assert find_intact_batch(SegmentBytes(b"\x02" * 70 + whole), START, Position(70 + len(whole))) == (
+        70,
+        parse_header(whole),
+    )
+    assert find_intact_batch(SegmentBytes(whole[:-1]), START, Position(len(whole) - 1)) is None
     assert len(whole) > HEADER_SIZE
 
 

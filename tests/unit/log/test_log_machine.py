@@ -98,7 +98,7 @@ class LogMachine(RuleBasedStateMachine):
     def by_time(self, time: int) -> None:
         target = self.now_ms + time
         expected = next(((t, o, 1) for o, t, _ in self.records if t >= target and o >= self.start), None)
-        assert complete(self.log.times.first_at(target)) == expected
+        assert complete(self.log.times.find_first_at(target)) == expected
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
@@ -111,9 +111,9 @@ class LogMachine(RuleBasedStateMachine):
             self.batch_starts = [start for start in self.batch_starts if start < self.end]
 
     @rule(share=st.floats(0, 1))
-    def advance_start(self, share: float) -> None:
+    def advance_log_start(self, share: float) -> None:
         self.start += int((self.end - self.start) * share)
-        self.log.advance_start(self.start)
+        self.log.advance_log_start(self.start)
 
     @rule(size=st.integers(0, 2000), share=st.floats(0, 1))
     def retain(self, size: int, share: float) -> None:

@@ -100,7 +100,7 @@ def test_orderly_stop_and_start(broker: Broker) -> None:
     for number in range(4):
         put(log, b"%d" % number * 20)
     manager.create(tp("empty"))
-    log.advance_start(1)
+    log.advance_log_start(1)
     manager.high_watermark_of = {tp("a-b", 3): 4, tp("empty"): 0}.get
     manager.close()
     manager.close()
@@ -248,7 +248,7 @@ def test_a_start_above_what_is_durable_is_noted_before_the_recovery_point(broker
     """The small files change one after the other: recovery points must not stand there without the starts."""
     log = broker.start().create(tp("t"))
     put(log, b"x", b"y")
-    log.advance_start(2)
+    log.advance_log_start(2)
     assert log.recovery_point == 0
     names = list(DataFolder.checkpoint_contents(broker.manager.homes[tp("t")]))
     assert names.index(LOG_START) < names.index(RECOVERY_POINT)
@@ -305,7 +305,7 @@ def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
 def test_flush_every_so_many_messages(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, flush_messages=3))
     flushed: list[int] = []
-    manager.when_flushed(lambda log: flushed.append(log.recovery_point))
+    manager.add_flush_listener(lambda log: flushed.append(log.recovery_point))
     log = manager.create(tp("t"))
     put(log, b"a", b"b")
     assert not manager.flush_if_due(log, 0)
@@ -322,7 +322,7 @@ def test_a_flush_that_had_no_room_for_an_index_is_tried_again(broker: Broker) ->
     """Somebody may wait for it: a follower asks its leader for nothing until then."""
     manager = broker.start(evolve(CONFIG, flush_messages=1))
     flushed: list[int] = []
-    manager.when_flushed(lambda log: flushed.append(log.recovery_point))
+    manager.add_flush_listener(lambda log: flushed.append(log.recovery_point))
     log = manager.create(tp("t"))
     records = numbered(b"a", transactional=True)
     log.append(records, leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)

@@ -132,7 +132,7 @@ def test_nothing_is_begun_any_more() -> None:
     for part in creation.parts:
         part()
     creation()
-    assert house.manager.end_create(creation) == {}
+    assert house.manager.complete_create(creation) == {}
     house.scheduler.run_pending()
     assert (stopped, house.clean()) == ([True], [True, True])
     again = house.stop()
@@ -180,9 +180,9 @@ def stopped(house: House) -> None:
 
 def test_a_life_that_ended_in_order_is_known_for_it() -> None:
     house = House()
-    assert not house.manager.stopped_in_order, "there was none"
+    assert not house.manager.had_clean_shutdown, "there was none"
     stopped(house)
-    assert house.start().stopped_in_order
+    assert house.start().had_clean_shutdown
 
 
 def test_a_log_that_lost_its_end_since_is_not_taken_for_whole() -> None:
@@ -191,7 +191,7 @@ def test_a_log_that_lost_its_end_since_is_not_taken_for_whole() -> None:
     (contents,) = [disk.folders["t-0"] for disk in house.disks if "t-0" in disk.folders]
     content = contents["00000000000000000000.log"]
     del content.data[-10:]
-    assert not house.start().stopped_in_order
+    assert not house.start().had_clean_shutdown
     assert any("are lost" in line for line in house.reports)
 
 
@@ -200,4 +200,4 @@ def test_a_folder_that_is_gone_is_not_taken_for_whole() -> None:
     stopped(house)
     (disk,) = [disk for disk in house.disks if "t-0" in disk.folders]
     del disk.folders["t-0"]
-    assert not house.start().stopped_in_order
+    assert not house.start().had_clean_shutdown

@@ -66,7 +66,7 @@ def test_limit_inside_a_batch_leaves_the_batch_out(folder: Folder) -> None:
 
 def test_out_of_range(folder: Folder) -> None:
     log = _filled(folder)
-    log.advance_start(5)
+    log.advance_log_start(5)
     for offset in (-1, 4, 31):
         with pytest.raises(ApiError) as caught:
             log.read(offset, max_bytes=100, limit=30)
@@ -104,7 +104,7 @@ def test_what_is_ready(folder: Folder) -> None:
     assert log.available_bytes(0, 30, 10**9) == 30 * SIZE
     assert log.available_bytes(0, 15, 10**9) == 15 * SIZE
     assert log.available_bytes(5, 5, 10**9) == 0
-    log.advance_start(3)
+    log.advance_log_start(3)
     assert log.available_bytes(2, 30, 10**9) == 0
 
 
@@ -148,21 +148,21 @@ def test_region_stays_what_it_was_while_the_log_goes_on(folder: Folder) -> None:
 @pytest.mark.parametrize("reopened", [False, True])
 def test_offset_for_timestamp(folder: Folder, reopened: bool) -> None:
     log = _filled(folder, reopened=reopened)
-    assert complete(log.times.first_at(0)) == (1000, 0, 0)
+    assert complete(log.times.find_first_at(0)) == (1000, 0, 0)
     for number in range(30):
-        assert complete(log.times.first_at(1000 + number)) == (1000 + number, number, 0)
-    assert complete(log.times.first_at(1030)) is None
-    assert complete(log.times.first_at_largest()) == (1029, 29, 0)
-    log.advance_start(15)
-    assert complete(log.times.first_at(1003)) == (1015, 15, 0)
+        assert complete(log.times.find_first_at(1000 + number)) == (1000 + number, number, 0)
+    assert complete(log.times.find_first_at(1030)) is None
+    assert complete(log.times.find_max_timestamp()) == (1029, 29, 0)
+    log.advance_log_start(15)
+    assert complete(log.times.find_first_at(1003)) == (1015, 15, 0)
 
 
 def test_no_timestamps_at_all(folder: Folder) -> None:
     log = open_log(folder)
-    assert complete(log.times.first_at_largest()) is None
+    assert complete(log.times.find_max_timestamp()) is None
     put(log, b"x", at=-1)
-    assert complete(log.times.first_at(0)) is None
-    assert complete(log.times.first_at_largest()) is None
+    assert complete(log.times.find_first_at(0)) is None
+    assert complete(log.times.find_max_timestamp()) is None
 
 
 def test_the_record_not_the_batch(folder: Folder) -> None:
@@ -170,13 +170,13 @@ def test_the_record_not_the_batch(folder: Folder) -> None:
     log = open_log(folder, codecs=codecs)
     log.append(batch(b"a", b"b", b"c", timestamps=[5, 50, 20], codec=codecs.by_name("lz4")), leader_epoch=9, now_ms=1)
     log.append(batch(b"d", b"e", timestamps=[10, 30]), leader_epoch=9, now_ms=1)
-    assert complete(log.times.first_at(6)) == (50, 1, 9)
-    assert complete(log.times.first_at(20)) == (50, 1, 9)
-    assert complete(log.times.first_at_largest()) == (50, 1, 9)
-    log.advance_start(2)
-    assert complete(log.times.first_at(6)) == (20, 2, 9)
-    assert complete(log.times.first_at(21)) == (30, 4, 9)
-    assert complete(log.times.first_at_largest()) == (30, 4, 9)
+    assert complete(log.times.find_first_at(6)) == (50, 1, 9)
+    assert complete(log.times.find_first_at(20)) == (50, 1, 9)
+    assert complete(log.times.find_max_timestamp()) == (50, 1, 9)
+    log.advance_log_start(2)
+    assert complete(log.times.find_first_at(6)) == (20, 2, 9)
+    assert complete(log.times.find_first_at(21)) == (30, 4, 9)
+    assert complete(log.times.find_max_timestamp()) == (30, 4, 9)
 
 
 @given(
@@ -195,11 +195,11 @@ def test_times_in_any_order_against_a_list(groups: list[list[int]], start: int, 
         log = open_log(folder, config=config, recover=False)
     times = [time for group in groups for time in group]
     start = min(start, len(times))
-    log.advance_start(start)
+    log.advance_log_start(start)
     rest = list(enumerate(times))[start:]
     for target in range(62):
         expected = next(((time, offset, 0) for offset, time in rest if time >= target), None)
-        assert complete(log.times.first_at(target)) == expected
+        assert complete(log.times.find_first_at(target)) == expected
     largest = max((time for _, time in rest), default=None)
     expected = next(((time, offset, 0) for offset, time in rest if time == largest), None)
-    assert complete(log.times.first_at_largest()) == expected
+    assert complete(log.times.find_max_timestamp()) == expected

@@ -97,7 +97,7 @@ def test_killed(folder: Folder) -> None:
         assert read_all(log) == _expected(12)
         assert log.recovery_point == min(12, recovery_point)
         assert log.epochs.latest == 2
-        assert complete(log.times.first_at(1003)) == (1003, 3, log.epochs.epoch_at(3))
+        assert complete(log.times.find_first_at(1003)) == (1003, 3, log.epochs.epoch_at(3))
 
 
 @pytest.mark.parametrize("cut", range(SIZE))
@@ -416,7 +416,7 @@ def test_damaged_time_index(folder: Folder, what: str) -> None:
         folder.write_small(name, content)
     log = open_log(folder, recover=False, config=CONFIG)
     for number in range(10):
-        assert complete(log.times.first_at(1000 + number)) == (1000 + number, number, number // 4)
+        assert complete(log.times.find_first_at(1000 + number)) == (1000 + number, number, number // 4)
     assert _content(folder, name) == _GOOD_TIMES
 
 

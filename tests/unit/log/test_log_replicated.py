@@ -198,13 +198,13 @@ def test_a_log_that_others_have_too_ends_where_it_ends(folder: Folder, may_end_e
     _cut_tail(folder, 2 * len(at(0, b"a")))
     reports: list[str] = []
     log = open_log(folder, recovery_point=3, may_end_early=may_end_early, report=reports.append)
-    assert (log.log_end_offset, log.lost_end) == (end, True)
+    assert (log.log_end_offset, log.is_end_lost) == (end, True)
     assert any(f"it goes on at {end}" in line for line in reports)
 
 
 def test_an_empty_folder_ends_where_it_ends(folder: Folder) -> None:
     log = open_log(folder, recovery_point=3, may_end_early=True)
-    assert (log.log_start_offset, log.log_end_offset, log.lost_end) == (0, 0, True)
+    assert (log.log_start_offset, log.log_end_offset, log.is_end_lost) == (0, 0, True)
 
 
 # --- epochs

@@ -94,7 +94,7 @@ def test_what_librdkafka_sends_without_timestamps_is_aged_by_the_file(orderly: b
         log.close()
     log = open_log(folder, config=CONFIG, recover=not orderly, now_ms=9000)
     assert [segment.largest_timestamp for segment in log.segments] == [-1, -1, -1]
-    assert complete(log.times.first_at(0)) is None
+    assert complete(log.times.find_first_at(0)) is None
     assert _retain(log, now_ms=5100, retention_ms=100) == 0
     assert _retain(log, now_ms=5101, retention_ms=100) == 3
 
@@ -143,10 +143,10 @@ def test_not_without_the_delete_policy_but_below_the_log_start(folder: Folder) -
     log = _written(folder)
     compact = frozenset({"compact"})
     assert _retain(log, retention_ms=0, retention_bytes=0, cleanup_policy=compact) == 0
-    log.advance_start(5)
+    log.advance_log_start(5)
     assert _retain(log, retention_ms=0, cleanup_policy=compact) == 2
     assert (_bases(log), log.log_start_offset) == ([4, 6], 5)
-    log.advance_start(8)
+    log.advance_log_start(8)
     assert _retain(log, cleanup_policy=compact) == 1
     assert _bases(log) == [6]
 
@@ -205,12 +205,12 @@ def test_retention_on_a_broken_disk_loses_nothing(folder: Folder) -> None:
 
 def test_advance_start(folder: Folder) -> None:
     log = _written(folder)
-    log.advance_start(5)
-    log.advance_start(3)
+    log.advance_log_start(5)
+    log.advance_log_start(3)
     assert log.log_start_offset == 5
     assert read_all(log)[0] == (5, b"00000005")
     with pytest.raises(ApiError) as caught:
-        log.advance_start(9)
+        log.advance_log_start(9)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -231,7 +231,7 @@ def test_truncate(folder: Folder, offset: int, reopened: bool) -> None:
     assert read_all(log) == expected
     assert log.recovery_point <= kept
     assert all(start < kept for _, start in log.epochs.entries)
-    assert complete(log.times.first_at_largest()) == ((999 + kept, kept - 1, (kept - 1) // 3) if kept else None)
+    assert complete(log.times.find_max_timestamp()) == ((999 + kept, kept - 1, (kept - 1) // 3) if kept else None)
     put(log, b"new", at=5000, epoch=9)
     for recover in (False, True):
         if not recover:
@@ -262,7 +262,7 @@ def test_truncate_below_the_start_begins_anew(folder: Folder) -> None:
 def test_truncate_into_a_batch_that_the_start_is_in(folder: Folder) -> None:
     log = open_log(folder)
     put(log, b"a", b"b", b"c", b"d")
-    log.advance_start(2)
+    log.advance_log_start(2)
     log.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
     assert put(log, b"x") == 2

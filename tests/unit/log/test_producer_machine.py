@@ -181,7 +181,7 @@ class ProducerMachine(RuleBasedStateMachine):
         """Only what everybody has an answer to goes."""
         waiting = {value for writer in self.writers for sent in writer.waiting for value in sent.values}
         limit = min((o for o, value in read_all(self.log) if value in waiting), default=self.log.recovery_point)
-        self.log.advance_start(int(min(limit, self.log.recovery_point) * offset))
+        self.log.advance_log_start(int(min(limit, self.log.recovery_point) * offset))
         for segment in self.log.retain(0, self.log.log_start_offset):
             segment.delete()
         self.start = self.log.log_start_offset

@@ -187,7 +187,7 @@ def test_a_flush_that_a_truncation_overtakes_leaves_no_snapshot(folder: Folder) 
 def test_they_go_with_their_segments(folder: Folder) -> None:
     log = written(folder)
     flush(log)
-    log.advance_start(10)
+    log.advance_log_start(10)
     for segment in log.retain(0, 12):
         segment.delete()
     assert [segment.base_offset for segment in log.segments] == [10]

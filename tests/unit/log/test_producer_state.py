@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Appended, Log
+from barnabas.core.log.partition_log.log import AppendResult, Log
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.ports.error_codes import ErrorCode
@@ -22,7 +22,7 @@ def log() -> Log:
 
 def send(
     log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0, now_ms: int = 1000, at: int = 1000
-) -> Appended:
+) -> AppendResult:
     records = numbered(*values, producer=producer, epoch=epoch, sequence=sequence, at=at)
     return log.append(records, leader_epoch=0, now_ms=now_ms)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.storage_memory.memory import MemoryFile
-from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
+from barnabas.core.log.segment.offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, SparseIndex
 from barnabas.ports.storage import Folder, StorageFull
 
 
@@ -91,7 +91,7 @@ def test_file_that_shrank_is_damaged() -> None:
     index.append((1, 1))
     index = _reopened(folder, index)
     folder.open("i").truncate(3)
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(CorruptIndex):
         index.find(0, 5)
 
 

@@ -171,7 +171,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def forget_old_records(self, share: float) -> None:
-        self.log.advance_start(int(self.log.log_end_offset * share))
+        self.log.advance_log_start(int(self.log.log_end_offset * share))
         for segment in self.log.retain(0, self.log.log_start_offset):
             segment.delete()
         self.start = self.log.log_start_offset

@@ -9,7 +9,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.batch_scan import BatchIterator
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Appended, Log
+from barnabas.core.log.partition_log.log import AppendResult, Log
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import parse_header
@@ -47,7 +47,7 @@ def end(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordin
     return marked(log, committed=committed, producer=producer, epoch=epoch, coordinator=coordinator).base_offset
 
 
-def marked(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> Appended:
+def marked(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> AppendResult:
     return log.append_marker(producer, epoch, committed, coordinator, leader_epoch=0, now_ms=2000)
 
 
@@ -520,7 +520,7 @@ def test_old_segments_take_their_indexes_with_them() -> None:
     end(log, committed=False)
     for number in range(4):
         put(log, b"%d" % number)
-    log.advance_start(4)
+    log.advance_log_start(4)
     (removed, *_) = log.retain(0, log.log_end_offset)
     assert f"{0:020d}.txnindex.deleted" in folder.files()
     removed.delete()

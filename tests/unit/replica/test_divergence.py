@@ -7,7 +7,7 @@ from attrs import evolve
 from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
-from barnabas.core.log.leader_epoch_cache import LeaderEpochs
+from barnabas.core.log.leader_epoch_cache import LeaderEpochCache
 from barnabas.core.replica.followed import where_to_cut
 from barnabas.ports.broker_api import DivergingEpoch
 from barnabas.ports.error_codes import ErrorCode
@@ -279,7 +279,7 @@ def test_consumers_are_told_where_what_they_read_was_cut(cluster: ReplicaCluster
     ],
 )
 def test_where_to_cut(told: tuple[int, int], cut: int) -> None:
-    epochs = LeaderEpochs([(3, 0), (5, 20), (7, 50)])
+    epochs = LeaderEpochCache([(3, 0), (5, 20), (7, 50)])
     assert where_to_cut(epochs, 60, DivergingEpoch(*told)) == cut
 
 

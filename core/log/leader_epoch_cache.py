@@ -1,4 +1,4 @@
-"""Which leader wrote from which offset on (facts B4, KIP-101)."""
+"""Leader epochs with their start offsets (KIP-101; Kafka: LeaderEpochFileCache)."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on it is `epoch`; what contradicts that is dropped. Negative epochs are no epochs."""
+        """Assign `epoch` from `start_offset` on and drop conflicting entries. Negative epochs are ignored."""
         if epoch < 0 or (self._epochs and self._epochs[-1] == epoch and start_offset >= self._starts[-1]):
             return
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
@@ -40,7 +40,7 @@ class LeaderEpochCache:
         self.changed = True
 
     def found(self, epoch: int, offset: int) -> None:
-        """A batch that stands in the log at `offset` has this epoch: what is noted counts as far as it agrees."""
+        """Note the epoch of a stored batch at `offset`, and drop conflicting entries."""
         if epoch < 0 or self.epoch_at(offset) == epoch:
             return
         while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= offset):
@@ -50,19 +50,19 @@ class LeaderEpochCache:
         self.assign(epoch, offset)
 
     def clear(self) -> None:
-        """The log is empty."""
+        """Remove all entries."""
         if self._epochs:
             self._epochs.clear()
             self._starts.clear()
             self.changed = True
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which `offset` was written, -1 when unknown."""
+        """Return the epoch of `offset`, -1 when unknown."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch up to the asked one, where it ends): the answer of OffsetForLeaderEpoch; -1 = unknown."""
+        """Return (largest epoch up to `epoch`, its end offset) for OffsetForLeaderEpoch; -1 = unknown."""
         if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return NO_EPOCH, NO_OFFSET
         if epoch == self._epochs[-1]:
@@ -72,14 +72,14 @@ class LeaderEpochCache:
         return (self._epochs[above - 1] if above else epoch), end
 
     def truncate_from_end(self, offset: int) -> None:
-        """Everything at `offset` and above is gone."""
+        """Remove the entries at `offset` and above."""
         while self._starts and self._starts[-1] >= offset:
             self._epochs.pop()
             self._starts.pop()
             self.changed = True
 
     def truncate_from_start(self, offset: int) -> None:
-        """Everything below `offset` is gone; the epoch that reaches over it begins there now."""
+        """Remove the entries below `offset`; the epoch of `offset` then begins there."""
         count = bisect_right(self._starts, offset)
         if count and (count > 1 or self._starts[0] < offset):
             del self._epochs[: count - 1], self._starts[: count - 1]

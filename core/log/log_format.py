@@ -1,4 +1,4 @@
-"""What one strategy decides about a log: how entries are addressed and how they lie in their segments.
+"""The strategy of a message format: how a log addresses its entries and stores them in segments.
 
 The two generations share everything else of a log: flushing, rolling, retention, finding segments, reading.
 """
@@ -19,11 +19,11 @@ from .config import LogConfig
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch or message set ready to be written: the client's memory, or a rebuilt one."""
+    """A validated batch or message set: the memory of the request, or a rebuilt one (Kafka: LogAppendInfo)."""
 
     records: memoryview | bytearray
     span: int
-    """How many offsets it takes."""
+    """Number of offsets of the entries."""
     messages: int
     log_append_time_ms: int = -1
     """-1 on CreateTime topics."""
@@ -31,7 +31,7 @@ class ValidatedBatch(NamedTuple):
 
 
 class LogSegment(Protocol):
-    """One file of entries, whatever lies beside it. Owner thread only, but for what was handed out."""
+    """A segment: a file of entries with its indexes. Owner thread only, except for returned regions and files."""
 
     base_offset: Offset
     modified_ms: int
@@ -49,30 +49,30 @@ class LogSegment(Protocol):
     def should_roll(
         self, admitted: ValidatedBatch, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
-        """True if the entries, up to `last_offset`, must go to a new segment; an empty one is never full."""
+        """Return True if the entries, up to `last_offset`, need a new segment; an empty segment is never full."""
         ...
 
     def append(self, admitted: ValidatedBatch, *, base_offset: Offset, now_ms: int) -> None:
-        """Write the entries, which get `base_offset`; nothing has changed if it raises `StorageError`."""
+        """Append the entries at `base_offset`; the segment is unchanged if it raises `StorageError`."""
         ...
 
     def locate(self, offset: Offset) -> tuple[Position, int] | None:
-        """(position, size) of the first entry that ends above `offset`, None when all end below.
+        """Return (position, size) of the first entry that ends above `offset`, or None.
 
-        The size is 0 where entries may be cut. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        The size is 0 if readers may cut entries. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
         """
         ...
 
     def locate_intact(self, offset: Offset) -> tuple[Position, int] | None:
-        """The same, but of what can be read: never `ApiError`."""
+        """Return (position, size) of the first readable entry that ends above `offset`; never raises `ApiError`."""
         ...
 
     def batches(self) -> BatchIterator:
-        """The intact ones; none of a format without batches. Raises `StorageError`."""
+        """Yield the intact batches; none in a format without batches. Raises `StorageError`."""
         ...
 
     def find_damage_after(self, position: Position) -> Position:
-        """Where the damage behind a position begins, as far as it is known; else the segment's size."""
+        """Return the start of the first known damage after a position, else the size of the segment."""
         ...
 
     def region(self, position: Position, size: int) -> Region: ...
@@ -82,17 +82,17 @@ class LogSegment(Protocol):
     def largest_timestamp_batch(self) -> tuple[Position, int] | None: ...
 
     def seal(self) -> None:
-        """No more entries come. Raises `StorageError`."""
+        """Make the segment inactive. Raises `StorageError`."""
         ...
 
     def write_indexes(self) -> None: ...
 
     def index_files(self) -> list[File]:
-        """What belongs to the segment besides the entries. Raises `StorageError`."""
+        """Return the index files of the segment. Raises `StorageError`."""
         ...
 
     def cut(self, offset: Offset) -> Offset:
-        """Drop the entries from `offset` on; returns where the segment ends now, which is active again."""
+        """Truncate to `offset` and become active again; return the new end."""
         ...
 
     def rename(self, suffix: str) -> None: ...
@@ -103,7 +103,7 @@ class LogSegment(Protocol):
 
 
 class LoadedSegments(NamedTuple):
-    """The segments found, oldest first, none for a new log; what is below `recovery_point` is durable."""
+    """Loaded segments, oldest first, none for a new log; records below `recovery_point` are durable."""
 
     segments: Sequence[LogSegment]
     end: Offset = Offset(0)
@@ -111,33 +111,33 @@ class LoadedSegments(NamedTuple):
 
 
 class RecoveryListener(Protocol):
-    """Is told of what recovery finds in a log of batches, in order. Raises `StorageError`."""
+    """Receives the batches that recovery finds, in order. Methods may raise `StorageError`."""
 
     def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
-        """The batches from `offset` on come next; those before are in the `earlier` segments."""
+        """Called before the batches from `offset` on; the `earlier` segments have those before."""
         ...
 
     def found(self, segment: LogSegment, position: Position, header: BatchHeader) -> None:
-        """A good batch."""
+        """Called for each valid batch."""
         ...
 
 
 class LogFormat(Protocol):
-    """The strategy."""
+    """The strategy for one message format."""
 
     @property
     def reads_flushed_only(self) -> bool:
-        """True if readers see nothing that is not durable."""
+        """Return True if readers see durable entries only."""
         ...
 
     @property
     def has_leader_epochs(self) -> bool:
-        """True if entries carry the leader epoch they were written in."""
+        """Return True if entries contain the leader epoch."""
         ...
 
     @property
     def has_producers(self) -> bool:
-        """True if entries carry producer ids and sequence numbers, and snapshots of the producers lie beside them."""
+        """Return True if entries contain producer ids and the log has producer snapshots."""
         ...
 
     def validate(
@@ -151,7 +151,8 @@ class LogFormat(Protocol):
         origin: AppendOrigin,
         budget: CheckBudget | None,
     ) -> ValidatedBatch:
-        """Check what a client sends. Raises `ApiError`, and `ValidationTakesLong` for what is to be done in steps."""
+        """Validate the entries of a client. Raises `ApiError`, and `ValidationTakesLong` for what is to be done in
+        steps."""
         ...
 
     def validate_in_steps(
@@ -170,13 +171,13 @@ class LogFormat(Protocol):
         ...
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
-        """Write into the entries where they come to stand, if they say so."""
+        """Set the base offset in the entries, if the format has it."""
         ...
 
     def create_segment(
         self, folder: Folder, base_offset: Offset, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
     ) -> LogSegment:
-        """A new, empty segment; leftovers of its name are cleared away. Raises `StorageError`."""
+        """Create an empty segment and delete stale files of its name. Raises `StorageError`."""
         ...
 
     def load(
@@ -190,8 +191,8 @@ class LogFormat(Protocol):
         noted: LogCheckpoint,
         recovery: RecoveryListener,
     ) -> LoadedSegments:
-        """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.
+        """Load the segments of the folder; `recover` checks and truncates them after an unclean shutdown.
 
-        `recovery` is told of what is checked. Raises `StorageError`.
+        `recovery` receives the checked batches. Raises `StorageError`.
         """
         ...

@@ -1,4 +1,4 @@
-"""The second half of a cleaning: what is kept of each batch (facts B5)."""
+"""The second pass of a cleaning: the filter of each batch (Kafka: RecordFilter)."""
 
 from ....ports.words import Buffer
 from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader
@@ -11,7 +11,7 @@ from .offset_map import HAS_NULLS, LATEST, OffsetMapBuilder, read_marker_at, unp
 
 
 class BatchFilter:
-    """Told of every batch of a log, in order, from its first segment on."""
+    """Filters every batch of a log, in order, from the first segment on."""
 
     def __init__(self, order: CleaningJob, survivors: OffsetMapBuilder) -> None:
         self._order = order
@@ -21,7 +21,7 @@ class BatchFilter:
         self.messages_read = self.messages_kept = 0
 
     def keep(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
-        """What is kept of the batch at that place: itself, one with fewer records or with none; None: nothing.
+        """Return the batch itself, a batch with the retained records or without records, or None to drop it.
 
         Raises `CannotClean`.
         """
@@ -74,7 +74,7 @@ class BatchFilter:
         return data[at : at + header.size]
 
     def _latest(self, header: BatchHeader, records: ScannedRecords) -> list[int]:
-        """1 for each record that none of a higher offset replaces; those without key cannot be compacted and go."""
+        """Return 1 for each record that is the last of its key, else 0; records without a key are dropped."""
         keyed = [key is not None for key in records.keys]
         latest = iter(self._survivors.map.latest(key for key in records.keys if key is not None))
         base = header.base_offset
@@ -82,7 +82,7 @@ class BatchFilter:
         return [int(has_key and base + delta >= next(latest)) for has_key, delta in offsets]
 
     def _nulls_kept(self, header: BatchHeader, records: ScannedRecords, keep: list[int]) -> bool:
-        """True if deletions are among what is kept; those whose time is over are taken out."""
+        """Return True if tombstones are retained; expired ones are dropped."""
         expired = header.attributes & DELETE_HORIZON_BIT and self._order.now_ms >= header.base_timestamp
         found = False
         for number in records.nulls:

@@ -1,4 +1,4 @@
-"""What a cleaning does about transactions: the data of aborted ones goes, and the markers of those without data."""
+"""Transactions in a cleaning: aborted data and markers without data are dropped (Kafka: CleanedTransactionMetadata)."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ from ..segment.transaction_index import AbortedTxn
 
 
 class CleanedTransactions:
-    """Told of every batch of a log, in order, from offset `start` on."""
+    """Tracks the transactions of every batch, in order, from offset `start` on."""
 
     def __init__(self, aborted: Sequence[AbortedTxn], start: int) -> None:
         there = [each for each in aborted if each.last_offset >= start]
         self._coming = sorted(there, key=lambda each: each.first_offset, reverse=True)
         self.retained_aborted: list[AbortedTxn] = []
-        """The aborted ones that had batches and have ended: for the index of what is being made."""
+        """Ended aborted transactions with batches, for the index of the new segment."""
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """Producers in an aborted transaction: that, and whether a batch of it is there."""
+        """Producers in an aborted transaction, with True if it has a batch."""
         self._committed: set[int] = set()
-        """Producers in another one, of which a batch is there."""
+        """Producers in another transaction that has a batch."""
 
     def aborts(self, header: BatchHeader) -> bool:
-        """True if a batch that is no marker belongs to an aborted transaction."""
+        """Return True if a data batch belongs to an aborted transaction."""
         self._reach(header)
         if not header.transactional:
             return False
@@ -33,7 +33,7 @@ class CleanedTransactions:
         return False
 
     def is_marker_empty(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
-        """True if nothing is left of the transaction that this control batch ends."""
+        """Return True if the transaction that this marker ends has no batch left."""
         self._reach(header)
         producer = header.producer_id
         if marker is None:

@@ -1,7 +1,7 @@
-"""One cleaning of a log, as steps for a worker: new segments are made from the old ones, group by group (facts B5).
+"""One cleaning of a log, as steps for a worker: each group of segments is cleaned into a new one (Kafka: Cleaner).
 
-What is made has the suffix .cleaned until all of it is durable; then the log takes it in, group after group, so that
-what a later group deletes cannot come back before the earlier ones are gone.
+New segments have the suffix .cleaned until they are durable. The log then replaces one group after the other, so that
+messages deleted in a later group cannot reappear before the earlier groups are replaced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,27 +23,27 @@ from .suffixed_folder import SuffixedFolder
 
 @frozen(kw_only=True)
 class CleanerStats:
-    """What a cleaning has done."""
+    """Statistics of a cleaning."""
 
     next_dirty: int
-    """The log is clean below."""
+    """First dirty offset after the cleaning."""
     bytes_read: int
     bytes_written: int
     map_bytes_read: int
-    """To find out what is dirty, besides."""
+    """Bytes read to build the offset map."""
     messages_read: int
     messages_kept: int
     map_utilization: float
 
 
 class Cleaner:
-    """Goes through `steps` on any thread, one at a time; between two of them others may have theirs."""
+    """Runs the `steps` of a cleaning on any thread, one step at a time."""
 
     def __init__(self, order: CleaningJob) -> None:
         self.order = order
         self.folder = order.folder
         self.bytes_moved = 0
-        """Read and written by now."""
+        """Bytes read and written so far."""
         self._survivors = OffsetMapBuilder(order)
         self._filter = BatchFilter(order, self._survivors)
         if order.policy is not None:
@@ -52,7 +52,7 @@ class Cleaner:
         self._making: Segment | None = None
 
     def steps(self) -> Iterator[Replacement | None]:
-        """None after each piece of work; a `Replacement` is to be taken into the log before the next step.
+        """Yield None after each piece of work, and a `Replacement` to apply to the log before the next step.
 
         Raises `CannotClean`, `StorageError`; `abandon` then removes what was being made.
         """
@@ -127,7 +127,7 @@ class Cleaner:
         )
 
     def abandon(self) -> None:
-        """Remove what is being made. Raises `StorageError`."""
+        """Delete the unfinished segment. Raises `StorageError`."""
         made, self._making = self._making, None
         if made is not None:
             made.delete()
@@ -150,7 +150,7 @@ class Cleaner:
 
 
 def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Iterator[Sequence[SourceSegment]]:
-    """Neighbours that are no larger together than one segment and its indexes may be."""
+    """Group adjacent segments whose total size fits one segment and its indexes."""
     group: list[SourceSegment] = []
     size = index_bytes = 0
     for source in sources:
@@ -166,4 +166,4 @@ def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Itera
 
 
 def _silent(_: str) -> None:
-    """What is being made is no segment of the log yet; what is wrong with it ends the cleaning."""
+    """Ignore reports of an unfinished segment; its errors end the cleaning."""

@@ -1,4 +1,4 @@
-"""What a cleaning is told when it begins: it runs on a worker, and touches nothing of the log itself."""
+"""The input of a cleaning, which runs on a worker and does not touch the log itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,26 +14,26 @@ from ..segment.segment import Segment
 from ..segment.transaction_index import AbortedTxn
 
 SLOT_BYTES = 24
-"""Of the offset map, for each key."""
+"""Bytes per key in the offset map."""
 
 
 class CannotClean(BarnabasError):
-    """The log is damaged, or does not fit what the cleaner may use: it stays as it is."""
+    """The log is corrupt, or exceeds the memory of the cleaner, and stays uncleaned."""
 
 
 @frozen(kw_only=True)
 class CleanerSettings:
-    """The keys log.cleaner.*, as they are now."""
+    """The current values of log.cleaner.*."""
 
     threads: int = 1
-    """How many logs are cleaned side by side; 0: none."""
+    """Number of logs cleaned concurrently; 0 disables cleaning."""
     dedupe_buffer_bytes: int = 134_217_728
-    """Of all offset maps together."""
+    """Total size of all offset maps."""
     load_factor: float = 0.9
     io_buffer_bytes: int = 524_288
-    """Of all cleanings together, half of it for reading."""
+    """Total buffer size of all cleanings, half of it for reads."""
     io_max_bytes_per_second: float = float("inf")
-    """Read and written, of all cleanings together."""
+    """Total read and write rate of all cleanings."""
     backoff_ms: int = 15_000
 
 
@@ -42,19 +42,19 @@ class SourceSegment:
     """A segment to be cleaned."""
 
     segment: Segment
-    """Not to be touched by a worker; to be recognised when it is replaced."""
+    """Identifies the segment for its replacement; workers must not use it."""
     base_offset: Offset
     next_offset: Offset
     """Exclusive."""
     records: Region
     index_bytes: int
-    """Of the larger of its indexes."""
+    """Size of its larger index."""
     modified_ms: int
 
 
 @frozen(kw_only=True)
 class CleaningJob:
-    """One cleaning of one log."""
+    """One cleaning of one log (Kafka: LogToClean with its cleaner config)."""
 
     folder: Folder
     config: LogConfig
@@ -62,21 +62,21 @@ class CleaningJob:
     sources: Sequence[SourceSegment]
     """All segments below `upto`, oldest first."""
     first_dirty: Offset
-    """What is below was cleaned before."""
+    """End of the clean part."""
     upto: Offset
-    """The offset map takes nothing from here on."""
+    """Exclusive end of the part for the offset map."""
     now_ms: int
     map_bytes: int
     load_factor: float
     chunk_bytes: int
     secret: bytes
-    """For the offset map: random, and known to nobody."""
+    """Random key for the hashes of the offset map."""
     last_of_producers: Mapping[int, tuple[Offset, int]] = {}
     """Producer → the last offset of its last batch (-1: it has only markers in its epoch), and its epoch: this batch is
     kept, if without records, to know the producer by."""
     partition: TopicPartition
     policy: RecordPolicy | None = None
-    """Says of each message if it stays; None: the last of each key does."""
+    """Decides which messages to retain; None: the last one of each key."""
     aborted: Sequence[AbortedTxn] = ()
     """The aborted transactions that reach into [first segment, upto)."""
 

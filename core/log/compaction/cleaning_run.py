@@ -1,4 +1,4 @@
-"""One cleaning under way: pieces of work on a worker, and what the log does between them (owner thread)."""
+"""One running cleaning: slices on a worker, and segment replacements on the owner thread between them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ class CleaningRun:
         home.write_files_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
 
     def stop(self) -> None:
-        """Give up, now or when the worker is done with its piece."""
+        """Abort now, or after the current slice."""
         self._stopping = True
         if self._resting is not None:
             self._resting.cancel()
@@ -80,7 +80,7 @@ class CleaningRun:
         self._scheduler.offload(lambda: self._slice(upto_bytes), self._sliced)
 
     def _slice(self, upto_bytes: float) -> Replacement | bool:
-        """On a worker: True when all is done."""
+        """Run a slice on a worker; return True at the end of the work."""
         now_ms, work = self._clock.monotonic_ms, self.work
         until_ms = now_ms() + _SLICE_MS
         for step in self._steps:
@@ -141,7 +141,7 @@ class CleaningRun:
     # --- the end
 
     def _give_up(self, error: BaseException | None) -> None:
-        """What was exchanged stays so; what was being made is removed."""
+        """Abort: completed replacements stay, the unfinished segment is deleted."""
         if self.log.closed:
             self._end(CleaningResult(None, None, self._took_ms()))
             return

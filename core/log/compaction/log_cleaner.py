@@ -1,4 +1,4 @@
-"""Compacts logs in the background: the dirtiest first, a little at a time (facts B5)."""
+"""Background compaction of logs, the dirtiest first (Kafka: LogCleaner)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -69,7 +69,7 @@ class LogCleaner:
         self._closed = False
 
     def start(self) -> None:
-        """Look at the logs, now and then."""
+        """Begin the periodic check of the logs."""
         self._wait()
 
     def stop(self, done: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ class LogCleaner:
         self._timer = self._scheduler.call_later(self._settings().backoff_ms, self._look)
 
     def _look(self) -> None:
-        """Begin to clean the dirtiest logs, as many as may be cleaned side by side."""
+        """Begin to clean the dirtiest logs, up to the number of cleaner threads."""
         self._wait()
         threads = self._settings().threads
         dirt = sorted(filter(lambda each: each.due, self._dirt()), key=lambda each: each.ratio, reverse=True)
@@ -144,20 +144,20 @@ class LogCleaner:
         return found
 
     def hold(self, partition: TopicPartition) -> bool:
-        """Leave this log alone until `release`; False while it is being cleaned."""
+        """Pause cleaning of this log until `release`; return False while it is being cleaned."""
         if partition in self._running:
             return False
         self._held.add(partition)
         return True
 
     def release(self, log: Log, *, repaired: bool) -> None:
-        """Clean this log again; `repaired`: also if its damage has kept it from being cleaned."""
+        """Resume cleaning of this log; `repaired` also clears its uncleanable mark."""
         self._held.discard(log.topic_partition)
         if repaired:
             self._uncleanable.discard(log)
 
     def uncleanable_in(self, home: DataFolder) -> list[Log]:
-        """The logs of a data folder that are left as they are."""
+        """Return the uncleanable logs of a data folder."""
         return [log for log in home.logs.values() if log in self._uncleanable]
 
     def _begin(self, dirt: LogToClean, policy: RecordPolicy | None = None) -> None:
@@ -214,7 +214,7 @@ class LogCleaner:
             self._scheduler.call_soon(self._look)  # there may be more
 
     def _failed(self, log: Log, error: BaseException) -> None:
-        """The log is left alone until a restart."""
+        """Mark the log as uncleanable until a restart."""
         if log.closed:
             return
         self._uncleanable = {each for each in self._uncleanable if not each.closed} | {log}
@@ -248,12 +248,12 @@ class CleanerMetrics:
         self.overdue_ms = 0
         """The longest time since a message should have been compacted, as of then."""
         self.took_ms = 0.0
-        """The last cleaning, as are the next two."""
+        """Duration of the last cleaning, which the next two describe as well."""
         self.recopied = 0.0
         """Bytes written of those read."""
         self.map_utilization = 0.0
         self.bytes_read = self.bytes_removed = 0
-        """By all of them."""
+        """Totals of all cleanings."""
 
     def looked(self, dirt: list[LogToClean], now_ms: float) -> None:
         self.looked_ms = now_ms

@@ -1,4 +1,4 @@
-"""Which logs are to be cleaned, and how dirty they are (facts B5)."""
+"""The choice of logs to clean by their dirty ratio (Kafka: LogToClean), and the plan of a cleaning."""
 
 from itertools import pairwise
 
@@ -16,20 +16,20 @@ from .cleaning_job import SLOT_BYTES, CleanerSettings, CleaningJob, SourceSegmen
 
 @frozen(kw_only=True)
 class LogToClean:
-    """What a look at a compacted log has found."""
+    """The clean and cleanable parts of a compacted log."""
 
     log: Log
     first_dirty: Offset
     upto: Offset
-    """The first segment that may not be cleaned yet begins here."""
+    """First uncleanable offset: the base offset of the first segment that must not be cleaned yet."""
     clean_bytes: int
     cleanable_bytes: int
     overdue_ms: int
-    """For so long, the oldest dirty message has been older than max.compaction.lag.ms."""
+    """Time by which the oldest dirty message exceeds max.compaction.lag.ms."""
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what could be cleaned."""
+        """Return the cleanable ratio: cleanable bytes of all bytes up to `upto`."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -73,7 +73,7 @@ def measure_log(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -
 
 
 def _newest(segment: Segment) -> int:
-    """The largest timestamp in it, or when it was written where it has none."""
+    """Return the largest timestamp, or the modification time without timestamps."""
     largest = segment.largest_timestamp
     return largest if largest > 0 else segment.modified_ms
 
@@ -91,7 +91,7 @@ def plan_cleaning(
     secret: bytes,
     policy: RecordPolicy | None = None,
 ) -> CleaningJob:
-    """Owner thread only. Raises `StorageError`."""
+    """Plan the cleaning of a log. Owner thread only. Raises `StorageError`."""
     log, threads = dirt.log, max(1, settings.threads)
     segments = log.segments
     below = [segment for segment in segments if segment.base_offset < dirt.upto and isinstance(segment, Segment)]

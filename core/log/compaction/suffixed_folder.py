@@ -1,4 +1,4 @@
-"""A folder in which every name has a suffix: segments are made in it that are no part of a log yet."""
+"""A folder that appends a suffix to every name, for unfinished segments."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from ....ports.storage import File, FileInfo, Folder
 
 
 class SuffixedFolder:
-    """Fulfils `Folder` over another one: its files are those with the suffix, by the names without it."""
+    """Implements `Folder` over the files of another folder that have the suffix."""
 
     def __init__(self, folder: Folder, suffix: str) -> None:
         self._folder = folder

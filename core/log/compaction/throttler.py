@@ -1,22 +1,22 @@
-"""How much of its time a cleaning may take: others come first, and the rate is kept."""
+"""Throttle of background I/O: requests come first, and a byte rate is the limit (Kafka: Throttler)."""
 
 from collections.abc import Callable
 
 from ....ports.clock import Clock
 
 _REST = 10.0
-"""So many times as long it rests after a piece of work, where others were served lately."""
+"""Pause after a slice, as a multiple of its duration, while requests arrive."""
 _REST_MAX_MS = 60.0
 _LATELY_MS = 20.0
 _SLICE_MAX_S = 0.1
-"""It moves no more bytes in a piece of work than the rate allows in so long."""
+"""A slice moves at most the bytes that the rate allows in this time."""
 
 
 class Throttler:
     """Owner thread only.
 
-    rate:   bytes a second that it may read and write, as of now.
-    served: counts what others ask for.
+    rate:   current limit of bytes per second, read and written.
+    served: number of requests served so far.
     """
 
     def __init__(self, clock: Clock, rate: Callable[[], float], served: Callable[[], int]) -> None:
@@ -26,16 +26,16 @@ class Throttler:
         self._served_before = served()
         self._gives_way_until_ms = self._began_ms = 0.0
         self._free_at_ms = clock.monotonic_ms()
-        """When the bytes moved by now are paid for."""
+        """Time at which the moved bytes comply with the rate."""
         self._paid = 0
 
     def begin(self) -> float:
-        """A piece of work begins; returns how many bytes it may move."""
+        """Begin a slice; return how many bytes it may move."""
         self._began_ms = self._now_ms()
         return self._rate() * _SLICE_MAX_S
 
     def pause_ms(self, moved: int) -> float:
-        """The piece is done, `moved` bytes by all of them; how long to wait with the next."""
+        """Return the pause before the next slice; `moved` is the total of bytes so far."""
         now_ms, served, rest = self._now_ms(), self._served(), 0.0
         if served != self._served_before:
             self._served_before, self._gives_way_until_ms = served, now_ms + _LATELY_MS

@@ -1,4 +1,4 @@
-"""How much of a log is durable, and when it must be flushed (facts B3, A4)."""
+"""The recovery point of a log, and the flushes that raise it (facts B3, A4)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,18 +43,18 @@ class FlushWork:
         self.truncations = truncations
         self.began_ms = began_ms
         self.appended_messages = appended_messages
-        """How many messages the log had taken, ever, when the work began."""
+        """Number of messages appended to the log when the work began."""
         self.files_flushed = False
         """Set when the records are durable and only small files remain."""
         self.snapshots = snapshots
-        """Of the producers: by file name what is true once the records are durable."""
+        """Producer snapshots by file name; they are valid once the records are durable."""
         self._files = files
         self._folder = folder
         self._new_names = new_names
         self._epochs = epochs
 
     def __call__(self) -> None:
-        """Do it. Raises `StorageError`; unless `files_flushed` it is then unknown which records became durable."""
+        """Flush. Raises `StorageError`; unless `files_flushed`, it is then unknown which records are durable."""
         for file in self._files:
             try:
                 file.flush()
@@ -68,12 +68,12 @@ class FlushWork:
 
 
 class Durability:
-    """What one log knows of its flushes. Owner thread only.
+    """The flush state of one log. Owner thread only.
 
-    recovery_point: everything below is durable.
-    appended:       messages that the log has taken, ever; `at_roll` of them when the active segment began.
-    new_names:      files have come since the folder was flushed last.
-    failure:        why nothing more is appended: what was written may not have become durable.
+    recovery_point: all records below are durable.
+    appended:       number of messages appended to the log; `at_roll` of them when the active segment began.
+    new_names:      the folder has new files since its last flush.
+    failure:        the failed flush; appends are refused, since written records may not be durable.
     """
 
     def __init__(self) -> None:
@@ -89,30 +89,30 @@ class Durability:
         self._found: tuple[int, int, int] | None = None
 
     def opened(self, recovery_point: Offset, end: Offset, *, in_order: bool) -> None:
-        """The log stands as it was found, `in_order` if an orderly stop has left it so."""
+        """Set the state of an opened log; `in_order` after a clean shutdown."""
         self.recovery_point = recovery_point
         self.appended = end - recovery_point
         self._found = self._state() if in_order else None
 
     @property
     def is_as_found(self) -> bool:
-        """True if nothing was appended, cut or flushed since an orderly stop: there is nothing to flush at the next."""
+        """Return True if the log has not changed since a clean shutdown, so that close need not flush."""
         return self._found == self._state()
 
     def _state(self) -> tuple[int, int, int]:
         return self.appended, self._truncations, self.recovery_point
 
     def reset_to(self, offset: Offset) -> None:
-        """The log is empty, and begins at `offset`."""
+        """Reset the state to that of an empty log which begins at `offset`."""
         self.recovery_point = offset
         self._flushed = self.at_roll = self.appended
 
     def note_flush_time(self, now_ms: int) -> None:
-        """The interval of `flush.ms` begins now."""
+        """Restart the interval of `flush.ms`."""
         self._last_flush_ms = max(self._last_flush_ms, now_ms)
 
     def due(self, end: Offset, config: LogConfig, now_ms: int) -> bool:
-        """True if `flush.messages` or `flush.ms` asks for a flush of a log that ends at `end`."""
+        """Return True if `flush.messages` or `flush.ms` requires a flush of a log that ends at `end`."""
         if end <= self.recovery_point:
             return False
         last_ms = self._last_flush_ms
@@ -120,21 +120,21 @@ class Durability:
         return self.appended - self._flushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms
 
     def may_begin(self, target: Offset) -> bool:
-        """False if there is nothing to flush below `target`, or a flush is under way, or there was a failure."""
+        """Return False without unflushed records below `target`, during a flush, or after a failure."""
         return not self.under_way and self.failure is None and target > self.recovery_point
 
     def take_new_names(self) -> bool:
-        """True if the folder must be flushed, too; while another flush may do so, nobody knows yet that it did."""
+        """Return True if the folder must be flushed too, also while another flush may do so with unknown outcome."""
         taken, self.new_names = self.new_names or self.under_way, False
         return taken
 
     @property
     def truncations(self) -> int:
-        """How often the log was cut: a flush that began before one says nothing of what came after."""
+        """Number of truncations: a flush that began before one proves nothing about later records."""
         return self._truncations
 
     def truncated(self, offset: Offset) -> None:
-        """Nothing from `offset` on counts any more."""
+        """Note that the records from `offset` on were truncated."""
         self._truncations += 1
         self.lower(offset)
 
@@ -145,7 +145,7 @@ class Durability:
         self.recovery_point = max(self.recovery_point, offset)
 
     def done(self, work: FlushWork, end: Offset) -> bool:
-        """The records of `work` are durable. False: the log was cut meanwhile, so that nobody knows which."""
+        """Complete `work`; return False if the log was truncated meanwhile, so that its durable end is unknown."""
         self.note_flush_time(work.began_ms)
         if work.truncations != self._truncations:
             return False

@@ -1,4 +1,4 @@
-"""How a log becomes durable: what is to be flushed, done elsewhere, and what a failure means."""
+"""Flushes of a log: the work for another thread, and the handling of its failure."""
 
 from ....ports.storage import StorageError
 from ....ports.words import Offset
@@ -8,7 +8,7 @@ from .log_state import LogState
 
 
 class LogFlushes:
-    """Owner thread only."""
+    """Begins and completes the flushes of one log. Owner thread only."""
 
     __slots__ = ("_state",)
 
@@ -16,7 +16,7 @@ class LogFlushes:
         self._state = state
 
     def due(self, now_ms: int) -> bool:
-        """True if `flush.messages` or `flush.ms` asks for a flush now."""
+        """Return True if `flush.messages` or `flush.ms` requires a flush now."""
         state = self._state
         return state.durable.due(state.end, state.config, now_ms)
 
@@ -25,9 +25,9 @@ class LogFlushes:
         return self._state.durable.under_way
 
     def begin(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
-        """What must be done to make everything up to now durable (`sealed_only`: all but the active segment).
+        """Return the work that makes the log durable up to now (`sealed_only`: without the active segment).
 
-        None when there is nothing to do, or a flush is under way already. Follow with `end`, also on failure.
+        None if there is nothing to flush or a flush is in progress. Call `end` afterwards, also on failure.
         """
         state = self._state
         durable, active = state.durable, state.segments.active
@@ -60,7 +60,7 @@ class LogFlushes:
         )
 
     def end(self, work: FlushWork, error: StorageError | None = None) -> None:
-        """The work is done, or has failed: if on a segment's file, records may be lost and the log takes no more."""
+        """Complete the work. After a failure on a segment file, records may be lost and the log refuses appends."""
         state = self._state
         state.durable.under_way = False
         if error is not None:
@@ -76,7 +76,7 @@ class LogFlushes:
             self._state.durable.failure = error
 
     def now(self, now_ms: int = 0) -> None:
-        """Flush here and now, blocking. Raises `StorageError`."""
+        """Flush in this call, blocking. Raises `StorageError`."""
         state = self._state
         work = self._work(state.end, now_ms, state.durable.appended)
         try:
@@ -87,5 +87,5 @@ class LogFlushes:
         state.durable.done(work, state.end)
 
     def mark_names_durable(self) -> None:
-        """The folder was flushed since its last file came."""
+        """Note that the folder was flushed after its last file was created."""
         self._state.durable.new_names = False

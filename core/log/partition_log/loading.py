@@ -1,4 +1,4 @@
-"""From a folder to the state of the log in it: what is there, as far as it is to be believed, or a new log."""
+"""Loading of a log from its folder, with recovery, or the start of a new log."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from .log_state import LogState
 
 
 class RecoveryState:
-    """Fulfils `RecoveryListener`."""
+    """Rebuilds leader epochs and producer state from recovered batches; implements `RecoveryListener`."""
 
     def __init__(self, epochs: LeaderEpochCache, ledger: ProducerStateManager, now_ms: int) -> None:
         self._epochs = epochs
@@ -26,7 +26,7 @@ class RecoveryState:
         self._recovers = False
 
     def lacks_epochs(self, start: int) -> bool:
-        """True if the checkpoint of the epochs is lost, or a crash has left one of a later start than the log's."""
+        """Return True if the leader-epoch checkpoint is missing, or after a crash begins above the log start."""
         lost = self._epochs_known_from == LONG_MAX
         return self._epochs_known_from > start and (lost or self._recovers)
 
@@ -45,7 +45,7 @@ class RecoveryState:
 
 
 def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, may_end_early: bool) -> bool:
-    """As `Log.open` has it; True if the log ended below its recovery point. Raises `StorageError`."""
+    """Load the log (see `Log.open`); return True if it ended below its recovery point. Raises `StorageError`."""
     recovery = RecoveryState(state.epochs, state.producers, now_ms)
     loaded = state.format.load(
         state.folder,
@@ -78,14 +78,14 @@ def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, m
 
 
 def _read_epochs(state: LogState) -> None:
-    """The checkpoint of the epochs is lost, or knows of a later start than the log has: the batches know them."""
+    """Rebuild the leader epochs from the batches."""
     for segment in state.segments.items:
         for _, header in segment.batches():
             state.epochs.found(header.leader_epoch, header.base_offset)
 
 
 def _lost_end(state: LogState, recovery_point: Offset, now_ms: int, *, may_end_early: bool) -> bool:
-    """True if the log ends below what was durable once: that is told, and unless it may end there it goes on behind."""
+    """Report a log that ends below its recovery point; unless it may end there, continue at the recovery point."""
     if state.end >= recovery_point:
         return False
     ends = state.format.reads_flushed_only or may_end_early

@@ -1,7 +1,7 @@
 """The log of one partition: an append-only sequence of batches in segments (facts B2, B3, B6).
 
-The segments are an immutable tuple that is replaced as a whole, so that readers never wait. Nothing here blocks but
-reads and writes of the page cache; what makes durable is `flushes`, whose work runs elsewhere.
+The segments are an immutable tuple that is replaced as a whole, so that readers never wait. Nothing here blocks except
+reads and writes of the page cache; `flushes` makes records durable on other threads.
 """
 
 from bisect import bisect_left
@@ -44,9 +44,10 @@ _new = tuple.__new__  # once in every fetch, for half of what the named tuple's 
 
 
 class Log:
-    """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads.
+    """The log of a partition, opened by `Log.open` (Kafka: UnifiedLog).
 
-    What is asked of it besides appends and reads stands with its parts: `times`, `transactions`, `flushes`, `replacer`.
+    Owner thread only; `FlushWork`, regions and removed segments may go to other threads. Other functions are in the
+    parts: `times`, `transactions`, `flushes`, `replacer`.
     """
 
     def __init__(self, state: LogState, deletion_policy: DeletionPolicy, entropy: Entropy | None) -> None:
@@ -58,14 +59,14 @@ class Log:
         self.flushes = LogFlushes(state)
         self.replacer = SegmentReplacer(state)
         self.is_end_lost = False
-        """True if it ended below its recovery point when it was opened: durable messages are gone."""
+        """True if the log ended below its recovery point when it was opened: durable messages are lost."""
         self.rolled: Callable[[Log], None] | None = None
-        """Called after a new segment was begun: a good time to flush the sealed ones."""
+        """Called after a roll, to flush the inactive segments."""
         self.format_name = state.config.message_format
-        """Of the entries; it stays what it is, whatever the configuration says later."""
+        """Message format of the log, which never changes."""
         self.policy = deletion_policy
         self.policy_name = state.config.deletion_policy
-        """Of the policy in use, so that the owner can bring another one when the configuration changes."""
+        """Name of the policy in use, which tells the owner when the configuration names another one."""
         self._entropy = entropy
         self._jitter_ms = self._draw_jitter()
 
@@ -87,9 +88,10 @@ class Log:
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
     ) -> "Log":
-        """Open what is in the folder, or begin a log there.
+        """Open the log in the folder, or begin a new one there.
 
-        With `recover` (no orderly stop before) all from `recovery_point` on is checked, and cut at the first bad batch.
+        With `recover` (after an unclean shutdown), all batches from `recovery_point` on are checked, and the log is
+        truncated at the first corrupt one.
         `sealed` segments are known to follow each other; `entropy` draws the roll jitter. A log that ends below its
         recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
         `StorageError`.
@@ -109,7 +111,7 @@ class Log:
         return self._state.config
 
     def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
-        """Go by another configuration, in the format that the log has; without a policy the present one stays."""
+        """Apply another configuration, except for the message format; without a policy the current one stays."""
         if config.message_format != self.format_name:
             config = evolve(config, message_format=self.format_name)
         before, self._state.config = self._state.config, config
@@ -130,17 +132,17 @@ class Log:
 
     @property
     def readable_end(self) -> Offset:
-        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
+        """The exclusive end for readers: the log end offset, in a classic log the recovery point."""
         return self._state.readable_end
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything below is durable."""
+        """All records below are durable."""
         return self._state.durable.recovery_point
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """Oldest first; the last is the active one."""
+        """All segments, oldest first; the last one is active."""
         return self._state.segments.items
 
     @property
@@ -149,12 +151,12 @@ class Log:
 
     @property
     def producers(self) -> ProducerStates:
-        """The producers that have written here with an id; none in a classic log."""
+        """The state of producers with an id; empty for a classic log."""
         return self._state.producers.states
 
     @property
     def folder(self) -> Folder:
-        """Of its files. For others than the owner: only for files that are no part of the log."""
+        """The folder of the partition. Only the owner thread may touch log files in it."""
         return self._state.folder
 
     @property
@@ -163,7 +165,7 @@ class Log:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
+        """The failed flush; the log refuses appends, since written records may not be durable. Reads work."""
         return self._state.durable.failure
 
     def fail(self, error: StorageError) -> None:
@@ -261,9 +263,9 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """End the transaction that a producer is in, as its coordinator says; where it is in none nobody sees it.
+        """Append the marker that ends the transaction of a producer; without one it has no effect on readers.
 
-        Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for what has come too late,
+        Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a stale marker,
         `StorageError` when it cannot be written: the log is as it was.
         """
         state = self._state
@@ -307,7 +309,8 @@ class Log:
         return AppendResult(base, last, append_time, state.start, messages)
 
     def append_replicated(self, records: memoryview, *, now_ms: int) -> ReplicatedAppendResult:
-        """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.
+        """Append complete batches from the leader with their offsets and leader epochs; a truncated last one is left
+        out.
 
         Nothing is refused for what a client did: control batches, transactions and sequences are as the leader took
         them. Raises `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`),
@@ -348,7 +351,7 @@ class Log:
             return None
 
     def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
-        """The segment that the batches go to, and how many of them. Raises `StorageError`."""
+        """Return the segment for the next batches, and how many fit in it. Raises `StorageError`."""
         config, segment = self._state.config, self._state.segments.active
         assert isinstance(segment, Segment)
         count = count_fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
@@ -360,7 +363,7 @@ class Log:
         return segment, count_fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
 
     def roll(self, now_ms: int) -> None:
-        """Seal the active segment, if there is anything in it, and begin another one. Raises `StorageError`."""
+        """Roll a new active segment unless the current one is empty. Raises `StorageError`."""
         if self._state.segments.active.size:
             self._roll(now_ms, self._state.end)
 
@@ -394,7 +397,7 @@ class Log:
     # --- read
 
     def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
-        """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
+        """Read batches of one segment from the one with `offset` on, below `limit` (exclusive; complete batches).
 
         About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
         `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
@@ -421,7 +424,7 @@ class Log:
         return _new(LogSlice, (segment.region(position, size), segment.base_offset, position))
 
     def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
-        """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
+        """Return the bytes readable from `offset` up to `limit`, at most `max_bytes`; 0 outside the log."""
         state = self._state
         if offset < state.start:
             return 0
@@ -431,7 +434,7 @@ class Log:
     # --- retention and truncation
 
     def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
-        """Take the segments away that the log need not keep: their files are renamed to *.deleted, and returned.
+        """Remove the segments that retention releases: rename their files to *.deleted and return them.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
         each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
@@ -467,7 +470,7 @@ class Log:
         return removed
 
     def advance_log_start(self, offset: int) -> None:
-        """Records below `offset` are no longer served; their segments go at the next `retain`.
+        """Raise the log start offset; `retain` deletes the segments below it.
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; a lower one than the present start does nothing.
         """
@@ -476,7 +479,7 @@ class Log:
         self._state.advance_log_start(Offset(offset))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
+        """Truncate the log to `offset`; a batch that contains it is dropped as a whole.
 
         Below the log start the log begins anew at `offset`. Raises `StorageError`; the log is then out of use.
         """
@@ -492,7 +495,7 @@ class Log:
             raise
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything; the next batch may have `offset`. Raises `StorageError`; the log is then out of use."""
+        """Delete all records and continue at `offset`. Raises `StorageError`; the log then refuses appends."""
         offset = Offset(offset)
         self._state.durable.truncated(offset)
         try:
@@ -525,7 +528,7 @@ class Log:
     # --- the end
 
     def close(self, now_ms: int = 0) -> None:
-        """Write the indexes, make everything durable, release the files. Twice is harmless. Raises `StorageError`."""
+        """Write the indexes, flush the log, close the files. A second call has no effect. Raises `StorageError`."""
         state = self._state
         if state.closed:
             return
@@ -546,14 +549,14 @@ class Log:
             raise durable.failure
 
     def abandon(self) -> None:
-        """Release the files without making anything durable: the log is deleted, or its disk has failed."""
+        """Close the files without a flush: the log is deleted, or its disk has failed."""
         self._state.closed = True
         for segment in self._state.segments.items:
             segment.close()
 
 
 def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty: bool) -> list[BatchHeader]:
-    """The headers of the whole batches, up to the first that a log which ends at `end` cannot take.
+    """Return the headers of the complete batches up to the first that a log with end `end` cannot append.
 
     An `empty` log takes a first batch that reaches over its end: records were deleted up to the middle of it. What is
     cut at the end of `records` is left out. Offsets may leave holes (compaction), never go back, nor do leader epochs.

@@ -1,4 +1,4 @@
-"""What the parts of one log share: what it is made of, and where it stands."""
+"""The state that the parts of one log share."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from .durability import Durability
 
 
 class LogState:
-    """Made for one `Log`, which hands it to its parts; nobody else has it. Owner thread only."""
+    """The state of one `Log`, shared only with its parts. Owner thread only."""
 
     __slots__ = (
         "closed",
@@ -49,7 +49,7 @@ class LogState:
         self.codecs = codecs
         self.report = report
         self.segments: SegmentList
-        """There once the log is loaded; replaced as a whole, so that readers never wait."""
+        """Set when the log is loaded; always replaced as a whole, so that readers never wait."""
         self.start = self.end = Offset(0)
         """Log start offset and log end offset."""
         self.epochs = epochs
@@ -59,29 +59,29 @@ class LogState:
 
     @property
     def readable_end(self) -> Offset:
-        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
+        """The exclusive end for readers: the log end offset, in a classic log the recovery point."""
         return self.durable.recovery_point if self.format.reads_flushed_only else self.end
 
     def create_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
-        """An empty one, which is not in the log yet. Raises `StorageError`."""
+        """Create an empty segment, which is not part of the log yet. Raises `StorageError`."""
         self.durable.new_names = True
         return self.format.create_segment(self.folder, base_offset, self.config, now_ms=now_ms, report=self.report)
 
     def advance_log_start(self, offset: Offset) -> None:
-        """Records below are no longer served; a lower one than the present start does nothing."""
+        """Raise the log start offset to `offset`; a lower offset has no effect."""
         if offset > self.start:
             self.start = offset
             self.epochs.truncate_from_start(offset)
 
     def truncate_fully_to(self, offset: Offset, now_ms: int) -> None:
-        """Drop everything; the next entry has `offset`. Raises `StorageError`."""
+        """Delete all segments and continue at `offset`. Raises `StorageError`."""
         for segment in reversed(self.segments.items):
             segment.delete()
         self.start_empty_at(offset, now_ms)
-        self.folder.flush()  # else the old ones may come back
+        self.folder.flush()  # else the deleted segments may reappear after a crash
 
     def start_empty_at(self, offset: Offset, now_ms: int) -> None:
-        """The same where there is no segment. Raises `StorageError`."""
+        """Begin an empty log at `offset` in a folder without segments. Raises `StorageError`."""
         self.producers.truncate_fully_to()
         self.segments = SegmentList((self.create_segment(offset, now_ms),))
         self.start = self.end = offset

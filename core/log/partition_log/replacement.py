@@ -1,4 +1,4 @@
-"""How a log takes in a segment that was made from others of it, so that no crash costs anything (facts B3)."""
+"""Crash-safe replacement of segments of a log by a cleaned one (Kafka: UnifiedLog.replaceSegments)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -16,26 +16,26 @@ from .log_state import LogState
 
 
 class SegmentsChanged(BarnabasError):
-    """What was to be replaced is not in the log any more."""
+    """The segments to be replaced are no longer in the log."""
 
 
 @frozen(kw_only=True)
 class Replacement:
-    """A segment that is ready to take the place of neighbours: its files are durable and have the suffix .cleaned."""
+    """A segment that replaces adjacent ones: its files are durable and have the suffix .cleaned."""
 
     base_offset: Offset
     next_offset: Offset
-    """Exclusive: where the last of those that it replaces ends."""
+    """Exclusive end of the last replaced segment."""
     files: SegmentFiles
     names: Sequence[str]
-    """Those it is going to have, that of the batches first."""
+    """Final file names, that of the batches first."""
     replaced: Sequence[LogSegment]
 
 
 class SegmentReplacer:
-    """Owner thread only.
+    """Replaces segments in two steps. Owner thread only.
 
-    Between the steps, the folder is made durable (`Folder.flush`) elsewhere:
+    Between the steps, another thread flushes the folder:
     begin:  .cleaned → .swap; from then on a start completes the exchange.
     end:    what is replaced → .deleted, .swap → the real names.
     """
@@ -44,18 +44,17 @@ class SegmentReplacer:
 
     def __init__(self, state: LogState) -> None:
         self.truncated_to = NO_BOUND
-        """The lowest offset that the log was cut at, since whoever cleans it has asked (and reset it)."""
+        """Lowest truncation offset since the cleaner last reset it."""
         self._state = state
         self._swap: Replacement | None = None
 
     @property
     def under_way(self) -> bool:
-        """True between the two: no segment may go."""
+        """Return True between the two steps, when no segment may be deleted."""
         return self._swap is not None
 
     def begin(self, swap: Replacement) -> None:
-        """Raises `SegmentsChanged` where what is to be replaced is not in the log any more, `StorageError`; the log is
-        as it was then."""
+        """Begin the replacement. Raises `SegmentsChanged`, `StorageError`; the log is unchanged then."""
         self._place_of(swap)
         self._swap = swap
         try:
@@ -65,7 +64,7 @@ class SegmentReplacer:
             raise
 
     def end(self, now_ms: int) -> Sequence[LogSegment]:
-        """Returns what was replaced; the owner deletes it after `file_delete_delay_ms`.
+        """Complete the replacement; return the old segments, to be deleted after `file_delete_delay_ms`.
 
         Raises `SegmentsChanged` where the log was cut meanwhile. After a `StorageError` the log is out of use: opening
         it again completes the exchange.
@@ -92,12 +91,12 @@ class SegmentReplacer:
         return swap.replaced
 
     def note_truncation(self, offset: Offset) -> None:
-        """Nothing from `offset` on counts any more. Raises `StorageError`."""
+        """Note a truncation to `offset`, which aborts a replacement. Raises `StorageError`."""
         self.truncated_to = min(self.truncated_to, offset)
         self.drop()
 
     def drop(self) -> None:
-        """Give up the exchange that has begun, if there is one; the segments stay. Blocks. Raises `StorageError`.
+        """Abort a begun replacement; the segments stay. Blocks. Raises `StorageError`.
 
         One that has failed half-way is not given up: what is replaced may have lost its name, and opening completes it.
         """
@@ -124,7 +123,7 @@ class SegmentReplacer:
         return made
 
     def _place_of(self, swap: Replacement) -> int:
-        """The number of the first of the segments that are to be replaced."""
+        """Return the index of the first segment to be replaced."""
         items, count = self._state.segments.items, len(swap.replaced)
         at = next((number for number, item in enumerate(items) if item is swap.replaced[0]), len(items))
         if self._state.closed or items[at : at + count] != tuple(swap.replaced) or at + count >= len(items):
@@ -133,7 +132,7 @@ class SegmentReplacer:
 
 
 def _rename(folder: Folder, names: Sequence[str], old: str, new: str) -> None:
-    """The file of the batches last: a start goes by it, and makes indexes where they are missing."""
+    """Rename the files, that of the batches last: loading relies on it and rebuilds missing indexes."""
     for name in reversed(names):
         try:
             folder.rename(name + old, name + new)
@@ -150,26 +149,26 @@ class SegmentRewrite(Protocol):
 
     @property
     def bytes_moved(self) -> int:
-        """Read and written by now."""
+        """Bytes read and written so far."""
         ...
 
     @property
     def cleaned_to(self) -> Offset | None:
-        """Once it is done: the log is compacted below; None: the work does not compact."""
+        """End of the compacted part after completion; None if the work does not compact."""
         ...
 
     @property
     def stats(self) -> Any:
-        """Once it is done: what it has done."""
+        """Statistics after completion."""
         ...
 
     def steps(self) -> Iterator[Replacement | None]:
-        """None after each piece of work; a `Replacement` is to be taken into the log before the next step.
+        """Yield None after each piece of work, and a `Replacement` to apply to the log before the next step.
 
         Raises `CannotClean`, `StorageError`; `abandon` then removes what was being made.
         """
         ...
 
     def abandon(self) -> None:
-        """Remove what is being made. Raises `StorageError`."""
+        """Delete the unfinished segment. Raises `StorageError`."""
         ...

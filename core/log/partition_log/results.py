@@ -1,4 +1,4 @@
-"""What a log answers. Named tuples: one is made for every produce and every fetch."""
+"""Results of a log. They are named tuples, since every produce and fetch creates one."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from ....ports.words import Offset, Position
 
 
 class AppendResult(NamedTuple):
-    """Where a batch went. `log_append_time_ms` is -1 on CreateTime topics.
+    """The offsets of an appended batch. `log_append_time_ms` is -1 on CreateTime topics.
 
     Classic offsets are bytes: `last_offset` is the one of the last byte.
     """
@@ -17,7 +17,7 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int
     log_start_offset: Offset
     messages: int = 0
-    """How many were appended; none of a batch that was there already, which a producer has sent again."""
+    """Number of appended messages; 0 for a duplicate batch."""
 
 
 class LogSlice(NamedTuple):
@@ -44,7 +44,7 @@ class TimestampOffset(NamedTuple):
 
 
 class ReplicatedAppendResult(NamedTuple):
-    """What was appended: bytes, messages, and where the log ends now."""
+    """Bytes and messages appended by a follower, and the new log end offset."""
 
     size: int
     messages: int

@@ -1,4 +1,4 @@
-"""Offsets by time: what ListOffsets and the classic offsets request ask of a log (facts A4, B3)."""
+"""Offsets by timestamp, for ListOffsets and the classic OffsetRequest (facts A4, B3)."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from .results import TimestampOffset
 
 
 class TimestampLookup:
-    """Owner thread only."""
+    """Finds offsets by timestamp. Owner thread only."""
 
     __slots__ = ("_state",)
 
@@ -21,7 +21,7 @@ class TimestampLookup:
         self._state = state
 
     def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[Offset]:
-        """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
+        """Return base offsets, newest first, from the newest segment modified at `time_ms` or before on (facts A4).
 
         LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
         """
@@ -30,7 +30,7 @@ class TimestampLookup:
         return found[: max(0, max_offsets)]
 
     def find_first_at(self, timestamp: int) -> Steps[TimestampOffset | None]:
-        """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
+        """Find the first record at `timestamp` (ms) or later; None without one.
 
         In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
         """
@@ -38,12 +38,12 @@ class TimestampLookup:
         return self._looking(lambda segments: segments.find_first_at(timestamp, state.start, state.end, state.codecs))
 
     def find_max_timestamp(self) -> Steps[TimestampOffset | None]:
-        """The first record with the largest timestamp of all; None when no record has one. As above."""
+        """Find the first record with the largest timestamp; None if no record has a timestamp."""
         state = self._state
         return self._looking(lambda segments: segments.find_max_timestamp(state.start, state.end, state.codecs))
 
     def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
-        """What `find` finds among the segments; once more when one of them has been taken away meanwhile."""
+        """Run `find` on the segments, and again if one of them was removed meanwhile."""
         state = self._state
         while True:
             present = state.segments

@@ -1,4 +1,4 @@
-"""What readers of committed records need to know of a log: where all is decided, what was aborted (facts B2, B3)."""
+"""The first unstable offset and the aborted transactions of a log, for read_committed readers (KIP-98)."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from .results import LogSlice
 
 
 class LogTransactions:
-    """Owner thread only."""
+    """Answers read_committed fetches. Owner thread only."""
 
     __slots__ = ("_state",)
 
@@ -19,19 +19,19 @@ class LogTransactions:
         self._state = state
 
     def first_unstable_offset(self, high_watermark: int) -> Offset | None:
-        """The first offset of a transaction that is under way, or that has ended at or above the high watermark."""
+        """Return the first offset of a transaction that is open, or whose marker is not below the high watermark."""
         opened = self._state.producers.states.open
         first = opened.first_unstable(high_watermark) if opened.may_hold_back else None
         return None if first is None else Offset(first)
 
     @property
     def first_undecided_on_disk(self) -> int | None:
-        """The first offset of a transaction that is under way, or that a power cut may leave so."""
+        """Return the first offset of a transaction that is open, or whose marker is not durable."""
         state = self._state
         return state.producers.states.open.first_not_durable(state.durable.recovery_point)
 
     def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
-        """The transactions that were aborted and have records in [from_offset, upto), in the order of their markers.
+        """Return the aborted transactions with records in [from_offset, upto), ordered by their markers.
 
         Raises `StorageError`.
         """
@@ -40,7 +40,7 @@ class LogTransactions:
         return self._aborted(from_offset, upto)
 
     def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedTxn]:
-        """The same for what a read from an offset gave, as narrow as the index tells. Raises `StorageError`."""
+        """Return the aborted transactions of a read slice, bounded by the offset index. Raises `StorageError`."""
         state = self._state
         if not state.segments.may_have_aborted(from_offset):
             return ()
@@ -57,7 +57,7 @@ class LogTransactions:
         return state.segments.aborted(from_offset, upto)
 
     def rebuild_marked_indexes(self) -> None:
-        """Make the indexes anew that loading has found damaged, or could not trust. Raises `StorageError`."""
+        """Rebuild the transaction indexes that loading marked as corrupt. Raises `StorageError`."""
         if any(segment.aborted.is_marked_corrupt for segment in self._segments()):
             self._rebuild_damaged()
 
@@ -65,7 +65,7 @@ class LogTransactions:
         return [segment for segment in self._state.segments.items if isinstance(segment, Segment)]
 
     def _rebuild_damaged(self) -> None:
-        """All that cannot be used: where one is, others may be, and it is rare."""
+        """Rebuild all corrupt transaction indexes: this is rare, and one is seldom alone."""
         state, segments = self._state, self._segments()
         wrong: list[Segment] = []
         for segment in segments:

@@ -1,7 +1,7 @@
-"""What a partition knows of its producers: the rules of facts B2 as plain values, without files.
+"""The state of a partition's producers as plain values (Kafka: ProducerStateEntry, ProducerAppendInfo).
 
-Of each producer the last five batches are known, so that one of them that is sent again is recognised. A producer that
-is not known may begin anywhere (KIP-360): UNKNOWN_PRODUCER_ID is an answer of older brokers.
+The last five batches of each producer are stored to detect duplicates. An unknown producer may begin with any sequence
+number (KIP-360); only older brokers return UNKNOWN_PRODUCER_ID.
 """
 
 from collections import OrderedDict, deque
@@ -15,11 +15,11 @@ from ...message.batch_header import TRANSACTIONAL_BIT, BatchHeader, parse_header
 from ..append_origin import AppendOrigin
 
 _ENDED_MAX = 1024
-"""So many transactions that have ended are known one by one while their markers are on the way to the replicas."""
+"""Maximum number of ended transactions that are tracked one by one until their markers are replicated."""
 
 
 class _Ended:
-    """Transactions whose markers are on their way: to the replicas, or to the disk."""
+    """Ended transactions whose markers are not replicated, or not durable, yet."""
 
     __slots__ = ("_ended",)
 
@@ -36,7 +36,7 @@ class _Ended:
             self._merge()
 
     def first(self, arrived: int) -> int | None:
-        """Where the first of them begins; markers below `arrived` are there, and it does not go back."""
+        """Return the first offset of them; markers below `arrived`, which never decreases, are complete."""
         ended = self._ended
         while ended and ended[0][0] < arrived:
             ended.popleft()
@@ -46,7 +46,7 @@ class _Ended:
         self._ended.clear()
 
     def _merge(self) -> None:
-        """Take the older half for one, which ends where the last of it does: too cautious, never too bold."""
+        """Merge the older half into one entry that ends with its last marker, which is conservative."""
         ended = self._ended
         first_offset, marker = ended[0][1], 0
         for _ in range(_ENDED_MAX // 2):
@@ -55,7 +55,7 @@ class _Ended:
 
 
 class OpenTransactions:
-    """By the offset of the first batch of each, which is also the order in which they come. Owner thread only."""
+    """Open transactions, ordered by the offset of their first batch. Owner thread only."""
 
     __slots__ = ("_not_durable", "_not_replicated", "_open", "may_hold_back")
 
@@ -64,47 +64,47 @@ class OpenTransactions:
         self._not_replicated = _Ended()
         self._not_durable = _Ended()
         self.may_hold_back = False
-        """False: `first_unstable` is None. So it is in nearly every fetch, which need not ask then."""
+        """False if `first_unstable` is None, which saves the call in nearly every fetch."""
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """Return the number of open transactions."""
         return len(self._open)
 
     @property
     def first_offset(self) -> int | None:
-        """Where the oldest one that is under way begins; None when there is none."""
+        """First offset of the oldest open transaction, or None."""
         return next(iter(self._open)) if self._open else None
 
     @property
     def oldest(self) -> int | None:
-        """The producer of that one."""
+        """Producer of the oldest open transaction, or None."""
         return next(iter(self._open.values())) if self._open else None
 
     def begun(self, first_offset: int, producer_id: int) -> None:
-        """A producer's transaction begins; those that began before it are known already."""
+        """Add a transaction; transactions must be added in the order of their first offsets."""
         self._open[first_offset] = producer_id
         self.may_hold_back = True
 
     def ended(self, first_offset: int, marker_offset: int) -> None:
-        """The transaction that began at `first_offset` has ended; the markers come in their order."""
+        """Note the marker of the transaction that began at `first_offset`; markers are added in order."""
         self._open.pop(first_offset, None)
         self.may_hold_back = True
         self._not_replicated.add(first_offset, marker_offset)
         self._not_durable.add(first_offset, marker_offset)
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction that is under way, or whose marker not all replicas have yet.
+        """Return the first offset of a transaction that is open, or whose marker is not replicated.
 
-        The high watermark does not go back but with `clear`.
+        The high watermark never decreases except with `clear`.
         """
         first = self._first(self._not_replicated.first(high_watermark))
         self.may_hold_back = first is not None
         return first
 
     def first_not_durable(self, recovery_point: int) -> int | None:
-        """The first offset of a transaction that is under way, or whose marker a power cut may take away.
+        """Return the first offset of a transaction that is open, or whose marker is not durable.
 
-        The recovery point does not go back but with `clear`.
+        The recovery point never decreases except with `clear`.
         """
         return self._first(self._not_durable.first(recovery_point))
 
@@ -124,10 +124,10 @@ class OpenTransactions:
 SEQUENCE_MASK = 0x7FFFFFFF
 """After sequence 2^31-1 comes 0."""
 BATCHES_KEPT = 5
-"""As many as a producer may have on their way."""
+"""Maximum number of in-flight batches of a producer."""
 PRODUCERS_MAX = 10_000
-"""Of one partition, besides those in a transaction. Beyond, the tenth that has been silent for longest is forgotten,
-before its time."""
+"""Maximum number of producers per partition without those in a transaction. Beyond it, the tenth that was idle longest
+expires early."""
 NO_SEQUENCE = -1
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
@@ -146,7 +146,7 @@ class SentBatch(NamedTuple):
 
 
 class ProducerStateEntry:
-    """One producer. A plain slotted class: it is changed with every batch."""
+    """The state of one producer. It is a plain slotted class, since every batch changes it."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "seen_ms", "txn_first_offset")
 
@@ -161,28 +161,28 @@ class ProducerStateEntry:
     ) -> None:
         self.epoch = epoch
         self.last_sequence = last_sequence
-        """-1: its next batch of this epoch begins at 0."""
+        """Last sequence number; -1 before the first batch of the epoch."""
         self.batches = batches
-        """Its last ones in this epoch, oldest first."""
+        """Last batches of this epoch, oldest first."""
         self.seen_ms = seen_ms
-        """When it appended last, by the broker's clock as far as known."""
+        """Time of the last append, by the clock of the broker if known."""
         self.coordinator_epoch = coordinator_epoch
-        """Of the newest marker; -1: there was none."""
+        """Coordinator epoch of the newest marker; -1 without one."""
         self.txn_first_offset = txn_first_offset
-        """Where its transaction that is under way begins; -1: there is none."""
+        """First offset of the open transaction; -1 without one."""
 
 
 class RetriableRejection(NamedTuple):
-    """A batch that was next, and that the broker could not take for now."""
+    """The next batch of a producer, which was rejected with a retriable error."""
 
     epoch: int
     base_sequence: int
     code: ErrorCode
-    """What its producer was told, so that it sends it again."""
+    """The retriable error."""
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that a marker has ended; below `last_stable_offset` all is decided then."""
+    """A transaction ended by a marker, and the last stable offset after it."""
 
     first_offset: int
     last_stable_offset: int
@@ -199,17 +199,17 @@ class ProducerStates:
         self._limit = limit
         self.open = OpenTransactions()
         self.verifying: set[int] = set()
-        """Producers that are about to begin a transaction; a marker takes them out: it has ended that one already."""
+        """Producers whose transaction is being verified; a marker removes them, since it ended the transaction."""
         self.admitting: set[int] = set()
-        """Producers whose batches of a transaction are being opened; a marker takes them out, too."""
+        """Producers whose transactional batches are being validated; a marker removes them too."""
 
     @property
     def producers(self) -> Mapping[int, ProducerStateEntry]:
-        """By producer id."""
+        """Return the producers by id."""
         return self._producers
 
     def check(self, header: BatchHeader, origin: AppendOrigin = _CLIENT) -> SentBatch | None:
-        """What a batch with a producer id is: None for the next one, or the appended batch that it repeats.
+        """Check a batch with a producer id: return None for a new batch, or the appended batch that it duplicates.
 
         Raises `ApiError`: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE for a batch outside
         of the transaction that is under way, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in a transaction without a
@@ -279,7 +279,7 @@ class ProducerStates:
             raise ApiError(code, f"sequence {base} of producer {header.producer_id} was put off, and comes first")
 
     def note(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
-        """The batch has been appended at `base_offset`."""
+        """Update the producer after an append at `base_offset`."""
         base, delta, epoch = header.base_sequence, header.last_offset_delta, header.producer_epoch
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != epoch:
@@ -297,7 +297,7 @@ class ProducerStates:
     def _renewed(
         self, producer_id: int, known: ProducerStateEntry | None, epoch: int, seen_ms: int
     ) -> ProducerStateEntry:
-        """The producer in another epoch; the transaction that is under way goes on until a marker ends it."""
+        """Store the producer with a new epoch; an open transaction stays open until a marker ends it."""
         renewed = ProducerStateEntry(epoch, NO_SEQUENCE, (), seen_ms)
         if known is not None:
             renewed.coordinator_epoch, renewed.txn_first_offset = known.coordinator_epoch, known.txn_first_offset
@@ -307,17 +307,17 @@ class ProducerStates:
     # --- transactions
 
     def is_open(self, producer_id: int) -> bool:
-        """True if the producer is in a transaction here."""
+        """Return True if the producer has an open transaction."""
         known = self._producers.get(producer_id)
         return known is not None and known.txn_first_offset >= 0
 
     def oldest_open_seen_ms(self) -> int | None:
-        """When the producer of the oldest transaction that is under way has appended last; None: there is none."""
+        """Return the last append time of the producer of the oldest open transaction, or None."""
         oldest = self.open.oldest
         return None if oldest is None else self._producers[oldest].seen_ms
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Refuse a marker of a producer or a coordinator that others have taken the place of.
+        """Reject a marker with a stale producer epoch or coordinator epoch.
 
         Raises `ApiError` INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -333,7 +333,7 @@ class ProducerStates:
     def end(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int, seen_ms: int
     ) -> EndedTransaction | None:
-        """A marker stands at `offset`: the transaction that it ends, None where nobody has begun one."""
+        """Apply the marker at `offset`; return the transaction that it ends, or None."""
         self.verifying.discard(producer_id)
         self.admitting.discard(producer_id)
         known = self._producers.get(producer_id)
@@ -363,7 +363,7 @@ class ProducerStates:
                 del producers[number]
 
     def complete(self, earlier: "ProducerStates") -> None:
-        """Learn older batches of producers of whom only the last one is known."""
+        """Add older batches to producers with only the last one."""
         for producer_id, known in self._producers.items():
             found = earlier.producers.get(producer_id)
             if found is not None and found.epoch == known.epoch and found.batches and known.batches:
@@ -372,7 +372,7 @@ class ProducerStates:
                 known.batches = found.batches
 
     def expire(self, before_ms: int) -> int:
-        """Forget those that have been silent since `before_ms` and are in no transaction; returns how many."""
+        """Remove idle producers without a transaction whose last append was before `before_ms`; return the count."""
         silent = [
             number
             for number, producer in self._producers.items()
@@ -398,7 +398,7 @@ def _is_next(known: ProducerStateEntry | None, epoch: int, base_sequence: int) -
 
 
 def _is_behind(sequence: int, other: int) -> bool:
-    """True if it comes later than the other, as long as they are less than half of all sequences apart."""
+    """Return True if `sequence` follows `other`, within half of the sequence range."""
     return 0 < (sequence - other) & SEQUENCE_MASK < SEQUENCE_MASK >> 1
 
 

@@ -1,7 +1,7 @@
-"""The producers of one log, and their snapshot files (facts B3): taken at a roll and an orderly stop, read at a start.
+"""The producer state of one log and its snapshot files (Kafka: ProducerStateManager).
 
-A snapshot is named by the offset up to which (exclusive) it knows everything. It becomes a file only after the records
-below it are durable, with the next flush; until then, and where it is missing or damaged, the batches are read instead.
+Snapshots are taken at a roll and a clean shutdown and read at startup. The name of a snapshot is its exclusive end
+offset. The next flush writes it after the records below it are durable; without a valid snapshot the batches are read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ from .snapshot import decode_snapshot, encode_snapshot
 
 
 def snapshot_offsets(folder: Folder) -> list[int]:
-    """The offsets of the snapshots that are there, newest first."""
+    """Return the offsets of the snapshot files, newest first."""
     names = filter(None, map(SEGMENT_FILE.fullmatch, folder.files()))
     snapshots = (name for name in names if name["kind"] == SNAPSHOT_SUFFIX and not name["state"])
     return sorted((int(name["base"]) for name in snapshots), reverse=True)
 
 
 class ProducerStateManager:
-    """The producers, as of the log's end, and which snapshots there are. Owner thread only."""
+    """The producer state at the log end, and the snapshots. Owner thread only."""
 
     __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_report", "states")
 
@@ -42,7 +42,7 @@ class ProducerStateManager:
     # --- at the start
 
     def begin_recovery(self, earlier: Sequence[Segment], offset: Offset, now_ms: int) -> None:
-        """Recovery is about to look at the batches from `offset` on; those before are in the `earlier` segments.
+        """Load the state at `offset`, where recovery begins, from a snapshot and the `earlier` segments.
 
         Raises `StorageError`.
         """
@@ -51,7 +51,7 @@ class ProducerStateManager:
         self._recovered = True
 
     def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
-        """Recovery has found a good batch of a producer; told of all of them, in order. Raises `StorageError`."""
+        """Apply a recovered batch of a producer; called for all in order. Raises `StorageError`."""
         marker = read_marker_at(segment, position, header) if header.control else None
         aborted = apply_batch(self.states, header, header.base_offset, marker, now_ms)
         if aborted is not None:
@@ -80,7 +80,7 @@ class ProducerStateManager:
         replay(self.states, segments, known_to, end, now_ms)
 
     def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
-        """Take over the newest good snapshot up to there; returns its offset, `start` when there is none."""
+        """Load the newest valid snapshot up to `upto`; return its offset, or `start`."""
         self.states = ProducerStates()
         for offset in sorted(self._offsets, reverse=True):
             name = segment_file(offset, SNAPSHOT_SUFFIX)
@@ -98,7 +98,7 @@ class ProducerStateManager:
         return start
 
     def rebuild_transaction_indexes(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
-        """Make the `.txnindex` of those that are `wrong` anew, in one pass over a log that ends at `end`.
+        """Rebuild the `.txnindex` of the `wrong` segments in one pass over a log that ends at `end`.
 
         Raises `StorageError`.
         """
@@ -140,30 +140,30 @@ class ProducerStateManager:
             segment.aborted.append(aborted)
 
     def take(self, offset: int) -> None:
-        """Take a snapshot: the log ends at `offset`. The next flush makes a file of it."""
+        """Take a snapshot at the log end `offset`, which the next flush writes."""
         self._pending[offset] = encode_snapshot(self.states)
         self._offsets.add(offset)
 
     def take_shutdown_snapshot(self, end: int, first_base: int) -> None:
-        """Take one for the next start, unless it finds one or there is nothing to read."""
+        """Take a snapshot for the next startup, unless one exists or the log is empty."""
         if end > max(self._offsets, default=first_base):
             self.take(end)
 
     def take_pending_snapshots(self) -> Mapping[str, bytes]:
-        """By file name what a flush is to write."""
+        """Return and remove the pending snapshots by file name, for a flush."""
         pending, self._pending = self._pending, {}
         return {segment_file(offset, SNAPSHOT_SUFFIX): content for offset, content in pending.items()}
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """The segments below are gone, and their snapshots go. Raises `StorageError`."""
+        """Delete the snapshots below `offset`, with their segments. Raises `StorageError`."""
         self._drop([known for known in self._offsets if known < offset])
 
     def delete_snapshots_at(self, bases: Sequence[int]) -> None:
-        """The segments that began there are part of others now. Raises `StorageError`."""
+        """Delete the snapshots at these base offsets, whose segments were merged. Raises `StorageError`."""
         self._drop([known for known in bases if known in self._offsets])
 
     def delete_written_snapshots(self, names: Mapping[str, bytes]) -> None:
-        """What a flush has written is no longer true: the log was truncated meanwhile."""
+        """Delete snapshots that a flush wrote although the log was truncated meanwhile."""
         for name in names:
             try:
                 self._folder.delete(name)
@@ -172,7 +172,7 @@ class ProducerStateManager:
         self._offsets.difference_update(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names)
 
     def truncate_fully_to(self) -> None:
-        """The log is empty. Raises `StorageError`."""
+        """Clear the state and delete all snapshots. Raises `StorageError`."""
         self.states.clear()
         self._recovered = False
         self._drop([*self._offsets, *snapshot_offsets(self._folder)])
@@ -184,6 +184,6 @@ class ProducerStateManager:
             self._offsets.discard(offset)
 
     def _drop_strays(self, bases: set[int]) -> None:
-        """Those of earlier orderly stops, in the middle of a segment, but the newest."""
+        """Delete snapshots of earlier clean shutdowns inside segments, except the newest."""
         newest = max(self._offsets, default=-1)
         self._drop([offset for offset in self._offsets if offset not in bases and offset != newest])

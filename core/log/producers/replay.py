@@ -1,4 +1,4 @@
-"""What producers did, read from the batches: where no snapshot tells it (facts B3)."""
+"""Rebuild of producer state from batches, where no snapshot has it."""
 
 from collections.abc import Callable, Sequence
 
@@ -40,7 +40,7 @@ def apply_batch(
 
 
 def read_marker_at(segment: Segment, position: Position, header: BatchHeader) -> EndTransactionMarker | None:
-    """What the control batch there says; one that is damaged is reported, and ends nothing. Raises `StorageError`."""
+    """Read a control batch; a corrupt one is reported and ends no transaction. Raises `StorageError`."""
     if header.producer_id < 0:
         return None
     try:
@@ -58,7 +58,7 @@ def replay(
     now_ms: int,
     aborts: Callable[[AbortedTxn], None] | None = None,
 ) -> None:
-    """Note the batches in [start, end); `aborts` is told of the transactions that were aborted there."""
+    """Apply the batches in [start, end); `aborts` receives the aborted transactions."""
     for number, segment in enumerate(segments):
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
         if next_base <= start or segment.base_offset >= end or not segment.size:
@@ -76,7 +76,7 @@ def replay(
 
 
 def load_recent_batches(states: ProducerStates, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
-    """Read what producers wrote shortly before a snapshot, of which that knows the last batch only."""
+    """Read the batches shortly before a snapshot, which stores only the last one of each producer."""
     places: list[tuple[Segment, Position]] = []
     entries = LOOK_BACK_ENTRIES
     for segment in reversed(segments):

@@ -1,4 +1,4 @@
-"""The bytes of a `.snapshot` file: the producers of a partition as of an offset (facts B3)."""
+"""The format of `.snapshot` files: the producers of a partition at an offset."""
 
 from struct import Struct, error
 
@@ -16,7 +16,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """Of each producer its last batch. The timestamp is when it was appended: what Kafka lets a producer expire by."""
+    """Encode the producers with their last batch and its append time, which decides their expiration."""
     out = [_COUNT.pack(len(states.producers))]
     for producer_id, producer in states.producers.items():
         last_offset, delta = NO_OFFSET, 0
@@ -30,7 +30,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(content: Buffer, *, now_ms: int) -> ProducerStates:
-    """Undo `encode_snapshot`; a time to come counts as `now_ms`. Raises `ValueError` for a damaged one."""
+    """Decode a snapshot; future times become `now_ms`. Raises `ValueError` for a corrupt one."""
     try:
         version, crc = _HEAD.unpack_from(content)
         (count,) = _COUNT.unpack_from(content, _HEAD.size)

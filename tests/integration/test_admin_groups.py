@@ -21,7 +21,7 @@ MESSAGES = 10
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     """Topic `t`: partition 0 with ten messages, one a second; 1 with two of which the first is deleted; 2 empty."""
-    with Broker(storage="memory", group_initial_rebalance_delay_ms=0) as running:
+    with Broker(storage="memory", group_initial_rebalance_delay_ms=0, log_retention_ms=-1) as running:
         with Admin(running) as admin:
             admin.create_topic("t", partitions=3)
             with Producer(running) as producer:

@@ -44,7 +44,7 @@ def _leftovers() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", group_initial_rebalance_delay_ms=0) as running:
+    with Broker(storage="memory", group_initial_rebalance_delay_ms=0, log_retention_ms=-1) as running:
         yield running
 
 

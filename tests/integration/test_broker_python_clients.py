@@ -34,7 +34,7 @@ VALUES = [b"value %d" % number for number in range(500)]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("python")) as running:
+    with Broker(tmp_path_factory.mktemp("python"), log_retention_ms=-1) as running:
         yield running
 
 

@@ -51,7 +51,9 @@ GROUP = "positions"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory", offsets_topic_num_partitions=2) as running:
+    with Broker(
+        storage="memory", coordination="memory", offsets_topic_num_partitions=2, log_retention_ms=-1
+    ) as running:
         with Admin(running) as admin:
             admin.create_topic(LARGE, partitions=PARTITIONS)
             admin.create_topic(BOMB, partitions=4)

@@ -35,7 +35,7 @@ Rows = Counter[tuple[str, int, int]]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory") as running:
+    with Broker(storage="memory", coordination="memory", log_retention_ms=-1) as running:
         yield running
 
 

@@ -34,7 +34,7 @@ START_MS = 19_700 * 24 * HOUR_MS
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory") as running:
+    with Broker(storage="memory", coordination="memory", log_retention_ms=-1) as running:
         yield running
 
 

@@ -24,7 +24,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory") as running:
+    with Broker(storage="memory", coordination="memory", log_retention_ms=-1) as running:
         yield running
 
 

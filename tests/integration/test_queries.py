@@ -31,7 +31,7 @@ ADDRESS = "localhost:9092"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", config={"num.partitions": 1}) as broker:
+    with Broker(storage="memory", config={"num.partitions": 1, "log.retention.ms": -1}) as broker:
         yield broker
 
 
@@ -61,7 +61,7 @@ def run(command: str, address: str) -> str:
 
 def test_the_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Broker(storage="memory", config={"num.partitions": 1}) as broker:
+    with Broker(storage="memory", config={"num.partitions": 1, "log.retention.ms": -1}) as broker:
         as_said(page, str(broker.bootstrap))
 
 

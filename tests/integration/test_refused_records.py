@@ -26,7 +26,9 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory", offsets_topic_num_partitions=1) as running:
+    with Broker(
+        storage="memory", coordination="memory", offsets_topic_num_partitions=1, log_retention_ms=-1
+    ) as running:
         with Admin(running) as admin:
             admin.create_topic("checked", partitions=4, configs={"record.validation": "true"})
             limit = {"record.validation": "true", "message.timestamp.before.max.ms": str(HOUR_MS)}

@@ -21,7 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory") as running:
+    with Broker(storage="memory", coordination="memory", log_retention_ms=-1) as running:
         yield running
 
 

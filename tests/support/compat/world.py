@@ -23,7 +23,9 @@ class World:
         self._unavailable: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._open = ExitStack()
-        self.broker = self._open.enter_context(Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0}))
+        self.broker = self._open.enter_context(
+            Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1})
+        )
         self.admin = self._open.enter_context(Admin(self.broker))
         self._simple = self._open.enter_context(SimpleConsumer(self.broker))
 

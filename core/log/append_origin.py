@@ -1,10 +1,10 @@
-"""Who appends to a log, and what is asked of it (facts B2, C6)."""
+"""The origin of an append (Kafka: AppendOrigin)."""
 
 from enum import Enum
 
 
 class AppendOrigin(Enum):
-    """What the log goes by besides the batch itself."""
+    """The origin of a batch, which decides its checks."""
 
     CLIENT = "client"
     """A client that has named no transactional id: its batches belong to no transaction."""

@@ -1,4 +1,4 @@
-"""The settings of one log (facts B6). Their Kafka keys are in `app.config`."""
+"""The configuration of one log (facts B6). `app.config` has its Kafka keys."""
 
 from attrs import field
 from attrs.validators import ge, in_, le
@@ -10,7 +10,7 @@ LONG_MAX = 2**63 - 1
 
 @frozen(kw_only=True)
 class LogConfig:
-    """What a topic's partitions go by; immutable, replaced as a whole when a topic's configuration changes."""
+    """The immutable log configuration of a topic; a change replaces it as a whole."""
 
     segment_bytes: int = field(default=1_073_741_824, validator=ge(14))
     segment_ms: int = field(default=604_800_000, validator=ge(1))
@@ -22,7 +22,7 @@ class LogConfig:
     retention_bytes: int = field(default=-1, validator=ge(-1))
     """Per partition; -1 = no bound."""
     max_message_bytes: int = field(default=1_048_588, validator=ge(0))
-    """Of a whole record batch, header included; in a classic log of the payload of an outer message (facts A3)."""
+    """Maximum size of a record batch with its header; in a classic log, of the payload of an outer message."""
     flush_messages: int = field(default=LONG_MAX, validator=ge(1))
     flush_ms: int = field(default=LONG_MAX, validator=ge(0))
     file_delete_delay_ms: int = field(default=60_000, validator=ge(0))
@@ -34,7 +34,7 @@ class LogConfig:
     max_compaction_lag_ms: int = field(default=LONG_MAX, validator=ge(1))
     """Older ones are, however few; a segment is sealed when it is so old."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
-    """Of "delete" and "compact"."""
+    """A subset of "delete" and "compact"."""
     deletion_policy: str = "kafka"
     """Name of the deletion-policy plugin; parameters for it behind a colon."""
     compression_type: str = "producer"
@@ -48,9 +48,9 @@ class LogConfig:
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
     """`PARTITION:BROKER`: leaders there give to followers no more than the throttled rate; `*`: all of them."""
     follower_replication_throttled_replicas: frozenset[str] = frozenset()
-    """The same of followers, for what they fetch."""
+    """`PARTITION:BROKER`: followers there fetch at most at the throttled rate; `*`: all of them."""
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
-    """Of a log that begins; one that is there stays in the format of its files."""
+    """Format of a new log; an existing log retains the format of its files."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 
@@ -59,7 +59,7 @@ class LogConfig:
     opens_records: bool = field(init=False, repr=False, eq=False)
     """True if the records of a batch may have to be opened on append."""
     roll_ms: int = field(init=False, repr=False, eq=False)
-    """After so long a segment is sealed."""
+    """Maximum age of the active segment."""
 
     @compacted.default
     def _is_compacted(self) -> bool:

@@ -1,4 +1,4 @@
-"""Sparse indexes of a segment: pairs of growing numbers in a file without checksum (facts B3)."""
+"""Sparse offset and time indexes of a segment: sorted pairs in a file without a checksum (facts B3)."""
 
 from bisect import bisect_left, bisect_right
 from struct import Struct
@@ -14,21 +14,21 @@ TIME_ENTRY = Struct(">qi")
 IndexEntry = tuple[int, int]
 
 _TAIL_ENTRIES = 512
-"""So many entries gather in memory before they go to the file."""
+"""Entries collected in memory before a write."""
 _BLOCK_ENTRIES = 512
-"""The last step of a search in the file reads so many entries at once."""
+"""Entries read at once by the last step of a search."""
 
 
 _LANDMARKS_MAX = 63
-"""Every search passes the same entries first; so many of these are remembered."""
+"""Number of cached entries, since every search reads the same entries first."""
 
 
 class CorruptIndex(BarnabasError):
-    """The index cannot be trusted; it is to be rebuilt from the segment."""
+    """The index is corrupt and must be rebuilt from the segment (Kafka: CorruptIndexException)."""
 
 
 class SparseIndex:
-    """Entries sorted by both of their numbers. The newest are in memory, the others are read where they are needed.
+    """Entries sorted by both columns; the newest are in memory, the others are read on demand.
 
     Memory and time do not grow with the file: a search reads one entry per halving and then one block.
     """
@@ -36,7 +36,7 @@ class SparseIndex:
     __slots__ = ("_entry", "_file", "_folder", "_landmarks", "_last", "_name", "_on_file", "_tail")
 
     def __init__(self, folder: Folder, name: str, entry: Struct, file_size: int = 0) -> None:
-        """`file_size`: bytes of the file that is there; a part of an entry at its end is not looked at."""
+        """`file_size` is the size of the existing file; a truncated entry at its end is ignored."""
         self._folder = folder
         self._name = name
         self._entry = entry
@@ -55,7 +55,7 @@ class SparseIndex:
         return self._on_file + len(self._tail)
 
     def last(self) -> IndexEntry | None:
-        """The newest entry; None when there is none. Raises `CorruptIndex`, `StorageError`."""
+        """Return the newest entry, or None. Raises `CorruptIndex`, `StorageError`."""
         if self._last is None and self._on_file:
             self._last = self._read(self._on_file - 1)
         return self._last
@@ -71,14 +71,14 @@ class SparseIndex:
                 return  # the entries are safe in memory; `write` at the roll or the close tells if it goes on
 
     def find(self, column: int, target: int) -> IndexEntry | None:
-        """The greatest entry whose `column` is at most `target`. Raises `CorruptIndex`, `StorageError`."""
+        """Return the last entry whose `column` is at most `target`. Raises `CorruptIndex`, `StorageError`."""
         tail = self._tail
         if tail and tail[0][column] <= target:
             return tail[bisect_right(tail, target, key=lambda entry: entry[column]) - 1]
         return self._search_file(column, target)[1]
 
     def before(self, column: int, target: int, back: int) -> IndexEntry | None:
-        """The entry `back` places before the one that `find` gives; None when there are not so many. Raises as it."""
+        """Return the entry `back` places before the result of `find`, or None. Raises the errors of `find`."""
         tail = self._tail
         if tail and tail[0][column] <= target:
             number = self._on_file + bisect_right(tail, target, key=lambda entry: entry[column]) - 1 - back
@@ -89,7 +89,7 @@ class SparseIndex:
         return self._read(number) if number < self._on_file else tail[number - self._on_file]
 
     def after(self, column: int, target: int) -> IndexEntry | None:
-        """The least entry whose `column` is `target` or more; None when there is none. Raises as `find`."""
+        """Return the first entry whose `column` is at least `target`, or None. Raises the errors of `find`."""
         tail = self._tail
         if tail and tail[0][column] < target:
             number = bisect_left(tail, target, key=lambda entry: entry[column])
@@ -133,7 +133,7 @@ class SparseIndex:
             self._landmarks.clear()  # the searches now halve elsewhere
 
     def file(self) -> File:
-        """The file, opened when first needed. Raises `StorageError`."""
+        """Return the file, opened at the first use. Raises `StorageError`."""
         if self._file is None:
             self._file = self._folder.open(self._name)
         return self._file
@@ -152,7 +152,7 @@ class SparseIndex:
             self._file.close()
 
     def _search_file(self, column: int, target: int) -> tuple[int, IndexEntry | None]:
-        """(how many entries of the file have a `column` of at most `target`, the last of them)."""
+        """Return (number of entries in the file with `column` at most `target`, the last of them)."""
         low, high = 0, self._on_file
         landmarks = self._landmarks
         while high - low > _BLOCK_ENTRIES:

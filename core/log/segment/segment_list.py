@@ -1,4 +1,4 @@
-"""The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
+"""The segments of a log as an immutable value, which a change replaces as a whole (Kafka: LogSegments)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _SMALL_BYTES = 65_536
 
 
 class ReadStart(NamedTuple):
-    """Where reading can begin: a batch in a segment, and where what may be read there ends."""
+    """The start of a read: a batch in a segment, and the end position of the readable part."""
 
     number: int
     position: Position
@@ -47,18 +47,18 @@ class SegmentList:
     __slots__ = ("_aborting", "active", "bases", "items")
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
-        """At least one segment, sorted."""
+        """`segments` has at least one segment and is sorted."""
         self.items = tuple(segments)
         self.bases = tuple(segment.base_offset for segment in self.items)
         self.active = self.items[-1]
         self._aborting: tuple[Segment, ...] | None = None
 
     def next_offset(self, index: int, end: Offset) -> Offset:
-        """Where the segment of this number ends (exclusive)."""
+        """Return the exclusive end offset of the segment with this index."""
         return self.bases[index + 1] if index + 1 < len(self.bases) else end
 
     def to_flush(self, recovery_point: Offset, target: Offset, end: Offset) -> list[File]:
-        """The files to flush so that everything below `target` is durable, of what is not below the recovery point.
+        """Return the files to flush to make the records in [recovery_point, target) durable.
 
         Raises `StorageError`.
         """
@@ -77,7 +77,7 @@ class SegmentList:
         return files
 
     def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:
-        """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none.
+        """Find the first batch that ends above `offset`, readable up to `limit`; None without one.
 
         Raises `OffsetsDamaged` where the log goes on above `offset`, but none of it is there.
         """
@@ -110,7 +110,8 @@ class SegmentList:
         raise OffsetsDamaged(items[-1].names[0], lost)
 
     def available_bytes(self, offset: Offset, limit: Offset, end: Offset, max_bytes: int) -> int:
-        """Bytes of batches from `offset` up to `limit`, at most `max_bytes`. Raises only where `offset` is damaged."""
+        """Return the size of the batches from `offset` up to `limit`, at most `max_bytes`; raises if `offset` is
+        damaged."""
         total = 0
         while total < max_bytes:
             try:
@@ -144,7 +145,7 @@ class SegmentList:
         return self.bases[self.items.index(segment) + 1]
 
     def aborted(self, from_offset: int, upto: int) -> list[AbortedTxn]:
-        """See `LogTransactions.aborted`. Raises `CorruptIndex`, `StorageError`."""
+        """Return the aborted transactions (see `LogTransactions.aborted`). Raises `CorruptIndex`, `StorageError`."""
         found: list[AbortedTxn] = []
         first = max(0, bisect_right(self.bases, from_offset) - 1)
         for segment in self.items[first:]:
@@ -224,7 +225,7 @@ class SegmentList:
             yield None
 
     def infos(self, end: Offset) -> list[SegmentInfo]:
-        """What a deletion policy is told."""
+        """Return the description of the segments for a deletion policy."""
         infos = []
         for index, segment in enumerate(self.items):
             largest = segment.largest_timestamp

@@ -1,7 +1,7 @@
-"""The transactions that were aborted in a segment: the `.txnindex` file beside it (facts B3).
+"""The `.txnindex` file of a segment: its aborted transactions (Kafka: TransactionIndex).
 
-Each stands in the segment that has its marker. The file is there only where there are any, has no checksum, and is
-rebuilt from the batches where it cannot be right.
+An entry is in the segment with the marker. The file exists only with entries, has no checksum, and is rebuilt from the
+batches if it is corrupt.
 """
 
 from bisect import bisect_left
@@ -17,10 +17,10 @@ ENTRY = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
 VERSION = 0
 _BLOCK_ENTRIES = 64
-"""So many are read at once."""
+"""Entries per read."""
 _BLOCKS_KEPT = 4
 _LANDMARKS_MAX = 63
-"""Every search passes the same blocks first; so many of these are remembered."""
+"""Number of cached first markers, since every search reads the same blocks first."""
 
 
 class AbortedTxn(NamedTuple):
@@ -36,7 +36,7 @@ _last_offset = attrgetter("last_offset")
 
 
 class TransactionIndex:
-    """Entries by the offsets of their markers; the file is read where they are needed. Owner thread only."""
+    """Entries by marker offset, read from the file on demand. Owner thread only."""
 
     __slots__ = (
         "_base_offset",
@@ -52,19 +52,19 @@ class TransactionIndex:
     )
 
     def __init__(self, folder: Folder, name: str, base_offset: int, file_size: int = -1) -> None:
-        """`file_size`: of the file that is there; -1: there is none."""
+        """`file_size` is the size of the existing file, -1 without one."""
         self._folder = folder
         self._name = name
         self._base_offset = base_offset
         self._file: File | None = None
         self._count = max(0, file_size) // ENTRY.size
         self._unwritten: list[AbortedTxn] = []
-        """The newest, which the file could not take."""
+        """Newest entries, whose write failed."""
         self._last_offset = -1
-        """Of the newest entry, once it is known."""
+        """Marker offset of the newest entry, -1 if not read yet."""
         self._blocks: dict[int, list[AbortedTxn]] = {}
         self._landmarks: dict[int, int] = {}
-        """Where the first entry of a block has its marker."""
+        """Marker offset of the first entry by block."""
         self._doubt = ""
         if file_size > 0 and file_size % ENTRY.size:
             self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
@@ -74,11 +74,11 @@ class TransactionIndex:
         return self._name
 
     def __bool__(self) -> bool:
-        """True if there may be entries."""
+        """Return True if there may be entries."""
         return bool(self._count or self._unwritten or self._doubt)
 
     def mark_corrupt(self, why: str) -> None:
-        """The file may not have what it should: it is to be rebuilt before it is used."""
+        """Mark the index as corrupt: it must be rebuilt before use."""
         self._doubt = why
 
     @property
@@ -88,7 +88,7 @@ class TransactionIndex:
     # --- writing
 
     def append(self, entry: AbortedTxn) -> None:
-        """Add a transaction whose marker has come; while the file cannot be written it stays in memory."""
+        """Add an aborted transaction; it stays in memory while writes fail."""
         if self._doubt:
             return  # rebuilding finds it
         self._unwritten.append(entry)
@@ -99,7 +99,7 @@ class TransactionIndex:
             return  # `write` at the roll or the close tells if it goes on
 
     def write(self) -> None:
-        """Move what is in memory to the file. Raises `StorageError`; it then stays."""
+        """Write the entries in memory to the file. Raises `StorageError`; they then stay in memory."""
         if self._unwritten:
             self.file().append(_packed(self._unwritten))
             self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
@@ -107,7 +107,7 @@ class TransactionIndex:
             self._unwritten.clear()
 
     def truncate(self, offset: int) -> None:
-        """Forget those whose marker is at `offset` or above. Raises `StorageError`."""
+        """Remove the entries with a marker at `offset` or above. Raises `StorageError`."""
         self._last_offset = -1
         while self._unwritten and self._unwritten[-1].last_offset >= offset:
             self._unwritten.pop()
@@ -122,7 +122,7 @@ class TransactionIndex:
             self._forget()
 
     def clear(self) -> None:
-        """Forget everything, and doubts too. Raises `StorageError`."""
+        """Remove all entries and the corrupt mark. Raises `StorageError`."""
         if self._file is not None or self:
             self.file().truncate(0)
         self._has_in_file(0)
@@ -147,7 +147,7 @@ class TransactionIndex:
     # --- looking up
 
     def between(self, from_offset: int, upto: int) -> tuple[list[AbortedTxn], bool]:
-        """(those that have records in [from_offset, upto), True if no later one has any).
+        """Return (entries with records in [from_offset, upto), True if no later entry has any).
 
         Raises `CorruptIndex`, `StorageError`.
         """
@@ -167,7 +167,7 @@ class TransactionIndex:
         return found, _collect(later, upto, found)
 
     def check(self) -> None:
-        """Read all of it. Raises `CorruptIndex`, `StorageError`."""
+        """Read all entries. Raises `CorruptIndex`, `StorageError`."""
         if self._doubt:
             raise CorruptIndex(self._doubt)
         self._forget()
@@ -186,7 +186,7 @@ class TransactionIndex:
         return self._last_offset
 
     def _first_from(self, offset: int) -> int:
-        """How many entries of the file have their marker below `offset`."""
+        """Return how many entries of the file have a marker below `offset`."""
         low, high = 0, (self._count + _BLOCK_ENTRIES - 1) // _BLOCK_ENTRIES
         while high - low > 1:
             middle = (low + high) // 2
@@ -233,13 +233,13 @@ class TransactionIndex:
     # --- the file
 
     def file(self) -> File:
-        """The file, opened when first needed. Raises `StorageError`."""
+        """Return the file, opened at the first use. Raises `StorageError`."""
         if self._file is None:
             self._file = self._folder.open(self._name)
         return self._file
 
     def index_files(self) -> list[File]:
-        """The file, where there is one. Raises `StorageError`."""
+        """Return the file if it exists. Raises `StorageError`."""
         return [self.file()] if self._file is not None or self else []
 
     def rename(self, new: str) -> None:
@@ -261,7 +261,7 @@ def _packed(entries: Sequence[AbortedTxn]) -> bytes:
 
 
 def _collect(entries: list[AbortedTxn], upto: int, found: list[AbortedTxn]) -> bool:
-    """Add what has records below `upto`; True if all that comes later begins at `upto` or above."""
+    """Add the entries with records below `upto`; return True if all later ones begin at `upto` or above."""
     for entry in entries:
         if entry.first_offset < upto:
             found.append(entry)

@@ -65,7 +65,7 @@ RUN = {
 
 OTHERS = {
     "--no-deps", "--wheel-dir",  # of pip
-    "--data-dir", "--force-new-cluster",  # of etcd
+    "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--seed", "--transactions",  # of make chaos
     "--update",  # of tools/language.py

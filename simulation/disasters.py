@@ -1,10 +1,12 @@
 """Faults at random times, from the seed of the world."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.transport_memory import NetworkFaults
+from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
+from ..ports.errors import ApiError
 from .broker import SimulatedBroker
 from .disk import FileContent
 from .network import COORDINATION, Who, node_name
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from .world import World
 
 T = TypeVar("T")
+LOG_SUFFIX = ".log"
 
 
 class Disasters:
@@ -24,7 +27,7 @@ class Disasters:
             world.run(3600)
         world.run(60)  # all is well again
 
-    kinds:   some of `Disasters.KINDS`; all by default.
+    kinds:   some of `Disasters.KINDS` and `Disasters.MORE_KINDS`; all of the former by default.
     spared:  names of programs, and ids of brokers, to which nothing is done.
     losses:  so many brokers at a time, at most, have lost something that was not flushed, or their whole disk, and are
              not in sync again. With replication factor r and min.insync.replicas k, k - 1 is what a cluster survives.
@@ -37,6 +40,9 @@ class Disasters:
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
         "late_requests",
     )
+    MORE_KINDS = ("rot",)
+    """Only by name. `rot`: a byte of a log changes on one disk. Consumers that come there fail until it is repaired,
+    and that is soon only where `log_scrub_interval_ms` is short."""
 
     def __init__(
         self,
@@ -50,9 +56,10 @@ class Disasters:
     ) -> None:
         """Raises `ValueError` for a kind that there is not."""
         self.kinds = tuple(kinds)
-        unknown = [kind for kind in self.kinds if kind not in self.KINDS]
+        unknown = [kind for kind in self.kinds if kind not in self.KINDS + self.MORE_KINDS]
         if unknown or not self.kinds:
-            raise ValueError(f"kinds: {', '.join(unknown) or 'none'}; there are {', '.join(self.KINDS)}")
+            known = ", ".join(self.KINDS + self.MORE_KINDS)
+            raise ValueError(f"kinds: {', '.join(unknown) or 'none'}; there are {known}")
         self.count = 0
         """How many there were."""
         self._copies: dict[int, dict[str, dict[str, FileContent]]] = {}
@@ -90,6 +97,7 @@ class Disasters:
             "stale_reads": self._stale_reads,
             "long_partition": self._long_partition,
             "late_requests": self._late_requests,
+            "rot": self._rot,
         }
 
     def begin(self) -> None:
@@ -206,7 +214,30 @@ class Disasters:
 
     def _is_whole(self, broker_id: int) -> bool:
         world = self._world
+        if world.brokers[broker_id].disk.rotten:
+            return False
         return world.brokers[broker_id].running and (not world.shared or world.look.in_sync_everywhere(broker_id))
+
+    def _rot(self) -> bool:
+        """A byte of a log changes on the disk, under a checksum. Until it is repaired, the broker misses something."""
+        broker = self._broker(running=False)
+        if broker is None or len(self._world.brokers) == 1:
+            return False
+        batches = [
+            (folder, name, number, at)
+            for folder, files in sorted(broker.disk.folders.items())
+            for number, name in enumerate(sorted((each for each in files if each.endswith(LOG_SUFFIX)), reverse=True))
+            for at in _checked_parts(files[name].data)
+        ]
+        if not batches or not self.may_lose(broker):
+            return False
+        folder, name, number, (start, end) = self._one_of(batches)
+        self._lost.add(broker.broker_id)
+        position = start + self._entropy.below(end - start)
+        self._world.report(f"--- {broker.name}: a byte of {folder}/{name} rots, at {position}")
+        broker.disk.rot(folder, name, position)
+        self._world.reached[f"rot: in {'a closed' if number else 'the active'} segment"] += 1
+        return True
 
     def _pause(self) -> bool:
         broker = self._broker()
@@ -423,3 +454,17 @@ class Disasters:
         broker.clock.wall_ms = self._entropy.below(20_000) - 10_000
         self._world.report(f"--- the clock of {broker.name} is {broker.clock.wall_ms} ms ahead")
         return True
+
+
+def _checked_parts(data: bytearray) -> Iterator[tuple[int, int]]:
+    """Of each record batch the CRC, and the part that it is for."""
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        try:
+            size = parse_header(data, position).size
+        except ApiError:
+            return
+        if position + size > len(data):
+            return
+        yield position + CRC_AT, position + size
+        position += size

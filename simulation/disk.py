@@ -51,11 +51,34 @@ class FaultyDisk:
         self.folders: dict[str, dict[str, FileContent]] = {"": {}}
         self.epoch = 0
         self.in_use = False
+        self._rotten: list[tuple[str, str, FileContent, int, int]] = []
 
     @property
     def used_bytes(self) -> int:
         """What all files hold."""
         return sum(len(content.data) for folder in self.folders.values() for content in folder.values())
+
+    def rot(self, folder: str, name: str, position: int) -> None:
+        """Change one byte of a file at rest: neither a write nor a read reports it."""
+        content = self.folders[folder][name]
+        value = content.data[position] ^ (1 + self.entropy.below(255))
+        content.data[position] = value
+        if position < len(content.durable):
+            durable = bytearray(content.durable)
+            durable[position] = value
+            content.durable = bytes(durable)
+        self._rotten.append((folder, name, content, position, value))
+
+    @property
+    def rotten(self) -> list[tuple[str, str]]:
+        """The folders and files that still have a byte that `rot` changed."""
+
+        def is_there(folder: str, name: str, content: FileContent, position: int, value: int) -> bool:
+            same = self.folders.get(folder, {}).get(name) is content
+            return same and content.data[position : position + 1] == bytes((value,))
+
+        self._rotten = [each for each in self._rotten if is_there(*each)]
+        return [(folder, name) for folder, name, *_ in self._rotten]
 
     def release(self) -> None:
         """The process that used it was killed: all that was written is there, and it can change nothing any more."""

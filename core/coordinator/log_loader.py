@@ -23,6 +23,8 @@ from .log import Record
 from .open_records import OpenRecords
 
 _RETRY_MS = 1000.0
+_REPAIR_WAIT_MS = 130_000.0
+"""Damaged records are left out after so long: a repair that has failed is tried again after a minute."""
 
 
 class TakesRecords(Protocol):
@@ -39,13 +41,16 @@ TakesT = TypeVar("TakesT", bound=TakesRecords)
 class _Reading(Generic[TakesT]):
     """One partition on its way into memory."""
 
-    def __init__(self, partition: Partition, loading: TakesT, now_ms: float) -> None:
+    def __init__(self, partition: Partition, loading: TakesT, began_ms: float) -> None:
         self.partition = partition
         self.loading = loading
         self.leader_epoch = partition.leader_epoch
         self.offset: int = partition.log.log_start_offset
-        self.began_ms = now_ms
+        self.began_ms = began_ms
+        """When the first attempt began."""
         self.damage: list[str] = []
+        self.damaged_at: list[int] = []
+        """Offsets of records that could not be read."""
         self.open = OpenRecords()
 
     @property
@@ -98,6 +103,7 @@ class _Reading(Generic[TakesT]):
                 if self.offset > began:
                     return 0
                 raise
+            self.damaged_at.append(self.offset)
             self.damage.append(f"the batch at offset {header.base_offset}: {bad}")
             self.offset = header.next_offset
         return header.size
@@ -155,6 +161,7 @@ class _Reading(Generic[TakesT]):
 
     def skip(self, why: ApiError) -> None:
         """Go on behind what cannot be read: as far as the log tells, else with the next segment."""
+        self.damaged_at.append(self.offset)
         if isinstance(why, OffsetsDamaged):
             self.damage.append(f"the offsets {self.offset} to {why.next_offset - 1}: {why.message}")
             self.offset = why.next_offset
@@ -242,9 +249,10 @@ class LogLoader(Generic[TakesT]):
 
     def load(self, partition: Partition) -> None:
         """This broker leads the partition now."""
-        loading = self._begin(partition.topic_partition.partition)
-        reading = _Reading(partition, loading, self._clock.monotonic_ms())
-        self._go_on_with(reading)
+        self._load(partition, self._clock.monotonic_ms())
+
+    def _load(self, partition: Partition, began_ms: float) -> None:
+        self._go_on_with(_Reading(partition, self._begin(partition.topic_partition.partition), began_ms))
 
     def close(self) -> None:
         """Read no further."""
@@ -300,12 +308,15 @@ class LogLoader(Generic[TakesT]):
         if self._is_closed or self._is_gone(reading):
             return
         self._tell_failed(f"loading {reading.partition.topic_partition}", error)
+        self._again_later(reading)
+
+    def _again_later(self, reading: _Reading[TakesT]) -> None:
         self._retrying += 1
 
         def again() -> None:
             self._retrying -= 1
             if not self._is_closed and not self._is_gone(reading):
-                self.load(reading.partition)
+                self._load(reading.partition, reading.began_ms)
 
         self._scheduler.call_later(_RETRY_MS, again)
 
@@ -320,12 +331,25 @@ class LogLoader(Generic[TakesT]):
         if not reading.is_committed:
             self._wait(reading)
             return
+        if self._may_be_repaired(reading):
+            self._again_later(reading)
+            return
         for damage in reading.damage:
             self._report(f"{reading.partition.topic_partition}: left out {damage}")
         for producer_id, record in reading.open.left():
             self._still_open(reading.loading, producer_id, record)
         self.longest_ms = max(self.longest_ms, self._clock.monotonic_ms() - reading.began_ms)
         self._ended(reading.loading)
+
+    def _may_be_repaired(self, reading: _Reading[TakesT]) -> bool:
+        """True if other replicas may have what is damaged here: it is asked for. Positions and transactions that were
+        acknowledged would be forgotten else, where only one copy of them is lost."""
+        partition, now_ms = reading.partition, self._clock.monotonic_ms()
+        if not reading.damaged_at or len(partition.replicas) < 2 or now_ms - reading.began_ms > _REPAIR_WAIT_MS:
+            return False
+        for offset in reading.damaged_at:
+            self._replicas.suspect(partition.log, offset)
+        return True
 
     def _wait(self, reading: _Reading[TakesT]) -> None:
         self._uncommitted += 1

@@ -179,6 +179,10 @@ class Replicas:
         """Have `suspect` called with the log and an offset where a reader could not read what a segment has."""
         self._local.suspect = suspect
 
+    def suspect(self, log: Log, offset: int) -> None:
+        """A reader within this broker could not read what is at this offset."""
+        self._local.suspect(log, offset)
+
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
         """Report that the disk of a log failed: once, as long as the log is here."""
         self._local.storage_failed(key, error)

@@ -13,6 +13,7 @@ from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, R
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.producer.batch import Batch
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState
+from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api import EARLIEST, ElectionType, ResourceKind
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
@@ -81,6 +82,10 @@ class ClusterReader(Client):
 
     def act(self) -> float:
         while (chunk := self._fetcher.next_chunk()) is not None:
+            if isinstance(chunk.error, CorruptRecord) and any(b.disk.rotten for b in self.world.brokers.values()):
+                self.world.reached["rot: met by a reader"] += 1
+                self.rewind()
+                break
             if chunk.error is not None or chunk.damage is not None:
                 raise Broken(f"consumer: {chunk.place} gives {chunk.error or chunk.damage}")
             state, number = self._fetcher.partitions[chunk.place], chunk.place.partition

@@ -14,7 +14,8 @@ from barnabas.core.cluster import layout
 from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.log.partition_log.log import Log
-from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
+from barnabas.core.log.segment.damage import OffsetsDamaged
+from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_header
 from barnabas.core.replica.partition import Partition
 from barnabas.core.tree.tree import Change
 from barnabas.ports.errors import ApiError
@@ -508,18 +509,21 @@ def _plain(text: str) -> str:
 
 
 def entries_of(log: Log, start: int, end: int) -> Iterator[Entry]:
-    """The batches of a log from an offset on."""
+    """The batches of a log from an offset on. One that has rotten says nothing of itself: it is left out."""
     offset = start
     while offset < end:
         try:
             records = log.read(offset, max_bytes=READ_BYTES, limit=end, whole_first_batch=True).records
+        except OffsetsDamaged as damage:
+            offset = damage.next_offset
+            continue
         except StorageError:
             return
         data = records.read() if hasattr(records, "read") else bytes(records)
         position, before = 0, offset
         while position + HEADER_SIZE <= len(data):
             header = parse_header(data, position)
-            if header.next_offset > offset:
+            if header.next_offset > offset and crc_valid(data, header, position):
                 yield Entry(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
                 offset = header.next_offset
             position += header.size

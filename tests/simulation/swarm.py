@@ -13,12 +13,13 @@ from simulation.cluster_actors import Operator
 from barnabas.ports.entropy import Entropy
 from barnabas.simulation import Disasters
 
-LOSSES = ("power_cut", "lose_disk", "old_disk")
+LOSSES = ("power_cut", "lose_disk", "old_disk", "rot")
 """The faults that take what was acknowledged from a disk."""
 MILD = ("set_clock", "bad_network", "lose_answers", "slow_work", "lose_connections", "kill_program", "stale_reads")
+KINDS = (*Disasters.KINDS, *Disasters.MORE_KINDS)
 KINDS_MIN = 4
 RARE_STATES = (
-    *(f"fault: {kind}" for kind in Disasters.KINDS),
+    *(f"fault: {kind}" for kind in KINDS),
     *(f"operator: {act}" for act in Operator.ACTS),
     "election: a member of the ISR",
     "election: an eligible replica that is not in the ISR",
@@ -40,6 +41,10 @@ RARE_STATES = (
     "tree: a write by an old version",
     "tree: an answer lost with the connection",
     "group: asked for offsets of a topic made again",
+    "rot: in a closed segment",
+    "rot: in the active segment",
+    "rot: met by a reader",
+    "rot: found and repaired",
 )
 """What some seed of a long run has to reach: what none does is not tested."""
 T = TypeVar("T")
@@ -49,7 +54,7 @@ T = TypeVar("T")
 class Swarm:
     """One seed's choice."""
 
-    kinds: tuple[str, ...] = Disasters.KINDS
+    kinds: tuple[str, ...] = KINDS
     every: float = 0.5
     lasting: float = 2.5
     acts: tuple[str, ...] = Operator.ACTS
@@ -62,7 +67,7 @@ class Swarm:
         if entropy.below(4) == 0:
             return cls().kept_to_promises(entropy)
         return cls(
-            kinds=_some(Disasters.KINDS, entropy),
+            kinds=_some(KINDS, entropy),
             every=0.25 + entropy.fraction(),
             lasting=0.5 + 4.5 * entropy.fraction() ** 2,
             acts=_some(Operator.ACTS, entropy),

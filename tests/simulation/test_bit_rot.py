@@ -91,6 +91,12 @@ def test_the_background_check_finds_rot_and_the_segment_is_made_again(who: str, 
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
+def test_a_short_interval_holds_from_the_start_on() -> None:
+    with Rotten(31, log_scrub_interval_ms=2_000) as house:
+        house.rot(house.leader, 1)
+        house.world.run_until(lambda: house.files(house.leader) == house.before[house.leader], limit=20.0)
+
+
 def test_a_follower_that_refuses_a_damaged_batch_makes_its_leader_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the background check: a new replica has to copy what nobody has read for long."""
     with Rotten(4, log_scrub_io_max_bytes_per_second=0) as house:

@@ -23,7 +23,7 @@ from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
 
 _FIRST_MS = 60_000.0
-"""After a start."""
+"""After a start, unless `log.scrub.interval.ms` is shorter."""
 _SLICE_MS = 2.0
 _URGENT_RATE = 64.0 * 1024 * 1024
 """Bytes a second of a check that somebody waits for."""
@@ -151,7 +151,7 @@ class LogScrubber:
 
     def start(self) -> None:
         """Check the logs, now and then."""
-        self._wake_in(_FIRST_MS)
+        self._wake_in(self._pause_ms(self._settings()))
 
     def stop(self, done: Callable[[], None]) -> None:
         """Give up, and call `done` when no worker is at it any more."""
@@ -210,13 +210,13 @@ class LogScrubber:
             return
         if settings.bytes_per_second <= 0:
             self._pass.clear()
-            self._wake_in(_FIRST_MS)
+            self._wake_in(self._pause_ms(settings))
             return
         now_ms = self._clock.monotonic_ms()
         if not self._pass:
             due_ms = self._pass_began_ms + settings.interval_ms
             if now_ms < due_ms:
-                self._wake_in(min(due_ms - now_ms, _FIRST_MS))
+                self._wake_in(min(due_ms - now_ms, self._pause_ms(settings)))
                 return
             self._pass_began_ms = now_ms
             self._pass.extend(self._closed_segments())
@@ -224,7 +224,12 @@ class LogScrubber:
         if self._pass:
             self._begin(*self._pass.popleft(), urgent=False)
         else:
-            self._wake_in(_FIRST_MS)
+            self._wake_in(self._pause_ms(settings))
+
+    @staticmethod
+    def _pause_ms(settings: ScrubSettings) -> float:
+        """Until it looks again if there is something to do."""
+        return min(_FIRST_MS, settings.interval_ms)
 
     def _closed_segments(self) -> Iterator[tuple[Log, Segment]]:
         for partition, home in list(self._homes.items()):

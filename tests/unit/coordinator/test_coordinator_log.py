@@ -339,6 +339,43 @@ def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
     assert "left out the batch at offset 1" in line
 
 
+def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
+    """A partition with another replica, and where a byte of its second batch is wrong."""
+    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    copied(partition, plain(a="1"))
+    at = len(bytes_of(partition.log, 0)) + HEADER_SIZE + 8
+    copied(partition, plain(a="2"), plain(b="1"))
+    reached(partition, OTHER, 3)
+    data = keeper.house.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
+    data[at] ^= 1
+    return partition, data, at
+
+
+def test_what_another_replica_may_have_is_repaired_before_it_is_loaded(keeper: Keeper) -> None:
+    partition, data, at = rotten(keeper)
+    suspected: list[int] = []
+    keeper.house.replicas.on_suspicion(lambda _, offset: suspected.append(offset))
+    keeper.loader.load(partition)
+    keeper.house.scheduler.advance(2_500)
+    assert (keeper.ended, keeper.loader.is_busy) == ([], True)
+    assert set(suspected) == {1}
+    data[at] ^= 1
+    keeper.house.scheduler.advance(1_000)
+    (kept,) = keeper.ended
+    assert kept.values == {b"a": b"2", b"b": b"1"}
+    assert keeper.house.reports == []
+
+
+def test_what_nobody_repairs_is_left_out_in_the_end(keeper: Keeper) -> None:
+    partition, _, _ = rotten(keeper)
+    keeper.loader.load(partition)
+    keeper.house.scheduler.advance(200_000)
+    (kept,) = keeper.ended
+    assert kept.values == {b"a": b"1", b"b": b"1"}
+    (line,) = keeper.house.reports
+    assert "left out the batch at offset 1" in line
+
+
 def test_records_of_a_transaction_share_a_batch_with_nobody(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC)
     keeper.append("before", (b"k", b"1"))

@@ -6,7 +6,7 @@ from ..adapters.metrics_memory import MemoryMetrics
 from ..app.broker.node import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
-from ..core.log.log import Log
+from ..core.log.partition_log.log import Log
 from ..core.replica.partition import Partition
 from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
@@ -147,6 +147,7 @@ class SimulatedBroker(Machine):
 
     def _start(self) -> None:
         self.switch_on()
+        self.life.rate = lambda: self.clock.rate
         self.lives += 1
         try:
             node = self._make()

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.transport_memory import NetworkFaults
+from ..core.cluster.lease import RATE_ERROR_MAX
 from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
 from ..ports.errors import ApiError
 from .broker import SimulatedBroker
@@ -36,7 +37,7 @@ class Disasters:
     KINDS = (
         *("restart", "kill", "power_cut", "lose_disk", "pause", "full_disk", "bad_disk", "bad_flush"),
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
-        *("kill_program", "pause_program", "set_clock"),
+        *("kill_program", "pause_program", "set_clock", "drift"),
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
         "late_requests",
     )
@@ -88,6 +89,7 @@ class Disasters:
             "kill_program": self._kill_program,
             "pause_program": self._pause_program,
             "set_clock": self._set_clock,
+            "drift": self._drift,
             "kill_all": self._kill_all,
             "stop_all": self._stop_all,
             "old_disk": self._old_disk,
@@ -453,6 +455,16 @@ class Disasters:
             return False
         broker.clock.wall_ms = self._entropy.below(20_000) - 10_000
         self._world.report(f"--- the clock of {broker.name} is {broker.clock.wall_ms} ms ahead")
+        return True
+
+    def _drift(self) -> bool:
+        """Its clocks run at another rate from now on: as wrong as they may be, or less."""
+        broker = self._broker(running=False)
+        if broker is None:
+            return False
+        wrong = 1.0 if self._entropy.below(2) else self._entropy.fraction()
+        broker.clock.rate = 1.0 + (RATE_ERROR_MAX if self._entropy.below(2) else -RATE_ERROR_MAX) * wrong
+        self._world.report(f"--- the clocks of {broker.name} run at {broker.clock.rate:.4f} times the rate")
         return True
 
 

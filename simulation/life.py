@@ -43,6 +43,8 @@ class Life:
         """Something of this process has run since whoever looks on set it to False."""
         self.work_ms_more = 0.0
         """Settable: work off the reactor begins and ends later by up to so much."""
+        self.rate: Callable[[], float] = lambda: 1.0
+        """Settable: how fast the clock of its timers runs."""
         self._scheduler = scheduler
         self._workers = workers
         self._held: deque[Callback] | None = None
@@ -74,7 +76,7 @@ class Life:
 
     def call_later(self, delay_ms: float, callback: Callback) -> Timer:
         timer = _LifeTimer(callback)
-        self._scheduler.call_later(delay_ms, lambda: self.run(timer.fire))
+        self._scheduler.call_later(delay_ms / self.rate(), lambda: self.run(timer.fire))
         return timer
 
     def call_soon(self, callback: Callback) -> None:

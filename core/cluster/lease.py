@@ -10,14 +10,17 @@ from ...ports.report import info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 
 KEEPS_PER_SESSION = 6
+RATE_ERROR_MAX = 0.01
+"""So much slower may the clock of a broker run than that of the coordination service. NTP slews by 0.05 % at most."""
 FIRST_MS = 1000.0
 
 
 class Lease:
     """The session with the coordination service, kept and measured. Owner thread only.
 
-    It counts from the beginning of the last call that kept the session. So it is over, here, before the service can
-    have ended the session: a broker that stood still knows it at once when it goes on. `revoked` until it is granted.
+    It counts from the beginning of the last call that kept the session, and a little less than the service's time, as
+    clocks run at different rates. So it is over, here, before the service can have ended the session: a broker that
+    stood still knows it at once when it goes on. `revoked` until it is granted.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, coordination: Coordination, report: Callable[[str], None]):
@@ -81,7 +84,7 @@ class Lease:
                 lasts_ms = outcome.get()
                 self._period_ms = min(lasts_ms / KEEPS_PER_SESSION, 60_000.0)
                 if self._is_granted:
-                    self._until_ms = began_ms + lasts_ms
+                    self._until_ms = began_ms + lasts_ms * (1 - RATE_ERROR_MAX)
             elif isinstance(outcome.error, SessionExpired):
                 self._until_ms = -inf
             elif not isinstance(outcome.error, CoordinationError | ClosedError):

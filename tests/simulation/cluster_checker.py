@@ -15,7 +15,7 @@ from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.log.segment.damage import OffsetsDamaged
-from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_header
+from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
 from barnabas.core.replica.partition import Partition
 from barnabas.core.tree.tree import Change
 from barnabas.ports.errors import ApiError
@@ -523,7 +523,7 @@ def entries_of(log: Log, start: int, end: int) -> Iterator[Entry]:
         position, before = 0, offset
         while position + HEADER_SIZE <= len(data):
             header = parse_header(data, position)
-            if header.next_offset > offset and crc_valid(data, header, position):
+            if header.next_offset > offset and is_crc_valid(data, header, position):
                 yield Entry(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
                 offset = header.next_offset
             position += header.size

@@ -14,7 +14,7 @@ from barnabas.core.cluster.deltas import Delta, StatesChanged, TopicDeleting
 from barnabas.core.cluster.election import ElectionRules, new_state
 from barnabas.core.cluster.following import ClusterFollower, Refresh
 from barnabas.core.cluster.image import ClusterImage
-from barnabas.core.cluster.lease import Lease
+from barnabas.core.cluster.lease import RATE_ERROR_MAX, Lease
 from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry, CoordinationWentBack
 from barnabas.core.cluster.topics import (
@@ -455,6 +455,14 @@ def test_the_number_of_a_broker_that_lives_is_taken() -> None:
     one.kill()
     world.advance(SESSION_MS + 3000)
     assert same_place.epoch > 2, "it was a broker that died at the same address"
+
+
+def test_a_clock_that_runs_slowly_ends_the_lease_before_the_service_ends_the_session() -> None:
+    """One second in a hundred is missing: at the session's end by the service's clock, so much of it is left here."""
+    world = World()
+    one = Member(world, 1)
+    world.advance(2000)
+    assert 0 < one.lease.left_ms <= SESSION_MS * (1 - RATE_ERROR_MAX)
 
 
 def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:

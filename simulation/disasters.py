@@ -458,7 +458,7 @@ class Disasters:
         return True
 
     def _drift(self) -> bool:
-        """Its clocks run at another rate from now on: as wrong as they may be, or less."""
+        """Set another rate of the clocks of a broker: as wrong as they may be, or less."""
         broker = self._broker(running=False)
         if broker is None:
             return False
@@ -469,7 +469,7 @@ class Disasters:
 
 
 def _checked_parts(data: bytearray) -> Iterator[tuple[int, int]]:
-    """Of each record batch the CRC, and the part that it is for."""
+    """Yield where the CRC and the part that it is for begin and end, of each record batch."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         try:

@@ -73,11 +73,11 @@ class FaultyDisk:
     def rotten(self) -> list[tuple[str, str]]:
         """The folders and files that still have a byte that `rot` changed."""
 
-        def is_there(folder: str, name: str, content: FileContent, position: int, value: int) -> bool:
+        def has_byte(folder: str, name: str, content: FileContent, position: int, value: int) -> bool:
             same = self.folders.get(folder, {}).get(name) is content
             return same and content.data[position : position + 1] == bytes((value,))
 
-        self._rotten = [each for each in self._rotten if is_there(*each)]
+        self._rotten = [each for each in self._rotten if has_byte(*each)]
         return [(folder, name) for folder, name, *_ in self._rotten]
 
     def release(self) -> None:

@@ -11,7 +11,7 @@ from ...ports.scheduler import Outcome, Scheduler, Timer
 
 KEEPS_PER_SESSION = 6
 RATE_ERROR_MAX = 0.01
-"""So much slower may the clock of a broker run than that of the coordination service. NTP slews by 0.05 % at most."""
+"""A broker's clock may run slower than that of the coordination service by this part. NTP slews by 0.05 % at most."""
 FIRST_MS = 1000.0
 
 

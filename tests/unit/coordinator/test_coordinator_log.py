@@ -366,7 +366,7 @@ def test_what_another_replica_may_have_is_repaired_before_it_is_loaded(keeper: K
     assert keeper.house.reports == []
 
 
-def test_what_nobody_repairs_is_left_out_in_the_end(keeper: Keeper) -> None:
+def test_damage_without_a_good_copy_is_left_out_after_the_limit(keeper: Keeper) -> None:
     partition, _, _ = rotten(keeper)
     keeper.loader.load(partition)
     keeper.house.scheduler.advance(200_000)

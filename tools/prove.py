@@ -2,7 +2,7 @@
 
     python tools/prove.py [--minutes N] [--only STAGE] [--record]
 
-slow    the tests that `make test` leaves out (`-m slow`), all of them; no bound of time, about ten minutes
+slow    the tests that `make test` leaves out (`-m slow`), about 17 minutes on two cores; in runs of 10 minutes and more
 properties  the properties of Hypothesis with 300 examples each; in runs of 10 minutes and more
 specs   the TLA+ specifications of docs/spec; no bound of time, about two minutes
 seeds   fresh seeds of all stories of the simulation, for two fifths of the time
@@ -20,7 +20,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = ("slow", "properties", "specs", "seeds", "chaos")
-PROPERTIES_FROM_MINUTES = 10.0
+LONG = ("slow", "properties")
+"""Stages that short runs leave out."""
+LONG_FROM_MINUTES = 10.0
 SEEDS_SHARE, CHAOS_SHARE = 0.4, 0.6
 
 
@@ -55,7 +57,7 @@ def main() -> int:
     for name, command in commands.items():
         if chosen.only not in (None, name):
             continue
-        if name == "properties" and chosen.only is None and chosen.minutes < PROPERTIES_FROM_MINUTES:
+        if name in LONG and chosen.only is None and chosen.minutes < LONG_FROM_MINUTES:
             continue
         sys.stdout.write(f"--- {name}\n")
         sys.stdout.flush()

@@ -67,7 +67,8 @@ class BelowSuite:
         later.wait(b"", [])
         told.wait(lambda told: {path for paths in told for path in paths or ()} == {"/top", *_numbered(10)})
         assert all(len(paths or ()) == len(set(paths or ())) for paths in told.told)
-        assert len(told.told) < 10
+        # How many there are is the service's affair: it may send one change at a time.
+        assert any(len(paths or ()) > 1 for paths in told.told)
 
     def test_the_last_of_many_changes_is_told_too(self, harness: Harness) -> None:
         session = harness.session()

@@ -216,7 +216,7 @@ def test_fenced_while_sending(cluster: TransactionalCluster, producer: Producer)
 
 def test_a_commit_without_an_answer_can_be_asked_about_again(cluster: TransactionalCluster, producer: Producer) -> None:
     free = busy(cluster, EndTxn)
-    with pytest.raises(ClientTimeout, match="busy"), producer.transaction(timeout=0.2):
+    with pytest.raises(ClientTimeout, match="busy"), producer.transaction(timeout=3):
         producer.send("t", b"x").result(PATIENCE_S)
     with pytest.raises(TransactionError):
         producer.begin_transaction()

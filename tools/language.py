@@ -27,6 +27,7 @@ RULES = {
     "identifier": "a defined name contains a private word; docs/glossary.md has the usual one",
     "docstring": "a docstring begins without its subject; write a full sentence or an imperative",
     "text": "an error or a log line contains a private word; use Kafka's phrase",
+    "prose": "a docstring or a comment contains a private word; say it in standard terms",
     "test": "a test name has fewer than three words, or a private word; name behaviour, condition and result",
     "method": "more than three classes have a public method of this name; say what it takes, begins or notes",
 }
@@ -44,6 +45,12 @@ IN_TEXTS = re.compile(
     r"|by itself|by themselves|hangs? up)\b",
     re.IGNORECASE,
 )
+IN_PROSE = re.compile(
+    r"\b(tells?|told|telling|whoever|nobody|somebody|anybody|anew|goes on|go on|any more|no more(?! than)|so many"
+    r"|so long|put off)\b",
+    re.IGNORECASE,
+)
+PROSE = re.compile(r'""".*?"""|#[^\n]*', re.DOTALL)
 ELLIPTIC = "The same|As|Of|What|Who|Whom|Whose|It is|It was|How|Why|Which|Where|So|Those|Told|Its"
 OPENING = re.compile(rf'^[ \t]*[rf]?"""\s*({ELLIPTIC})\b', re.MULTILINE)
 """A docstring that begins so has its subject in a name above it."""
@@ -141,6 +148,9 @@ def _in_file(path: Path) -> Iterator[Finding]:
         return
     for match in OPENING.finditer(text):
         yield Finding(name, "docstring", _line(text, match.start(1)), text[match.start(1) :].partition("\n")[0])
+    for passage in PROSE.finditer(text):
+        for match in IN_PROSE.finditer(passage[0]):
+            yield Finding(name, "prose", _line(text, passage.start() + match.start()), match[0])
     for match in METHOD.finditer(text):
         yield Finding(name, "method", _line(text, match.start(1)), match[1])
     code = DOCSTRING_OR_COMMENT.sub("", text).lower()

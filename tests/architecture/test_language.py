@@ -55,6 +55,9 @@ def test_no_file_gains_private_words_and_every_allowance_is_needed(language: Mod
         ('raise ValueError("nobody leads t-0 any more")\n', ["text"]),
         ('report(f"{name} is kept")\n', ["text"]),
         ('x = "kept"\n', []),
+        ('def f() -> None:\n    """Return what the broker told."""\n', ["prose"]),
+        ("x = 1  # nobody reads it any more\n", ["prose", "prose"]),
+        ("x = 1  # at most one, no more than that\n", []),
     ],
 )
 def test_private_word_in_source_is_found(

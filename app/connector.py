@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Protocol, runtime_checkable
 
-from ..ports.broker_api import BrokerLink
+from ..ports.broker_api.envelope import BrokerLink
 from ..ports.clock import Clock
 from ..ports.entropy import Entropy
 from ..ports.scheduler import Scheduler

@@ -7,8 +7,9 @@ from typing import Any, Protocol, TypeGuard
 
 from attrs import evolve
 
-from ..ports.broker_api import BrokerApi, Caller, ClassicProduce, Produce, Reply, Request
-from ..ports.broker_api.envelope import ResultT
+from ..ports.broker_api.classic import ClassicProduce
+from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
+from ..ports.broker_api.produce import Produce
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
 from ..ports.transport import TransportError

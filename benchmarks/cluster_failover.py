@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from harness import Result
 
 from barnabas import Admin
-from barnabas.ports.broker_api import NewTopic
+from barnabas.ports.broker_api.topics import NewTopic
 
 TOPIC = "bench"
 LEADERS = 1000

@@ -28,7 +28,8 @@ from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
-from barnabas.ports.broker_api import OffsetCommit, OffsetCommitPartition, OffsetFetch, OffsetFetchGroup, ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Offset, TopicPartition

@@ -10,7 +10,7 @@ from harness import BareClient, Result, RunningBroker, broker, produce_frame
 
 from barnabas import Admin, Message
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.ports.broker_api import OffsetCommit, OffsetCommitPartition
+from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition
 
 TOPIC = "bench"
 PARTITIONS = 10

@@ -10,13 +10,13 @@ from attrs import define
 from harness import BareClient, RunningBroker
 
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.groups import (
     FindCoordinator,
     GroupProtocol,
     Heartbeat,
     JoinGroup,
     MemberAssignment,
-    Request,
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode

@@ -15,7 +15,7 @@ from ..audit.counting import MessageCounts
 from ..audit.publishing import ensure_topic, wall_ms
 from ..audit.reports import BROKER, TOPIC, WINDOW_MS
 from ..audit.tier import TierReports
-from ..ports.broker_api import TopicMetadata
+from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.errors import BarnabasError, ConfigError
 from ..ports.words import TopicPartition
 from .tables.formats import open_store

@@ -15,18 +15,9 @@ from ..app.compose.broker import outside_of
 from ..app.compose.memory import KeptInMemory
 from ..app.config import BrokerConfig
 from ..core.message.message import Message
-from ..ports.broker_api import (
-    BrokerApi,
-    CreateTopics,
-    DeleteTopics,
-    DescribeGroups,
-    LeaveGroup,
-    LeavingMember,
-    ListGroups,
-    NewTopic,
-    Request,
-)
-from ..ports.broker_api.envelope import ResultT
+from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
+from ..ports.broker_api.groups import DescribeGroups, LeaveGroup, LeavingMember, ListGroups
+from ..ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ClosedError, ConfigError
 from .clock import JumpingClock, JumpingScheduler

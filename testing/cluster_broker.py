@@ -12,8 +12,7 @@ from attrs import evolve
 from ..app.broker.broker import Broker
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import KeptFolders
-from ..ports.broker_api import Request
-from ..ports.broker_api.envelope import ResultT
+from ..ports.broker_api.envelope import Request, ResultT
 from ..ports.errors import ClosedError
 from ..ports.words import TopicPartition
 from .cluster_network import ClusterNetwork, CutTransport, soon

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..ports.broker_api import Caller, Reply, Request
+from ..ports.broker_api.envelope import Caller, Reply, Request
 from ..ports.errors import ConfigError
 from ..ports.transport import TransportError
 from .shapes import (

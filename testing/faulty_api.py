@@ -7,8 +7,7 @@ from typing import Any
 
 from ..app.broker.outside import MakeServer, Server
 from ..core.traffic.steps import StepRunner
-from ..ports.broker_api import BrokerApi, Caller, Reply, Request
-from ..ports.broker_api.envelope import ResultT
+from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
 from ..ports.transport import Connection, ConnectionHandler, TransportError

@@ -16,20 +16,10 @@ from ..core.message.batch_writer import encode_batch
 from ..core.message.message import Message
 from ..core.message.message_set import MessageSet
 from ..plugins.builtin.codecs import builtin_codecs
-from ..ports.broker_api import (
-    Caller,
-    CreateTopics,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    NewTopic,
-    Origin,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-    ProduceResultPartition,
-    Request,
-)
+from ..ports.broker_api.envelope import Caller, Origin, Request
+from ..ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
+from ..ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from ..ports.broker_api.topics import CreateTopics, NewTopic
 from ..ports.coordination import Coordination
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, BarnabasError

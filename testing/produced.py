@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.client.errors import no_partition
 from ..core.message.message import Message
-from ..ports.broker_api import EARLIEST
+from ..ports.broker_api.offsets import EARLIEST
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from .expected import Expectation, Mode

@@ -3,8 +3,7 @@
 from concurrent.futures import Future
 
 from ..app.broker.broker import Broker
-from ..ports.broker_api import Caller, Request
-from ..ports.broker_api.envelope import ResultT
+from ..ports.broker_api.envelope import Caller, Request, ResultT
 from ..ports.errors import BarnabasError
 from .own_clients import PATIENCE_S
 

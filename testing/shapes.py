@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, get_args, get_origin
 
 import attrs
 
 from ..ports import broker_api
-from ..ports.broker_api import ConfigResource, Request, ResourceKind
+from ..ports.broker_api.configs import ConfigResource, ResourceKind
+from ..ports.broker_api.envelope import Request
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ConfigError
 from ..ports.values import frozen
@@ -210,9 +213,10 @@ def _field_names(kind: type[Any]) -> set[str]:
 
 
 def known_requests() -> dict[str, type[Request[Any]]]:
-    """Every request of `ports.broker_api`, by name."""
-    found = (getattr(broker_api, name) for name in broker_api.__all__)
-    return {each.__name__: each for each in found if isinstance(each, type) and issubclass(each, Request)}
+    """Return each request type of the modules of `ports.broker_api`, by name."""
+    families = [import_module(f"{broker_api.__name__}.{each.name}") for each in iter_modules(broker_api.__path__)]
+    types = (each for family in families for each in vars(family).values() if isinstance(each, type))
+    return {each.__name__: each for each in types if issubclass(each, Request) and each is not Request}
 
 
 def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
@@ -231,7 +235,7 @@ def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
     spelt = {name.lower(): kind for name, kind in known.items()}
     found = spelt.get(str(api).lower().replace("_", "").removesuffix("request"))
     if found is None:
-        raise ConfigError(f"unknown API {api!r}; known: {', '.join(sorted(set(known) - {'Request'}))}")
+        raise ConfigError(f"unknown API {api!r}; known: {', '.join(sorted(known))}")
     return found
 
 

@@ -6,7 +6,7 @@ An answer can be read only with its request at hand: it repeats neither topics n
 from itertools import chain
 from struct import Struct
 
-from ...ports.broker_api import (
+from ...ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchResult,
     ClassicFetchResultPartition,

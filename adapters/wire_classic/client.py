@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...ports.broker_api import Caller, ClassicFetch, ClassicProduce, ClassicProduceResult, Reply, Request
-from ...ports.broker_api.envelope import ResultT
+from ...ports.broker_api.classic import ClassicFetch, ClassicProduce, ClassicProduceResult
+from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, Malformed
 from ...ports.scheduler import Scheduler, Timer

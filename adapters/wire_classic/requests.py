@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ...ports.broker_api import (
+from ...ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicOffsets,
     ClassicProduce,
     ClassicProducePartition,
-    Request,
 )
+from ...ports.broker_api.envelope import Request
 from ...ports.errors import Malformed
 from ...ports.transport import Piece
 from .fields import (

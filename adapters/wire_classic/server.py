@@ -5,15 +5,8 @@ from itertools import count
 from typing import Any, cast
 
 from ...core.traffic.request_log import CompletedRequest, RequestLog
-from ...ports.broker_api import (
-    BrokerApi,
-    Caller,
-    ClassicFetch,
-    ClassicFetchResult,
-    ClassicOffsetsResult,
-    ClassicProduceResult,
-    Request,
-)
+from ...ports.broker_api.classic import ClassicFetch, ClassicFetchResult, ClassicOffsetsResult, ClassicProduceResult
+from ...ports.broker_api.envelope import BrokerApi, Caller, Request
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError

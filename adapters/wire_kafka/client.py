@@ -6,8 +6,10 @@ from math import ceil
 from struct import Struct
 from typing import Any
 
-from ...ports.broker_api import Caller, Fetch, JoinGroup, Produce, ProduceResult, ProduceResultPartition, Reply, Request
-from ...ports.broker_api.envelope import ResultT
+from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
+from ...ports.broker_api.fetch import Fetch
+from ...ports.broker_api.groups import JoinGroup
+from ...ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, Malformed
 from ...ports.scheduler import Scheduler, Timer

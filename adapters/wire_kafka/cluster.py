@@ -1,6 +1,6 @@
 """DescribeCluster (60) and DescribeLogDirs (35)."""
 
-from ...ports.broker_api import (
+from ...ports.broker_api.cluster import (
     BrokerNode,
     DescribeCluster,
     DescribeClusterResult,

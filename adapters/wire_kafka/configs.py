@@ -1,6 +1,6 @@
 """DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44)."""
 
-from ...ports.broker_api import (
+from ...ports.broker_api.configs import (
     AlterConfigs,
     AlterConfigsResult,
     ConfigAlteration,

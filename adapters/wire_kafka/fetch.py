@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from struct import Struct
 
-from ...ports.broker_api import (
+from ...ports.broker_api.fetch import (
     AbortedTransaction,
     DivergingEpoch,
     Fetch,

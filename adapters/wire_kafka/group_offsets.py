@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from ...ports.broker_api import (
+from ...ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     OffsetCommit,
@@ -16,9 +16,8 @@ from ...ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
-    TxnOffsetCommit,
-    TxnOffsetCommitResult,
 )
+from ...ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.words import TopicPartition

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from ...ports.broker_api import (
+from ...ports.broker_api.groups import (
     GROUP_COORDINATOR,
     Coordinator,
     DeleteGroups,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from struct import Struct
 
-from ...ports.broker_api import BrokerNode, CurrentLeader
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.fetch import CurrentLeader
 from . import schema
 from .schema import I32, NULLABLE_TEXT, TEXT, Field
 from .wire import CompactWriter, Reader, Writer

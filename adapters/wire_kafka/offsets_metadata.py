@@ -1,21 +1,17 @@
 """ListOffsets (2) and Metadata (3)."""
 
-from ...ports.broker_api import (
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from ...ports.broker_api.offsets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    BrokerNode,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Metadata,
-    MetadataResult,
-    PartitionMetadata,
-    TopicMetadata,
 )
-from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from .api import Api

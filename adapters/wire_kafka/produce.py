@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from operator import attrgetter
 from struct import Struct
 
-from ...ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
 from . import wire
 from .api import Api
 from .grouping import by_topic, grouped

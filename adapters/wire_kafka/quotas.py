@@ -2,7 +2,7 @@
 
 from struct import Struct as Layout
 
-from ...ports.broker_api import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
+from ...ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
 from .api import Api
 from .schema import BOOL, ERROR, ERROR_TEXT, I8, I32, NULLABLE_TEXT, TEXT, Array, Field, NullableArray, Pairs, Struct
 from .wire import Reader, Writer

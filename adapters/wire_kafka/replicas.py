@@ -1,17 +1,14 @@
 """OffsetForLeaderEpoch (23), ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46)."""
 
-from ...ports.broker_api import (
+from ...ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
+from ...ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
     ElectionType,
     ElectLeaders,
     ElectLeadersResult,
-    EpochEnd,
-    EpochQuestion,
     ListPartitionReassignments,
     ListPartitionReassignmentsResult,
-    OffsetForLeaderEpoch,
-    OffsetForLeaderEpochResult,
     OngoingReassignment,
     PartitionChange,
     Reassignment,

@@ -11,7 +11,8 @@ from attrs import evolve
 
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.steps import StepRunner, Steps
-from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
+from ...ports.broker_api.envelope import BrokerApi, Caller
+from ...ports.broker_api.produce import Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
 from ...ports.scheduler import Outcome

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
-from ...ports.broker_api import (
+from ...ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     OffsetCommit,
@@ -20,12 +20,9 @@ from ...ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-    ProduceResultPartition,
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
 from .wire import Reader, Writer

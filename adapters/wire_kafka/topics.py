@@ -1,8 +1,8 @@
 """CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
 
-from ...ports.broker_api import (
-    ConfigEntry,
-    ConfigSource,
+from ...ports.broker_api.configs import ConfigEntry, ConfigSource
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.topics import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -19,7 +19,6 @@ from ...ports.broker_api import (
     TopicOutcome,
     TopicOutcomes,
 )
-from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.errors import Malformed
 from . import wire
 from .api import Api

@@ -5,7 +5,8 @@ from typing import Generic, TypeVar
 
 from attrs import evolve
 
-from ...ports.broker_api import (
+from ...ports.broker_api.groups import PartitionOutcome
+from ...ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
@@ -18,7 +19,6 @@ from ...ports.broker_api import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
-    PartitionOutcome,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed

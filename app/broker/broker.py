@@ -13,7 +13,7 @@ from ...ports.errors import ClosedError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ...ports.broker_api import BrokerApi
+    from ...ports.broker_api.envelope import BrokerApi
     from ...ports.coordination import Coordination
     from ...ports.errors import BarnabasError
     from ...ports.scheduler import Scheduler

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...core.cluster.change_queue import ChangeQueue, is_unreachable
-from ...ports.broker_api import Reply
+from ...ports.broker_api.envelope import Reply
 from ...ports.coordination import Coordination, CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError, broker_failed

@@ -9,11 +9,8 @@ from ...core.log.formats.validation import ValidationTakesLong
 from ...core.log.log_format import ValidatedBatch
 from ...core.replica.append import unwritable
 from ...core.traffic.steps import StepRunner, Steps
-from ...ports.broker_api import (
-    EARLIEST,
-    LATEST,
+from ...ports.broker_api.classic import (
     RANDOM_PARTITION,
-    Caller,
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
@@ -24,8 +21,9 @@ from ...ports.broker_api import (
     ClassicProducePartition,
     ClassicProduceResult,
     ClassicProduceResultPartition,
-    Reply,
 )
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.scheduler import Outcome

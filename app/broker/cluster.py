@@ -1,6 +1,7 @@
 """DescribeCluster (facts C6)."""
 
-from ...ports.broker_api import Caller, DescribeCluster, DescribeClusterResult, Reply
+from ...ports.broker_api.cluster import DescribeCluster, DescribeClusterResult
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
 from ...ports.error_codes import ErrorCode
 from .state import BrokerState

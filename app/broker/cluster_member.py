@@ -32,7 +32,7 @@ from ...core.cluster.topics import (
 )
 from ...core.replica.insync import IsrChange
 from ...core.replica.partition import Partition
-from ...ports.broker_api import Reply
+from ...ports.broker_api.envelope import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
 from ...ports.report import counted, error, info

@@ -4,10 +4,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import (
+from ...ports.broker_api.configs import (
     AlterConfigs,
     AlterConfigsResult,
-    Caller,
     ConfigAlteration,
     ConfigDescription,
     ConfigEntry,
@@ -17,10 +16,10 @@ from ...ports.broker_api import (
     DescribeConfigs,
     DescribeConfigsResult,
     IncrementalAlterConfigs,
-    Reply,
     ResourceKind,
     ResourceOutcome,
 )
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ClosedError

@@ -5,15 +5,14 @@ from functools import partial
 
 from ...core.coordinator.placement import partition_of
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import (
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.groups import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
-    BrokerNode,
-    Caller,
     Coordinator,
     FindCoordinator,
     FindCoordinatorResult,
-    Reply,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX
 from ...core.cluster.topics import Topic
-from ...ports.broker_api import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic, Reply
+from ...ports.broker_api.envelope import Reply
+from ...ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.scheduler import Timer

@@ -4,7 +4,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from ...core.cluster.topics import BrokerRegistration
-from ...ports.broker_api import BrokerNode, Caller, Origin
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.envelope import Caller, Origin
 from ...ports.errors import ConfigError
 from ...ports.transport import Address
 from ..config import ListenAddress, advertised, parse_listener

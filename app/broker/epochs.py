@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch: up to where a reader's messages are those of the leader (facts B4, D6)."""
 
-from ...ports.broker_api import Caller, EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult, Reply
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
 from ...ports.errors import ApiError
 from .replica_ids import refused_replica
 from .state import BrokerState

@@ -8,8 +8,9 @@ from ...core.replica.nearest import NearReplicas
 from ...core.replica.reading import Nearest
 from ...core.replica.selection import NearReader, ReplicaSelector
 from ...core.replica.sessions import SessionAnswer
-from ...ports.broker_api import Caller, Fetch, FetchResult, FetchResultPartition, Reply
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.epochs import CONSUMER
+from ...ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
 from ...ports.errors import ApiError
 from .leaders import Leaders
 from .replica_ids import refused_replica

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...ports.broker_api import Caller, Request
+from ...ports.broker_api.envelope import Caller, Request
 from ...ports.errors import ApiError
 
 Authorizer = Callable[[Request[Any], Caller], ApiError | None]

@@ -16,8 +16,8 @@ from ...core.coordinator.group.loading import Loading
 from ...core.coordinator.group.states import GroupState
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
-from ...ports.broker_api import (
-    Caller,
+from ...ports.broker_api.envelope import Caller, Reply, Request
+from ...ports.broker_api.groups import (
     DeleteGroups,
     DescribeGroups,
     FetchedGroup,
@@ -29,11 +29,9 @@ from ...ports.broker_api import (
     OffsetDelete,
     OffsetFetch,
     OffsetFetchResult,
-    Reply,
-    Request,
     SyncGroup,
-    TxnOffsetCommit,
 )
+from ...ports.broker_api.transactions import TxnOffsetCommit
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Metrics

@@ -11,7 +11,7 @@ from ...core.cluster.membership import LastLife
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
 from ...core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_registrations, recorded_epoch
-from ...ports.broker_api import Caller, Reply
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.transport import Address
 from ..config import BrokerConfig

@@ -5,7 +5,10 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from ...ports.broker_api import BrokerNode, Caller, CurrentLeader, FetchResultPartition, ProduceResultPartition
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.envelope import Caller
+from ...ports.broker_api.fetch import CurrentLeader, FetchResultPartition
+from ...ports.broker_api.produce import ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition

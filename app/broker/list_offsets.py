@@ -6,14 +6,13 @@ from ...core.replica.isolation import FetchIsolation
 from ...core.replica.lookup import look_up
 from ...core.replica.partition import Partition
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import (
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.offsets import (
     EARLIEST,
-    Caller,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Reply,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

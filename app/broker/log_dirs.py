@@ -1,7 +1,8 @@
 """DescribeLogDirs: what the data folders hold."""
 
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import Caller, DescribeLogDirs, DescribeLogDirsResult, LogDirDescription, LogDirReplica, Reply
+from ...ports.broker_api.cluster import DescribeLogDirs, DescribeLogDirsResult, LogDirDescription, LogDirReplica
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.error_codes import ErrorCode
 from ...ports.storage import StorageError
 from .state import BrokerState

@@ -6,15 +6,9 @@ from functools import partial
 from attrs import evolve
 
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import (
-    Caller,
-    PartitionOutcome,
-    Reply,
-    TxnMarker,
-    WriteTxnMarkers,
-    WriteTxnMarkersResult,
-    WrittenTxnMarker,
-)
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.groups import PartitionOutcome
+from ...ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
 from ...ports.errors import broker_failed
 from ...ports.scheduler import Outcome
 from .state import BrokerState

@@ -6,7 +6,8 @@ from attrs import evolve
 
 from ...core.cluster.topics import check_topic_name
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import Caller, Metadata, MetadataResult, PartitionMetadata, Reply, TopicMetadata
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS, TOPIC_OPERATIONS
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -17,7 +17,7 @@ from ...core.log.config import LogConfig
 from ...core.log.manager.log_manager import LogManager
 from ...core.log.retention import DeletionPolicy
 from ...plugins.host import PluginHost
-from ...ports.broker_api import BrokerApi
+from ...ports.broker_api.envelope import BrokerApi
 from ...ports.coordination import Coordination
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted, in_room, info

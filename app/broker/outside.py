@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ...core.client.connection import Connect
 from ...core.traffic.steps import StepRunner
-from ...ports.broker_api import BrokerApi
+from ...ports.broker_api.envelope import BrokerApi
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ...core.log.append_origin import AppendOrigin
-from ...ports.broker_api import Caller, Origin, Produce, ProduceResult, ProduceResultPartition, Reply
+from ...ports.broker_api.envelope import Caller, Origin, Reply
+from ...ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from .leaders import Leaders

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import Caller, Reply
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.producers import (
     ActiveProducer,
     DescribedPartition,

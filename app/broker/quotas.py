@@ -1,6 +1,7 @@
 """DescribeClientQuotas: there are none."""
 
-from ...ports.broker_api import Caller, DescribeClientQuotas, DescribeClientQuotasResult, Reply
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult
 
 
 class QuotaService:

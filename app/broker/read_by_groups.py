@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.placement import partition_of
-from ...ports.broker_api import Caller, OffsetFetch, OffsetFetchGroup, OffsetFetchResult, Origin
+from ...ports.broker_api.envelope import Caller, Origin
+from ...ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
 from .internal_topics import OFFSETS_TOPIC

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ...ports.broker_api import Caller, DeleteRecords, DeleteRecordsResult, DeleteRecordsResultPartition, Reply
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.topics import DeleteRecords, DeleteRecordsResult, DeleteRecordsResultPartition
 from ...ports.errors import ApiError
 from .state import BrokerState
 

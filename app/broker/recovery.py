@@ -12,7 +12,7 @@ from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.manager.meta_properties import check_common_cluster
 from ...core.log.manager.survey import PartitionOnDisk, find_partitions
-from ...ports.broker_api import NewTopic
+from ...ports.broker_api.topics import NewTopic
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
 from ...ports.errors import ApiError, ConfigError

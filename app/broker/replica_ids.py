@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 
 from ...core.cluster.topics import BrokerRegistration
-from ...ports.broker_api import Caller, Fetch, ListOffsets, OffsetForLeaderEpoch
+from ...ports.broker_api.envelope import Caller
+from ...ports.broker_api.epochs import OffsetForLeaderEpoch
+from ...ports.broker_api.fetch import Fetch
+from ...ports.broker_api.offsets import ListOffsets
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from .endpoints import Endpoints

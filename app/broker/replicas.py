@@ -8,10 +8,10 @@ from ...core.cluster.election import asked_to_elect, awaited_claims, preferred
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.moves import begin_move, cancel_move, is_moving, target_of, touched
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
-from ...ports.broker_api import (
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
-    Caller,
     ElectionType,
     ElectLeaders,
     ElectLeadersResult,
@@ -20,7 +20,6 @@ from ...ports.broker_api import (
     OngoingReassignment,
     PartitionChange,
     Reassignment,
-    Reply,
 )
 from ...ports.coordination import BadVersion, CoordinationError
 from ...ports.error_codes import ErrorCode

@@ -4,37 +4,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.replica.selection import ReplicaSelector
-from ...ports.broker_api import (
-    AlterConfigs,
-    AlterPartitionReassignments,
-    Caller,
-    ClassicFetch,
-    ClassicOffsets,
-    ClassicProduce,
-    CreatePartitions,
-    CreateTopics,
-    DeleteRecords,
-    DeleteTopics,
-    DescribeClientQuotas,
-    DescribeCluster,
-    DescribeConfigs,
-    DescribeLogDirs,
-    DescribeProducers,
-    ElectLeaders,
-    Fetch,
-    FindCoordinator,
-    IncrementalAlterConfigs,
-    InitProducerId,
-    ListOffsets,
-    ListPartitionReassignments,
-    Metadata,
-    OffsetForLeaderEpoch,
-    Produce,
-    Reply,
-    Request,
-    WriteTxnMarkers,
-)
-from ...ports.broker_api.envelope import ResultT
+from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
+from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
+from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
+from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
+from ...ports.broker_api.epochs import OffsetForLeaderEpoch
+from ...ports.broker_api.fetch import Fetch
+from ...ports.broker_api.groups import FindCoordinator
+from ...ports.broker_api.metadata import Metadata
+from ...ports.broker_api.offsets import ListOffsets
+from ...ports.broker_api.produce import Produce
+from ...ports.broker_api.producers import DescribeProducers, InitProducerId
+from ...ports.broker_api.quotas import DescribeClientQuotas
+from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
+from ...ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteRecords, DeleteTopics
+from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError

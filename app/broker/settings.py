@@ -10,7 +10,7 @@ from ...core.log.compaction.cleaning_job import CleanerSettings
 from ...core.log.config import LogConfig
 from ...core.log.retention import DeletionPolicy, record_policy
 from ...core.log.scrubbing.scrubber import ScrubSettings
-from ...ports.broker_api import ConfigAlteration, ConfigEntry
+from ...ports.broker_api.configs import ConfigAlteration, ConfigEntry
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.values import frozen

@@ -16,7 +16,7 @@ from ...core.replica.partition import Partition
 from ...core.replica.replicas import AssignedReplica, Replicas
 from ...core.replica.settings import ReplicationSettings
 from ...core.traffic.steps import StepRunner, Steps
-from ...ports.broker_api import Caller, Reply
+from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode

@@ -7,7 +7,8 @@ from attrs import evolve
 from ...core.cluster.image import ClusterImage, States
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...core.traffic.steps import Steps
-from ...ports.broker_api import BrokerNode, MetadataResult, PartitionMetadata, TopicMetadata
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.metadata import MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.operations import TOPIC_OPERATIONS
 from ...ports.error_codes import ErrorCode
 from ...ports.values import frozen

@@ -13,8 +13,8 @@ from ...core.cluster.layout import deleted_path, topic_path
 from ...core.cluster.planning import plan_partitions, plan_topic
 from ...core.cluster.store import confirm_deleted
 from ...core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
-from ...ports.broker_api import (
-    Caller,
+from ...ports.broker_api.envelope import Caller, Reply
+from ...ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
     CreateTopicsResult,
@@ -23,7 +23,6 @@ from ...ports.broker_api import (
     DeleteTopicsResult,
     NewPartitions,
     NewTopic,
-    Reply,
     TopicOutcome,
     TopicOutcomes,
 )

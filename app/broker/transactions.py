@@ -13,16 +13,14 @@ from ...core.coordinator.transaction.coordinator import TransactionCoordinator
 from ...core.coordinator.transaction.loading import TransactionLoading
 from ...core.coordinator.transaction.markers import MarkerSender, PartitionLookup, WriteHere
 from ...core.coordinator.transaction.verifier import TransactionVerifier
-from ...ports.broker_api import (
+from ...ports.broker_api.envelope import Caller, Reply, Request
+from ...ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
-    Caller,
     DescribeTransactions,
     EndTxn,
     ListTransactions,
-    Reply,
-    Request,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.metrics import Metrics

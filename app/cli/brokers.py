@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...ports.broker_api import BrokerNode, ConfigSource, LogDirDescription, ResourceKind
+from ...ports.broker_api.cluster import BrokerNode, LogDirDescription
+from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
 from ...ports.report import counted
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table

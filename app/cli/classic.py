@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.values import frozen

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.message.message import Message
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.coordination import CoordinationError
 from ...ports.errors import BarnabasError, ConfigError
 from .classic import ClusterChoice, open_simple, warn

@@ -243,7 +243,7 @@ def elect(
     as_json: AsJson = False,
 ) -> None:
     """Let partitions be led by their first replica again (or, with --unclean, by any that lives)."""
-    from ...ports.broker_api import ElectionType
+    from ...ports.broker_api.replicas import ElectionType
 
     if everything == bool(topics):
         raise ConfigError("say for which partitions: --all, or --topic TOPIC")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.broker_api import ConfigSource, ResourceKind
+from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
 from ...ports.report import counted
 from ...ports.words import TopicPartition

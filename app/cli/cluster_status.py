@@ -10,13 +10,9 @@ from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 
 if TYPE_CHECKING:
-    from ...ports.broker_api import (
-        DescribeClusterResult,
-        LogDirDescription,
-        OngoingReassignment,
-        PartitionMetadata,
-        TopicMetadata,
-    )
+    from ...ports.broker_api.cluster import DescribeClusterResult, LogDirDescription
+    from ...ports.broker_api.metadata import PartitionMetadata, TopicMetadata
+    from ...ports.broker_api.replicas import OngoingReassignment
     from ..clients.admin import Admin
 
 NOBODY = -1

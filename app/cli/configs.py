@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.broker_api import ConfigSource, ResourceKind
+from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
 from .options import AsJson, Bootstrap, open_admin, parse_settings, print_json, print_table
 
 if TYPE_CHECKING:
-    from ...ports.broker_api import ConfigEntry
+    from ...ports.broker_api.configs import ConfigEntry
 
 configs = typer.Typer(help="Describe, set and delete settings of topics and brokers.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from .group_reset import add_reset_command, parse_topics
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 
 if TYPE_CHECKING:
-    from ...ports.broker_api import Coordinator
+    from ...ports.broker_api.groups import Coordinator
     from ...ports.words import TopicPartition
     from ..clients.admin import Admin
     from ..clients.group_details import GroupDetails, GroupLag, MemberDetails

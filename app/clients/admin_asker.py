@@ -6,16 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core.client.calls import CoordinatorOf, Target
-from ...ports.broker_api import (
-    BrokerNode,
-    Coordinator,
-    FindCoordinator,
-    FindCoordinatorResult,
-    Metadata,
-    MetadataResult,
-    Request,
-)
-from ...ports.broker_api.envelope import ResultT
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.envelope import Request, ResultT
+from ...ports.broker_api.groups import Coordinator, FindCoordinator, FindCoordinatorResult
+from ...ports.broker_api.metadata import Metadata, MetadataResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.transport import TransportError

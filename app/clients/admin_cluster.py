@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...core.client.calls import Target
-from ...ports.broker_api import (
+from ...ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs, LogDirDescription
+from ...ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
-    DescribeCluster,
-    DescribeClusterResult,
-    DescribeLogDirs,
     ElectionType,
     ElectLeaders,
     ElectLeadersResult,
     ListPartitionReassignments,
     ListPartitionReassignmentsResult,
-    LogDirDescription,
     OngoingReassignment,
     Reassignment,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...core.client.calls import Target
-from ...ports.broker_api import (
+from ...ports.broker_api.configs import (
     AlterConfigs,
     AlterConfigsResult,
     ConfigAlteration,

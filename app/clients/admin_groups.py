@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...core.client.calls import CoordinatorOf
 from ...core.client.errors import no_partition
-from ...ports.broker_api import (
+from ...ports.broker_api.envelope import Request, ResultT
+from ...ports.broker_api.groups import (
     Coordinator,
     DeleteGroups,
     DeleteGroupsResult,
@@ -23,9 +24,7 @@ from ...ports.broker_api import (
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResult,
-    Request,
 )
-from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.words import TopicPartition

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.client.calls import Target
-from ...ports.broker_api import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
+from ...ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
+from ...ports.broker_api.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from ...ports.broker_api.topics import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -19,11 +18,8 @@ from ...ports.broker_api import (
     DeleteRecordsResult,
     DeleteTopics,
     DeleteTopicsResult,
-    Metadata,
-    MetadataResult,
     NewPartitions,
     NewTopic,
-    TopicMetadata,
     TopicOutcomes,
 )
 from ...ports.error_codes import ErrorCode

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.client.calls import CoordinatorOf
-from ...ports.broker_api import (
-    TRANSACTION_COORDINATOR,
-    ActiveProducer,
-    Coordinator,
+from ...ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator
+from ...ports.broker_api.producers import ActiveProducer, DescribeProducers, DescribeProducersResult
+from ...ports.broker_api.transactions import (
     DescribedTransaction,
-    DescribeProducers,
-    DescribeProducersResult,
     DescribeTransactions,
     DescribeTransactionsResult,
     ListTransactions,

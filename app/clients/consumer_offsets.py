@@ -11,7 +11,7 @@ from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.errors import ClientTimeout
 from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
 from .consumer_partitions import Place

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ...core.client.arguments import as_topic_partition, check_offset, check_topic, checked_partition_number
 from ...core.client.consumer.fetch_state import AtTime
 from ...core.client.errors import ClientTimeout, no_partition
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.words import TopicPartition

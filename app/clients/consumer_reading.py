@@ -14,7 +14,7 @@ from ...core.message.batch_header import BatchHeader
 from ...core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
-from ...ports.broker_api import EARLIEST
+from ...ports.broker_api.offsets import EARLIEST
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
 from .waiting import logger

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ...core.client.group.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
-from ...ports.broker_api import GroupDescription, GroupMember
+from ...ports.broker_api.groups import GroupDescription, GroupMember
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...ports.broker_api import ListOffsets, ListOffsetsPartition, ListOffsetsResult
+from ...ports.broker_api.offsets import ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
 from .shell import ClientShell

@@ -11,8 +11,7 @@ from ...core.client.links import LinkOutside, Links
 from ...core.client.overdue import Overdue
 from ...core.client.request_types import check_request
 from ...core.client.unreachable import UnreachableBrokers
-from ...ports.broker_api import Caller, Request
-from ...ports.broker_api.envelope import ResultT
+from ...ports.broker_api.envelope import Caller, Request, ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.values import frozen

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from ...core.client.course import Course, CoursePiece, CourseRules
 from ...core.message.codec import Codecs
 from ...core.message.message_set import MessageSet
-from ...ports.broker_api import (
-    EARLIEST,
-    LATEST,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    FetchResultPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    ListOffsetsResult,
-)
+from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ...ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import TopicPartition

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
     from ...core.client.connection import Connect, Opened
     from ...core.traffic.steps import StepRunner
-    from ...ports.broker_api import BrokerApi, Request
+    from ...ports.broker_api.envelope import BrokerApi, Request
     from ...ports.clock import Clock
     from ...ports.coordination import Coordination
     from ...ports.entropy import Entropy

@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-from ...ports.broker_api import GROUP_COORDINATOR, Coordinator, FindCoordinator, FindCoordinatorResult, Request
+from ...ports.broker_api.envelope import Request
+from ...ports.broker_api.groups import GROUP_COORDINATOR, Coordinator, FindCoordinator, FindCoordinatorResult
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError

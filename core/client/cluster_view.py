@@ -5,8 +5,9 @@ from typing import Any
 
 from attrs import evolve
 
-from ...ports.broker_api import BrokerNode, CurrentLeader, Metadata, MetadataResult, TopicMetadata
-from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.cluster import BrokerNode
+from ...ports.broker_api.fetch import CurrentLeader
+from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, TopicMetadata
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError

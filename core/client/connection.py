@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ...ports.broker_api import BrokerLink
+from ...ports.broker_api.envelope import BrokerLink
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, TransportError
 

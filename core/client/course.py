@@ -4,7 +4,7 @@ from enum import Enum, auto
 
 from attrs import define, evolve
 
-from ...ports.broker_api import FetchResultPartition
+from ...ports.broker_api.fetch import FetchResultPartition
 from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.values import frozen

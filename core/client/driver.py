@@ -6,7 +6,7 @@ Whoever shares machines with other threads puts a `Part` around each that takes 
 from collections.abc import Callable
 from typing import Any
 
-from ...ports.broker_api import Request
+from ...ports.broker_api.envelope import Request
 from ...ports.clock import Clock
 from ...ports.scheduler import Scheduler, Timer
 from .effects import NEVER, Part, Send

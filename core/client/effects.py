@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from ...ports.broker_api import Request
+from ...ports.broker_api.envelope import Request
 
 NEVER = math.inf
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...ports.broker_api import GROUP_COORDINATOR, FindCoordinator, FindCoordinatorResult
+from ...ports.broker_api.groups import GROUP_COORDINATOR, FindCoordinator, FindCoordinatorResult
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...ports.broker_api import BrokerLink, Caller, Reply, Request
+from ...ports.broker_api.envelope import BrokerLink, Caller, Reply, Request
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import ClosedError

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ...ports.broker_api import Fetch, JoinGroup, Request, SyncGroup
+from ...ports.broker_api.envelope import Request
+from ...ports.broker_api.fetch import Fetch
+from ...ports.broker_api.groups import JoinGroup, SyncGroup
 from ...ports.clock import Clock
 from .driver import Submit
 from .effects import NEVER, Poll

@@ -8,7 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-from ...ports.broker_api import Request
+from ...ports.broker_api.envelope import Request
 
 _HINTS: dict[type[Any], Mapping[str, Any]] = {}
 """Class of a request, or of a part of one → the types of its fields."""

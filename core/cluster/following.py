@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from ...ports.broker_api import Reply
+from ...ports.broker_api.envelope import Reply
 from ...ports.coordination import Cancel
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Scheduler

@@ -5,7 +5,7 @@ Topics are made in two steps, so that a request can be checked without effect (v
 
 from collections.abc import Mapping, Sequence
 
-from ...ports.broker_api import NewTopic
+from ...ports.broker_api.topics import NewTopic
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ...ports.broker_api import ProducePartition, ProduceResultPartition
+from ...ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...ports.broker_api import AbortedTransaction
+from ...ports.broker_api.fetch import AbortedTransaction
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
 from .batch_header import BatchHeader

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...ports.broker_api import RecordError
+from ...ports.broker_api.produce import RecordError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer

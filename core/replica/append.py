@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from ...ports.broker_api import ProducePartition, ProduceResultPartition, RecordError
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.produce import ProducePartition, ProduceResultPartition, RecordError
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 
-from ...ports.broker_api import FetchPartition
+from ...ports.broker_api.fetch import FetchPartition
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
 from .partition import Partition

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 
-from ...ports.broker_api import DeleteRecordsPartition, DeleteRecordsResultPartition
+from ...ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError

@@ -1,6 +1,6 @@
 """Batches that come before their partition: producers may hear of a new topic before its leader has made the log."""
 
-from ...ports.broker_api import ProducePartition
+from ...ports.broker_api.produce import ProducePartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ..message.batch_header import BatchHeader, parse_header

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

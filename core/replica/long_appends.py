@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ...ports.broker_api import ProducePartition, ProduceResultPartition
+from ...ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from ...ports.clock import Clock
 from ...ports.scheduler import Outcome, Scheduler
 from ..log.append_origin import AppendOrigin

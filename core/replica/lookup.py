@@ -1,6 +1,6 @@
 """Where a partition begins and ends for who asks, and where a time is in it (facts B3, C6)."""
 
-from ...ports.broker_api import (
+from ...ports.broker_api.offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,

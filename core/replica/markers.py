@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Hashable, Sequence
 
-from ...ports.broker_api import PartitionOutcome, TxnMarker, WrittenTxnMarker
+from ...ports.broker_api.groups import PartitionOutcome
+from ...ports.broker_api.transactions import TxnMarker, WrittenTxnMarker
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed

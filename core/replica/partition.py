@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ...ports.broker_api import AbortedTransaction, DivergingEpoch
+from ...ports.broker_api.fetch import AbortedTransaction, DivergingEpoch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from ...ports.broker_api import AbortedTransaction, FetchPartition, FetchResultPartition
+from ...ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed

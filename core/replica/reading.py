@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
+from ...ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ...ports.broker_api import Principal
+from ...ports.broker_api.envelope import Principal
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 

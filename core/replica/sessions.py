@@ -6,7 +6,7 @@ Without them, brokers that have nothing to copy would tell each other so for eve
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from ...ports.broker_api import Fetch, FetchPartition, FetchResultPartition
+from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import size_of

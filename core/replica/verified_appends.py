@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from attrs import evolve
 
-from ...ports.broker_api import ProducePartition, ProduceResultPartition
+from ...ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler, Timer

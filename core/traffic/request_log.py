@@ -4,7 +4,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ...ports.broker_api import Caller, Fetch, JoinGroup, Request, SyncGroup
+from ...ports.broker_api.envelope import Caller, Request
+from ...ports.broker_api.fetch import Fetch
+from ...ports.broker_api.groups import JoinGroup, SyncGroup
 from ...ports.metrics import Histogram
 from ...ports.report import Line, Report, debug, warning
 from ...ports.values import frozen

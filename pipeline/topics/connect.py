@@ -15,7 +15,7 @@ from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
 from ...core.message.batch_header import BatchHeader
 from ...core.message.corrupt_record import CorruptRecord, Damage
 from ...plugins.host import PluginHost
-from ...ports.broker_api import TopicMetadata
+from ...ports.broker_api.metadata import TopicMetadata
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition

@@ -1,7 +1,6 @@
 """DescribeClientQuotas (48)."""
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 
 from ..error_codes import ErrorCode
 from ..errors import ApiError
@@ -9,17 +8,12 @@ from ..values import frozen
 from .envelope import Request
 
 
-class QuotaMatch(IntEnum):
-    """Which entities of a type are meant."""
-
-    EXACT = 0
-    DEFAULT = 1
-    ANY = 2
-
-
 @frozen(kw_only=True)
 class QuotaFilter:
-    """Entities of one type ("user", "client-id", "ip"); `name` only for an exact match."""
+    """A filter of the entities of one type ("user", "client-id", "ip").
+
+    `match` is 0 for the entity `name`, 1 for the default of the type, and 2 for any entity of the type.
+    """
 
     entity_type: str
     match: int

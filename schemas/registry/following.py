@@ -10,7 +10,7 @@ from threading import Condition, Event, Thread
 from ...app.clients.admin import Admin
 from ...app.clients.simple_consumer import SimpleConsumer
 from ...core.message.message import Message
-from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from .errors import unavailable

@@ -22,7 +22,7 @@ from attrs import define, field
 from ...app.clients.handle import DeliveryHandle
 from ...app.clients.producer import Producer
 from ...app.clients.simple_consumer import SimpleConsumer
-from ...ports.broker_api import LATEST
+from ...ports.broker_api.offsets import LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from .errors import RegistryError, invalid_schema, timed_out, unavailable

@@ -10,21 +10,12 @@ from ...core.message.batch_writer import encode_batch
 from ...core.message.message import Message
 from ...core.message.message_set import MessageSet
 from ...plugins.builtin.codecs import builtin_codecs
-from ...ports.broker_api import (
-    LATEST,
-    BrokerLink,
-    Caller,
-    CreateTopics,
-    Fetch,
-    FetchPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewTopic,
-    Produce,
-    ProducePartition,
-    Request,
-)
+from ...ports.broker_api.envelope import BrokerLink, Caller, Request
+from ...ports.broker_api.fetch import Fetch, FetchPartition
+from ...ports.broker_api.metadata import Metadata
+from ...ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from ...ports.broker_api.produce import Produce, ProducePartition
+from ...ports.broker_api.topics import CreateTopics, NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import TransportError

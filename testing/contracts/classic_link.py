@@ -6,9 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ...ports.broker_api import (
-    EARLIEST,
-    LATEST,
+from ...ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
@@ -16,8 +14,9 @@ from ...ports.broker_api import (
     ClassicOffsets,
     ClassicProduce,
     ClassicProducePartition,
-    Request,
 )
+from ...ports.broker_api.envelope import Request
+from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import TransportError

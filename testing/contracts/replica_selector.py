@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...core.replica.selection import NearReader, ReplicaSelector, ReplicaView
-from ...ports.broker_api import ANONYMOUS
+from ...ports.broker_api.envelope import ANONYMOUS
 from ...ports.words import TopicPartition
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])

@@ -16,18 +16,16 @@ from support.classic_wire import (
 from support.kafka_pair import HandScheduler, PairTransport
 
 from barnabas.adapters.wire_classic import ClassicLink, connect_classic
-from barnabas.ports.broker_api import (
-    BrokerLink,
-    Caller,
+from barnabas.ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicOffsets,
     ClassicProduce,
     ClassicProducePartition,
     ClassicProduceResult,
-    Metadata,
-    Request,
 )
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError

@@ -14,7 +14,7 @@ from support.classic_wire import (
     offsets_answer,
 )
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
@@ -23,8 +23,8 @@ from barnabas.ports.broker_api import (
     ClassicOffsetsResult,
     ClassicProduce,
     ClassicProduceResult,
-    Request,
 )
+from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.transport import TransportError
 
 _PLACES = [ClassicFetchPartition("t", number, 0, 100) for number in range(3)]

@@ -7,8 +7,7 @@ import pytest
 from support.classic_wire import ClassicClientEnd, ClassicServerEnd
 from support.kafka_pair import MemoryRegion, normal
 
-from barnabas.ports.broker_api import (
-    LATEST,
+from barnabas.ports.broker_api.classic import (
     RANDOM_PARTITION,
     ClassicFetch,
     ClassicFetchPartition,
@@ -19,8 +18,9 @@ from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,
     ClassicProduceResult,
-    Request,
 )
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.ports.error_codes import ErrorCode
 
 HELLO = bytes.fromhex("0000000b 01 00 3610a686 68656c6c6f")

@@ -17,8 +17,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.transport_memory import MemoryNetwork
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.adapters.wire_classic import ClassicLink, ClassicServer, connect_classic
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
@@ -28,8 +27,8 @@ from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,
     ClassicProduceResult,
-    Request,
 )
+from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Address, Limits, Transport, TransportError

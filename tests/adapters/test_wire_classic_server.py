@@ -9,14 +9,14 @@ from support.classic_wire import REQUESTS, ClassicServerEnd, KeepingBroker, bare
 from support.kafka_pair import MemoryRegion, PairConnection
 
 from barnabas.adapters.wire_classic import ClassicServer
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.classic import (
     ClassicFetchResult,
     ClassicFetchResultPartition,
     ClassicOffsetsResult,
     ClassicProduceResult,
     ClassicProduceResultPartition,
 )
+from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

@@ -12,28 +12,13 @@ from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka import KafkaLink, connect_kafka, versions
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import (
-    MAX_TIMESTAMP,
-    BrokerLink,
-    Caller,
-    CreateTopics,
-    DeleteTopics,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    FetchResultPartition,
-    JoinGroup,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    MetadataResult,
-    NewTopic,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-    ProduceResultPartition,
-    Request,
-)
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.groups import JoinGroup
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult
+from barnabas.ports.broker_api.offsets import MAX_TIMESTAMP, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import Connection, ConnectionHandler, TransportError

@@ -9,7 +9,8 @@ from support.kafka_pair import joined, normal
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     FindCoordinator,
@@ -27,7 +28,6 @@ from barnabas.ports.broker_api import (
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResult,
-    Request,
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode

@@ -21,18 +21,10 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import (
-    AbortedTransaction,
-    CurrentLeader,
-    DeleteGroupsResult,
-    DescribeGroupsResult,
-    GroupDescription,
-    GroupOutcome,
-    ListOffsets,
-    ListOffsetsPartition,
-    TxnMarker,
-    WriteTxnMarkers,
-)
+from barnabas.ports.broker_api.fetch import AbortedTransaction, CurrentLeader
+from barnabas.ports.broker_api.groups import DeleteGroupsResult, DescribeGroupsResult, GroupDescription, GroupOutcome
+from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

@@ -10,7 +10,7 @@ from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, 
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import Caller
+from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Limits, TransportError
 
 

@@ -6,7 +6,8 @@ import pytest
 from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker
 
 from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
-from barnabas.ports.broker_api import Caller, Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import Limits, TransportError
 

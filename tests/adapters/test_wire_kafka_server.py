@@ -12,16 +12,11 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.core.traffic.steps import StepRunner
-from barnabas.ports.broker_api import (
-    Caller,
-    CreatedTopic,
-    CreateTopicsResult,
-    FetchResult,
-    FetchResultPartition,
-    Metadata,
-    ProduceResult,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.fetch import FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.topics import CreatedTopic, CreateTopicsResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

@@ -3,13 +3,13 @@
 import pytest
 
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.producers import InitProducerIdResult
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
     AddPartitionsToTxnResult,
     EndTxnResult,
-    InitProducerIdResult,
-    PartitionOutcome,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import Malformed

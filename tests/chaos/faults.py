@@ -13,7 +13,7 @@ from chaos.clients import PARTITIONS, TOPIC
 from chaos.cluster import SESSION_MS, STOP_S, ChaosBroker, ChaosCluster
 
 from barnabas import Admin
-from barnabas.ports.broker_api import ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.errors import BarnabasError
 
 Undo = Callable[[], object]

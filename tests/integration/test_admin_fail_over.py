@@ -6,8 +6,8 @@ import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
 
 from barnabas import Admin
-from barnabas.ports.broker_api import CreatedTopic, CreateTopics, CreateTopicsResult, ListedGroup, ListGroups, NewTopic
-from barnabas.ports.broker_api.groups import ListGroupsResult
+from barnabas.ports.broker_api.groups import ListedGroup, ListGroups, ListGroupsResult
+from barnabas.ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
 

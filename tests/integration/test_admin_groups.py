@@ -9,7 +9,8 @@ from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.core.client.calls import CoordinatorOf
-from barnabas.ports.broker_api import ElectionType, GroupProtocol, JoinGroup
+from barnabas.ports.broker_api.groups import GroupProtocol, JoinGroup
+from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition

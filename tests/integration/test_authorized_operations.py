@@ -8,7 +8,10 @@ from support.kafka_frames import request_frame, result_of
 from support.raw import RawConnection
 
 from barnabas import Admin, Broker
-from barnabas.ports.broker_api import DescribeCluster, DescribeGroups, Metadata, Request
+from barnabas.ports.broker_api.cluster import DescribeCluster
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.groups import DescribeGroups
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,

@@ -18,7 +18,9 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
 from barnabas.app.compose.clients import client_connector
-from barnabas.ports.broker_api import BrokerLink, Caller, Fetch, FetchPartition, Metadata, MetadataResult
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult
 from barnabas.ports.errors import BarnabasError, ConfigError
 from barnabas.ports.storage import FolderLocked, StorageError
 from barnabas.ports.transport import TransportError

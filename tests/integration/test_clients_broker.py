@@ -12,7 +12,8 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.core.client.errors import ClientTimeout
-from barnabas.ports.broker_api import ConfigOp, NewTopic, ResourceKind
+from barnabas.ports.broker_api.configs import ConfigOp, ResourceKind
+from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.transport import TransportError

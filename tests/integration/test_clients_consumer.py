@@ -11,17 +11,14 @@ from support.waiting import PATIENCE_S
 from barnabas import Consumer, Message, Producer, SimpleConsumer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, LogTruncated, NoOffset
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.fetch import DivergingEpoch, Fetch, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import (
     EARLIEST,
     LATEST,
-    DivergingEpoch,
-    Fetch,
-    FetchResult,
-    FetchResultPartition,
     ListOffsets,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Metadata,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError, ConfigError

@@ -10,15 +10,8 @@ from barnabas import Consumer, Message
 from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header, write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.corrupt_record import CorruptRecord
-from barnabas.ports.broker_api import (
-    AbortedTransaction,
-    Fetch,
-    FetchResult,
-    FetchResultPartition,
-    ListOffsets,
-    ListOffsetsResult,
-    ListOffsetsResultPartition,
-)
+from barnabas.ports.broker_api.fetch import AbortedTransaction, Fetch, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsResult, ListOffsetsResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

@@ -14,7 +14,7 @@ from barnabas import Consumer, SimpleConsumer
 from barnabas.app.mirror import MirrorMaker
 from barnabas.pipeline.topics.connect import connect_cluster
 from barnabas.pipeline.topics.model import ClusterPartition, Where
-from barnabas.ports.broker_api import LATEST
+from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.testing import TestCluster
 
 KEPT: dict[str, str] = {"min.insync.replicas": "2"}

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.core.client.producer.hashing import crc32_partition, murmur2_partition
-from barnabas.ports.broker_api import JoinGroup, LeaveGroup, SyncGroup
+from barnabas.ports.broker_api.groups import JoinGroup, LeaveGroup, SyncGroup
 from barnabas.ports.words import TopicPartition
 
 

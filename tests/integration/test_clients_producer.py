@@ -23,7 +23,8 @@ from barnabas.core.client.producer.handlers import (
 from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.numbered_header import NumberedHeader
-from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from barnabas.ports.transport import TransportError

@@ -16,17 +16,10 @@ from barnabas.app.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.core.client.errors import ClientTimeout, CommitFailed, TransactionAborted
 from barnabas.core.client.group.events import GroupMetadata
 from barnabas.core.client.producer.handlers import EventHandler, ProducerItem, SendItems
-from barnabas.ports.broker_api import (
-    AddPartitionsToTxn,
-    EndTxn,
-    InitProducerId,
-    PartitionOutcome,
-    Produce,
-    ProduceResult,
-    ProduceResultPartition,
-    TxnOffsetCommit,
-    TxnOffsetCommitResult,
-)
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.producers import InitProducerId
+from barnabas.ports.broker_api.transactions import AddPartitionsToTxn, EndTxn, TxnOffsetCommit, TxnOffsetCommitResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition

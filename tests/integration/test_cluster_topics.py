@@ -6,23 +6,11 @@ from typing import Any
 import pytest
 from support.waiting import wait_for
 
-from barnabas.ports.broker_api import (
-    LATEST,
-    ConfigAlteration,
-    ConfigResource,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    EpochQuestion,
-    IncrementalAlterConfigs,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewPartitions,
-    NewTopic,
-    OffsetForLeaderEpoch,
-    ResourceKind,
-)
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing import TestCluster

@@ -12,19 +12,11 @@ from support.compat.model import Unavailable
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer
-from barnabas.ports.broker_api import (
-    LATEST,
-    AbortedTransaction,
-    DescribeProducers,
-    Fetch,
-    FetchPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    Produce,
-    ProducePartition,
-    TxnMarker,
-    WriteTxnMarkers,
-)
+from barnabas.ports.broker_api.fetch import AbortedTransaction, Fetch, FetchPartition
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import DescribeProducers
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestCluster

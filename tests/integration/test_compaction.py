@@ -17,7 +17,8 @@ from support.waiting import wait_for
 from barnabas import Admin, Broker, Consumer, Producer, SimpleConsumer
 from barnabas.pipeline.topics.connect import ClientCluster
 from barnabas.pipeline.topics.model import ClusterPartition
-from barnabas.ports.broker_api import LATEST, ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.ports.broker_api.offsets import LATEST
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -19,7 +19,8 @@ from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import BrokerRegistration, Topic
-from barnabas.ports.broker_api import NewTopic, ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ConfigError

@@ -10,7 +10,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker, Message, Producer, SimpleConsumer
 from barnabas.core.message.batch_header import parse_header
-from barnabas.ports.broker_api import LATEST
+from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.ports.error_codes import ErrorCode
 
 COUNT, BATCH, PADDING = 300, 10, b"x" * 400

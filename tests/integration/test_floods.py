@@ -15,29 +15,20 @@ from barnabas import Admin, Broker, Message
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.plugins.host import PluginHost
-from barnabas.ports.broker_api import (
-    LATEST,
-    BrokerApi,
-    Caller,
-    ConfigDescription,
-    ConfigResource,
-    DeleteTopics,
-    DescribeConfigs,
+from barnabas.ports.broker_api.cluster import DescribeLogDirs
+from barnabas.ports.broker_api.configs import ConfigDescription, ConfigResource, DescribeConfigs, ResourceKind
+from barnabas.ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
+from barnabas.ports.broker_api.groups import (
     DescribeGroups,
-    DescribeLogDirs,
     ListGroups,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
     OffsetCommit,
     OffsetCommitPartition,
     OffsetFetch,
     OffsetFetchGroup,
-    Reply,
-    Request,
-    ResourceKind,
 )
-from barnabas.ports.broker_api.envelope import ResultT
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 

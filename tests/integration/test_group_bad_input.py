@@ -16,7 +16,8 @@ from support.waiting import wait_for
 from barnabas import Admin, Broker
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.groups import (
     DeleteGroups,
     DescribeGroups,
     FindCoordinator,
@@ -32,7 +33,6 @@ from barnabas.ports.broker_api import (
     OffsetDelete,
     OffsetFetch,
     OffsetFetchGroup,
-    Request,
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode as E

@@ -8,7 +8,7 @@ from support.confluent import AdminClient, ConfigResource
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Producer
-from barnabas.ports.broker_api import ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.words import TopicPartition
 
 OWN = {

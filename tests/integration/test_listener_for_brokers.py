@@ -8,16 +8,10 @@ from support.api_connection import ApiConnection
 from support.waiting import wait_for
 
 from barnabas import Admin, Producer
-from barnabas.ports.broker_api import (
-    LATEST,
-    EpochQuestion,
-    Fetch,
-    FetchPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    OffsetForLeaderEpoch,
-)
+from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing import TestCluster
 

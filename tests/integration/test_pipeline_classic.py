@@ -24,7 +24,7 @@ from barnabas.pipeline.load import load
 from barnabas.pipeline.report import report
 from barnabas.pipeline.table import read_table
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import LATEST
+from barnabas.ports.broker_api.offsets import LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,8 +15,8 @@ from support.waiting import wait_for
 from barnabas import AbortNeeded, Admin, CommitFailed, Consumer, Producer, ProducerFenced
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.client import KafkaLink
-from barnabas.ports.broker_api import Produce
 from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
+from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition

@@ -11,7 +11,7 @@ from support.compat.model import Start, Unavailable
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer
-from barnabas.ports.broker_api import Caller, Request
+from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.testing import TestCluster
 from barnabas.testing.faults import Fault
 

@@ -14,7 +14,7 @@ from support.waiting import PATIENCE_S
 from barnabas import Admin, Broker, Message, SimpleConsumer
 from barnabas import Producer as OurProducer
 from barnabas.core.message.batch_writer import assemble_batch, encode_batch
-from barnabas.ports.broker_api import Produce, ProducePartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

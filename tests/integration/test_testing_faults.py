@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Producer
 from barnabas.core.client.errors import ClientTimeout
-from barnabas.ports.broker_api import Fetch
+from barnabas.ports.broker_api.fetch import Fetch
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing import TestBroker

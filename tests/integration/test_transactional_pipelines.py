@@ -8,7 +8,7 @@ from support.waiting import wait_for
 
 from barnabas import AbortNeeded, CommitFailed, Message, Producer, ProducerFenced
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.ports.broker_api import Produce, ProducePartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker, TestCluster

@@ -14,18 +14,10 @@ from barnabas.core.client.producer.identity import ProducerIdentity
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
-    EARLIEST,
-    Caller,
-    CreateTopics,
-    CreateTopicsResult,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    NewTopic,
-    Request,
-)
-from barnabas.ports.broker_api.envelope import ResultT
+from barnabas.ports.broker_api.envelope import Caller, Request, ResultT
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
+from barnabas.ports.broker_api.offsets import EARLIEST
+from barnabas.ports.broker_api.topics import CreateTopics, CreateTopicsResult, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError

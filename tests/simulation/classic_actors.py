@@ -17,7 +17,8 @@ from barnabas.core.client.connection import Opened
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import Caller, ClassicProduce, ClassicProducePartition, ClassicProduceResult
+from barnabas.ports.broker_api.classic import ClassicProduce, ClassicProducePartition, ClassicProduceResult
+from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import Address, TransportError

@@ -7,7 +7,7 @@ from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
 from barnabas.core.client.links import LinkOutside, Links
 from barnabas.core.client.overdue import Overdue
-from barnabas.ports.broker_api import Caller
+from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World
 

@@ -14,7 +14,9 @@ from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.producer.batch import Batch
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState
 from barnabas.core.message.corrupt_record import CorruptRecord
-from barnabas.ports.broker_api import EARLIEST, ElectionType, ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
+from barnabas.ports.broker_api.offsets import EARLIEST
+from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.words import TopicPartition

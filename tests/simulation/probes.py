@@ -10,17 +10,14 @@ from simulation.client import TOPIC
 from simulation.cluster_checker import Broken, ClusterChecker
 
 from barnabas.core.coordinator.placement import partition_of
-from barnabas.ports.broker_api import (
-    LATEST,
+from barnabas.ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,
-    ListOffsets,
-    ListOffsetsPartition,
-    ListOffsetsResult,
     OffsetFetch,
     OffsetFetchGroup,
     OffsetFetchResult,
 )
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from barnabas.ports.error_codes import ErrorCode
 
 HEARS_WITHIN_MS = 3_000.0

@@ -13,8 +13,10 @@ from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER
 from barnabas.core.tree import tree
-from barnabas.ports.broker_api import ElectionType, NewTopic, ResourceKind
+from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
+from barnabas.ports.broker_api.replicas import ElectionType
+from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.words import TopicPartition

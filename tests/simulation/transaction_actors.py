@@ -10,13 +10,8 @@ from simulation.cluster_checker import Broken
 from barnabas import Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, ClientTimeout
 from barnabas.core.message.batch_writer import encode_columns
-from barnabas.ports.broker_api import (
-    InitProducerId,
-    InitProducerIdResult,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-)
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
+from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition

@@ -18,7 +18,7 @@ from support.process import BrokerProcess
 
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.ports.broker_api import EARLIEST
+from barnabas.ports.broker_api.offsets import EARLIEST
 from barnabas.ports.errors import BarnabasError
 
 SCRIPT = Path(__file__).with_name("classic_consumer_process.py")

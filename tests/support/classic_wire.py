@@ -9,7 +9,8 @@ from support import classic_frames
 from support.kafka_pair import HandScheduler, PairConnection, PairTransport, ScriptedBroker
 
 from barnabas.adapters.wire_classic import ClassicLink, ClassicServer, connect_classic
-from barnabas.ports.broker_api import Caller, ClassicProduce, ClassicProducePartition, Request
+from barnabas.ports.broker_api.classic import ClassicProduce, ClassicProducePartition
+from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.ports.transport import Connection, ConnectionHandler, TransportError
 
 TIMEOUT_MS = 8000

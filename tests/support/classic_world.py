@@ -18,19 +18,16 @@ from barnabas.core.client.serde import Decoder
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import Codec
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
-    LATEST,
-    BrokerLink,
-    Caller,
+from barnabas.ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
     ClassicFetchResultPartition,
     ClassicOffsets,
     ClassicOffsetsResult,
-    Reply,
-    Request,
 )
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Reply, Request
+from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Scheduler

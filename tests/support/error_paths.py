@@ -10,55 +10,54 @@ from barnabas import Message
 from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
+from barnabas.ports.broker_api.cluster import DescribeCluster
+from barnabas.ports.broker_api.configs import (
     AlterConfigs,
-    AlterPartitionReassignments,
     ConfigAlteration,
     ConfigDescription,
     ConfigOp,
     ConfigReplacement,
     ConfigResource,
-    CreatePartitions,
-    CreateTopics,
-    DeleteGroups,
-    DeleteRecords,
-    DeleteRecordsPartition,
-    DeleteTopics,
-    DescribeCluster,
     DescribeConfigs,
+    IncrementalAlterConfigs,
+    ResourceKind,
+)
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.groups import (
+    DeleteGroups,
     DescribeGroups,
-    DescribeProducers,
-    DescribeTransactions,
-    ElectLeaders,
-    EndTxn,
-    EpochQuestion,
-    Fetch,
-    FetchPartition,
     FindCoordinator,
     GroupProtocol,
     Heartbeat,
-    IncrementalAlterConfigs,
-    InitProducerId,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewPartitions,
-    NewTopic,
     OffsetCommit,
     OffsetCommitPartition,
     OffsetDelete,
-    OffsetForLeaderEpoch,
-    Produce,
-    ProducePartition,
-    Reassignment,
-    Request,
-    ResourceKind,
     SyncGroup,
+)
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import DescribeProducers, InitProducerId
+from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, Reassignment
+from barnabas.ports.broker_api.topics import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
+from barnabas.ports.broker_api.transactions import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    EndTxn,
     TxnMarker,
     TxnOffsetCommit,
     WriteTxnMarkers,

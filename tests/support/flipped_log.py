@@ -6,7 +6,7 @@ from itertools import pairwise
 from barnabas.core.message.batch_header import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import FetchResultPartition
+from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 
 INDEX_EVERY = 3

@@ -7,8 +7,8 @@ from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.effects import Answer, Effects, Store
 from barnabas.core.coordinator.group.group import Group
 from barnabas.core.coordinator.group.states import GroupState
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import (
     GroupProtocol,
     Heartbeat,
     JoinGroup,

@@ -11,8 +11,8 @@ from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.coordinator.log import ProducerEpoch, Record
 from barnabas.core.coordinator.open_records import OpenRecords
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import (
     DeleteGroups,
     DescribeGroups,
     GroupProtocol,
@@ -28,8 +28,8 @@ from barnabas.ports.broker_api import (
     OffsetFetch,
     OffsetFetchGroup,
     SyncGroup,
-    TxnOffsetCommit,
 )
+from barnabas.ports.broker_api.transactions import TxnOffsetCommit
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

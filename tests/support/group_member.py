@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from barnabas.app.clients.admin import Admin
 from barnabas.core.client.calls import CoordinatorOf
 from barnabas.core.client.group.protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     GroupProtocol,
     JoinGroup,
     LeaveGroup,

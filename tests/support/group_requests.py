@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.core.coordinator.placement import partition_of
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     Coordinator,
     FindCoordinator,
     GroupProtocol,

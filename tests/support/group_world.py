@@ -22,8 +22,8 @@ from barnabas.core.client.group.events import (
     Revoke,
 )
 from barnabas.core.client.group.membership import GroupMembership
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import (
     Coordinator,
     FetchedGroup,
     FindCoordinator,

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from barnabas.ports.broker_api import Caller, Produce
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Piece, TransportError

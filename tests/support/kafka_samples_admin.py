@@ -2,9 +2,17 @@
 
 from support.kafka_sample import ID_A, ID_B, NO_ID, Sample
 
-from barnabas.ports.broker_api import (
-    AlterConfigsResult,
+from barnabas.ports.broker_api.cluster import (
     BrokerNode,
+    DescribeCluster,
+    DescribeClusterResult,
+    DescribeLogDirs,
+    DescribeLogDirsResult,
+    LogDirDescription,
+    LogDirReplica,
+)
+from barnabas.ports.broker_api.configs import (
+    AlterConfigsResult,
     ConfigAlteration,
     ConfigDescription,
     ConfigEntry,
@@ -13,6 +21,12 @@ from barnabas.ports.broker_api import (
     ConfigSource,
     ConfigSynonym,
     ConfigType,
+    DescribeConfigs,
+    DescribeConfigsResult,
+    IncrementalAlterConfigs,
+    ResourceOutcome,
+)
+from barnabas.ports.broker_api.topics import (
     CreatedTopic,
     CreatePartitions,
     CreateTopics,
@@ -24,18 +38,8 @@ from barnabas.ports.broker_api import (
     DeleteRecordsResultPartition,
     DeleteTopics,
     DeleteTopicsResult,
-    DescribeCluster,
-    DescribeClusterResult,
-    DescribeConfigs,
-    DescribeConfigsResult,
-    DescribeLogDirs,
-    DescribeLogDirsResult,
-    IncrementalAlterConfigs,
-    LogDirDescription,
-    LogDirReplica,
     NewPartitions,
     NewTopic,
-    ResourceOutcome,
     TopicOutcome,
     TopicOutcomes,
 )

@@ -2,22 +2,21 @@
 
 from support.kafka_sample import ID_A, LONG_NAME, NO_ID, NO_LEADER, UNSET, Sample, newer_by_id
 
-from barnabas.ports.broker_api import (
-    BrokerNode,
-    CurrentLeader,
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.fetch import CurrentLeader
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from barnabas.ports.broker_api.offsets import (
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Metadata,
-    MetadataResult,
-    PartitionMetadata,
+)
+from barnabas.ports.broker_api.produce import (
     Produce,
     ProducePartition,
     ProduceResult,
     ProduceResultPartition,
     RecordError,
-    TopicMetadata,
 )
 from barnabas.ports.error_codes import ErrorCode
 

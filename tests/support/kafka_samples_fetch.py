@@ -7,8 +7,8 @@ from typing import Any
 from attrs import evolve
 from support.kafka_sample import ID_A, ID_B, NO_LEADER, Sample
 
-from barnabas.ports.broker_api import (
-    BrokerNode,
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.fetch import (
     CurrentLeader,
     DivergingEpoch,
     Fetch,

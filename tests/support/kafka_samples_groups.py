@@ -2,7 +2,7 @@
 
 from support.kafka_sample import UNSET, Sample
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     Coordinator,
     DeleteGroups,
     DeleteGroupsResult,

@@ -2,7 +2,7 @@
 
 from support.kafka_sample import Sample, newer_by_id
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     OffsetCommit,
@@ -14,9 +14,8 @@ from barnabas.ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
-    TxnOffsetCommit,
-    TxnOffsetCommitResult,
 )
+from barnabas.ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

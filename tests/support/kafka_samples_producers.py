@@ -2,13 +2,7 @@
 
 from support.kafka_sample import LONG_NAME, Sample
 
-from barnabas.ports.broker_api import (
-    PartitionOutcome,
-    TxnMarker,
-    WriteTxnMarkers,
-    WriteTxnMarkersResult,
-    WrittenTxnMarker,
-)
+from barnabas.ports.broker_api.groups import PartitionOutcome
 from barnabas.ports.broker_api.producers import (
     ActiveProducer,
     DescribedPartition,
@@ -17,6 +11,7 @@ from barnabas.ports.broker_api.producers import (
     InitProducerId,
     InitProducerIdResult,
 )
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

@@ -2,29 +2,25 @@
 
 from support.kafka_sample import LONG_NAME, Sample
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     AlterConfigsResult,
-    AlterPartitionReassignments,
-    AlterPartitionReassignmentsResult,
     ConfigReplacement,
     ConfigResource,
-    DescribeClientQuotas,
-    DescribeClientQuotasResult,
+    ResourceOutcome,
+)
+from barnabas.ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
+from barnabas.ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
+from barnabas.ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
     ElectLeaders,
     ElectLeadersResult,
-    EpochEnd,
-    EpochQuestion,
     ListPartitionReassignments,
     ListPartitionReassignmentsResult,
-    OffsetForLeaderEpoch,
-    OffsetForLeaderEpochResult,
     OngoingReassignment,
     PartitionChange,
-    QuotaEntry,
-    QuotaFilter,
     Reassignment,
-    ResourceOutcome,
 )
 from barnabas.ports.error_codes import ErrorCode
 

@@ -3,7 +3,8 @@
 from attrs import evolve
 from support.kafka_sample import LONG_NAME, Sample
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
@@ -16,7 +17,6 @@ from barnabas.ports.broker_api import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
-    PartitionOutcome,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition

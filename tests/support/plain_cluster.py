@@ -10,29 +10,19 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.background import ReactorThread
 from barnabas.core.client.effects import NEVER, Part, Send
 from barnabas.core.message.batch_header import assign_offset, parse_header
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
+from barnabas.ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from barnabas.ports.broker_api.offsets import (
     EARLIEST,
     LATEST,
-    BrokerLink,
-    BrokerNode,
-    Caller,
-    Fetch,
-    FetchResult,
-    FetchResultPartition,
-    InitProducerId,
-    InitProducerIdResult,
     ListOffsets,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Metadata,
-    MetadataResult,
-    PartitionMetadata,
-    Produce,
-    ProduceResult,
-    ProduceResultPartition,
-    Request,
-    TopicMetadata,
 )
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Scheduler

@@ -8,7 +8,8 @@ from support.raw import RawConnection
 from support.waiting import wait_for
 
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.groups import (
     FindCoordinator,
     GroupProtocol,
     Heartbeat,
@@ -21,7 +22,6 @@ from barnabas.ports.broker_api import (
     OffsetCommitPartition,
     OffsetFetch,
     OffsetFetchGroup,
-    Request,
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode

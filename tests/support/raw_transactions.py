@@ -6,18 +6,11 @@ from typing import Any
 from support.api_connection import ApiConnection
 from support.waiting import PATIENCE_S
 
-from barnabas.ports.broker_api import (
-    TRANSACTION_COORDINATOR,
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
-    DescribeTransactions,
-    EndTxn,
-    FindCoordinator,
-    InitProducerId,
-    Metadata,
-    Produce,
-    ProducePartition,
-)
+from barnabas.ports.broker_api.groups import TRANSACTION_COORDINATOR, FindCoordinator
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import InitProducerId
+from barnabas.ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, DescribeTransactions, EndTxn
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.logs import numbered

@@ -22,17 +22,10 @@ from barnabas.core.replica.replicas import AssignedReplica, Replicas
 from barnabas.core.replica.sessions import SessionAnswer
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.plugins.builtin.deletion import KeepAll
-from barnabas.ports.broker_api import (
-    DeleteRecordsPartition,
-    DeleteRecordsResultPartition,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    FetchResultPartition,
-    ProducePartition,
-    ProduceResultPartition,
-    Request,
-)
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
+from barnabas.ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import size_of

@@ -17,14 +17,9 @@ from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.core.replica.partition import Partition
 from barnabas.core.replica.replicas import AssignedReplica, Replicas
 from barnabas.plugins.builtin.deletion import KeepAll
-from barnabas.ports.broker_api import (
-    DeleteRecordsPartition,
-    DeleteRecordsResultPartition,
-    FetchPartition,
-    FetchResultPartition,
-    ProducePartition,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api.fetch import FetchPartition, FetchResultPartition
+from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
+from barnabas.ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition

@@ -12,15 +12,15 @@ from barnabas.core.coordinator.transaction.config import TransactionConfig
 from barnabas.core.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.core.coordinator.transaction.markers import MarkerSender, PartitionLookup
 from barnabas.core.traffic.steps import StepRunner
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.producers import InitProducerId
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
-    Caller,
     DescribeTransactions,
     EndTxn,
-    InitProducerId,
     ListTransactions,
-    PartitionOutcome,
     TxnMarker,
     WriteTxnMarkers,
     WriteTxnMarkersResult,

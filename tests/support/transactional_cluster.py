@@ -8,21 +8,22 @@ from support.plain_cluster import PlainCluster
 
 from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     TRANSACTION_COORDINATOR,
+    Coordinator,
+    FindCoordinator,
+    FindCoordinatorResult,
+    PartitionOutcome,
+)
+from barnabas.ports.broker_api.produce import ProduceResultPartition
+from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
     AddPartitionsToTxnResult,
-    Coordinator,
     EndTxn,
     EndTxnResult,
-    FindCoordinator,
-    FindCoordinatorResult,
-    InitProducerId,
-    InitProducerIdResult,
-    PartitionOutcome,
-    ProduceResultPartition,
     TxnOffsetCommit,
     TxnOffsetCommitResult,
 )

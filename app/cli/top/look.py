@@ -12,7 +12,7 @@ from ....ports.words import TopicPartition
 from ..cluster_status import NOBODY, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
-    from ....ports.broker_api import ListedGroup
+    from ....ports.broker_api.groups import ListedGroup
     from ...clients.admin import Admin
 
 Tab = Literal["brokers", "topics", "groups"]

@@ -16,7 +16,7 @@ from ....core.classic.registry.topic_filter import TopicFilter
 from ....core.message.classic.reader import decode_set
 from ....core.message.classic.writer import encode_shallow
 from ....plugins.builtin.encoders import BytesSerde
-from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
 from ..encoding import as_decoder

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.client.effects import Part
-    from ....ports.broker_api import Request
+    from ....ports.broker_api.envelope import Request
     from ....ports.scheduler import Scheduler
     from ...connector import Connector
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ....core.classic.one_broker import OneBroker
 from ....core.client.links import LinkOutside, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
-from ....ports.broker_api import Caller
 from ....ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResultPartition,
     ClassicOffsets,
 )
+from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.offsets import LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
@@ -31,7 +31,7 @@ from .shell import ClassicShell
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ....ports.broker_api import Request
+    from ....ports.broker_api.envelope import Request
     from ...connector import Connector
 
 ResultT = TypeVar("ResultT")

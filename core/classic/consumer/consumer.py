@@ -5,7 +5,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from ....ports.broker_api import EARLIEST, LATEST, Caller
+from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
 from ....ports.entropy import Entropy

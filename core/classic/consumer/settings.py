@@ -6,7 +6,7 @@ from typing import ClassVar
 from attrs import field
 from attrs.validators import ge, in_
 
-from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
-from ....ports.broker_api import BrokerLink, Caller
 from ....ports.broker_api.classic import ClassicOffsets, ClassicOffsetsResult, ClassicProduce, ClassicProduceResult
+from ....ports.broker_api.envelope import BrokerLink, Caller
 from ....ports.broker_api.offsets import LATEST
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy

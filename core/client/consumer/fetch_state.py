@@ -5,8 +5,8 @@ from enum import Enum
 
 from attrs import define, field
 
-from ....ports.broker_api import EARLIEST, LATEST
 from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition

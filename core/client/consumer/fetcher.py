@@ -3,19 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ....ports.broker_api import (
+from ....ports.broker_api.fetch import DivergingEpoch, Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.broker_api.offsets import (
     LATEST,
-    DivergingEpoch,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    FetchResultPartition,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
 )
-from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError

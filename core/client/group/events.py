@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import field
 
-from ....ports.broker_api import NO_GENERATION
+from ....ports.broker_api.groups import NO_GENERATION
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen

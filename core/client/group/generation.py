@@ -2,7 +2,7 @@
 
 from attrs import define
 
-from ....ports.broker_api import NO_GENERATION
+from ....ports.broker_api.groups import NO_GENERATION
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from .events import GroupSettings

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ....ports.broker_api import Heartbeat, HeartbeatResult
+from ....ports.broker_api.groups import Heartbeat, HeartbeatResult
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ..effects import NEVER, Poll, Send

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from ....ports.broker_api import (
+from ....ports.broker_api.groups import (
     GroupProtocol,
     JoinedMember,
     JoinGroup,

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import define
 
-from ....ports.broker_api import LeaveGroup, LeavingMember
+from ....ports.broker_api.groups import LeaveGroup, LeavingMember
 from ....ports.errors import BarnabasError
 from ..effects import Send
 from ..finder import CoordinatorFinder, is_gone

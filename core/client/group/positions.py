@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
-from ....ports.broker_api import (
+from ....ports.broker_api.groups import (
     NO_GENERATION,
     OffsetCommit,
     OffsetCommitPartition,

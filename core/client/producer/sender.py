@@ -10,7 +10,7 @@ repetitions where the metadata of a broker that is behind comes between two atte
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ....ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from ....ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError

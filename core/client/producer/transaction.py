@@ -12,14 +12,10 @@ from typing import Any
 
 from attrs import define
 
-from ....ports.broker_api import (
-    TRANSACTION_COORDINATOR,
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
-    Request,
-    TxnOffsetCommit,
-)
+from ....ports.broker_api.envelope import Request
+from ....ports.broker_api.groups import TRANSACTION_COORDINATOR
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, TxnOffsetCommit
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError

@@ -3,14 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....ports.broker_api import (
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
-    EndTxn,
-    OffsetCommitPartition,
-    TxnOffsetCommit,
-)
+from ....ports.broker_api.groups import OffsetCommitPartition
 from ....ports.broker_api.producers import InitProducerId
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ....ports.values import frozen
 from ....ports.words import TopicPartition

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from ....ports.broker_api import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, Request, TxnOffsetCommit
+from ....ports.broker_api.envelope import Request
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from ..finder import GONE
 

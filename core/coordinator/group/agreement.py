@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import define
 
-from ....ports.broker_api import JoinedMember, JoinGroupResult, SyncGroupResult
+from ....ports.broker_api.groups import JoinedMember, JoinGroupResult, SyncGroupResult
 from .member import Member, Roster
 from .records import StoredGroup
 from .subscription import CONSUMER_PROTOCOL, subscribed_topics

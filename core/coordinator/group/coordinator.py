@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from ....ports.broker_api import (
-    Caller,
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.groups import (
     DeleteGroups,
     DeleteGroupsResult,
     DescribeGroups,
@@ -26,12 +26,10 @@ from ....ports.broker_api import (
     OffsetDeleteResult,
     OffsetFetch,
     OffsetFetchResult,
-    Reply,
     SyncGroup,
     SyncGroupResult,
-    TxnOffsetCommit,
-    TxnOffsetCommitResult,
 )
+from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode

@@ -2,7 +2,7 @@
 
 from attrs import evolve
 
-from ....ports.broker_api import (
+from ....ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,
     GroupDescription,

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field
 
-from ....ports.broker_api import JoinGroupResult, LeaveGroupResult, SyncGroupResult
+from ....ports.broker_api.groups import JoinGroupResult, LeaveGroupResult, SyncGroupResult
 from ....ports.values import frozen
 from .records import StoredGroup
 

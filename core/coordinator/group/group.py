@@ -8,8 +8,8 @@ answer gets exactly one.
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from ....ports.broker_api import (
-    Caller,
+from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.groups import (
     Heartbeat,
     JoinGroup,
     JoinGroupResult,
@@ -20,8 +20,8 @@ from ....ports.broker_api import (
     OffsetCommit,
     SyncGroup,
     SyncGroupResult,
-    TxnOffsetCommit,
 )
+from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
 from .agreement import Agreement
 from .causes import Causes, said

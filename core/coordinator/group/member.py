@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define
 
-from ....ports.broker_api import Caller, GroupProtocol, JoinGroup
+from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.groups import GroupProtocol, JoinGroup
 from .effects import To
 from .records import StoredMember
 

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from ....ports.broker_api import JoinGroup, JoinGroupResult, SyncGroupResult
+from ....ports.broker_api.groups import JoinGroup, JoinGroupResult, SyncGroupResult
 from ....ports.error_codes import ErrorCode
 from .deadlines import Deadlines
 from .effects import Answer, Effects, To

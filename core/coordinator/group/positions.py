@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ....ports.broker_api import (
+from ....ports.broker_api.envelope import Reply
+from ....ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     OffsetCommit,
@@ -16,7 +17,6 @@ from ....ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
-    Reply,
 )
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.error_codes import ErrorCode

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from ....ports.broker_api import PartitionOutcome, Reply, TxnOffsetCommit, TxnOffsetCommitResult
+from ....ports.broker_api.envelope import Reply
+from ....ports.broker_api.groups import PartitionOutcome
+from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.error_codes import ErrorCode
 from .positions import Positions
 from .runtime import GroupRuntime, commit_error

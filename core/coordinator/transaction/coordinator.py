@@ -3,22 +3,20 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ....ports.broker_api import (
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.groups import PartitionOutcome
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
     AddPartitionsToTxnResult,
-    Caller,
     DescribeTransactions,
     DescribeTransactionsResult,
     EndTxn,
     EndTxnResult,
-    InitProducerId,
-    InitProducerIdResult,
     ListTransactions,
     ListTransactionsResult,
-    PartitionOutcome,
-    Reply,
 )
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode

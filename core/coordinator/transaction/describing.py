@@ -1,6 +1,6 @@
 """ListTransactions and DescribeTransactions: what there is, told in steps, since it may be much."""
 
-from ....ports.broker_api import (
+from ....ports.broker_api.transactions import (
     DescribedTransaction,
     DescribeTransactions,
     DescribeTransactionsResult,

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ....ports.broker_api import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, InitProducerId
+from ....ports.broker_api.producers import InitProducerId
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
 from ....ports.values import frozen
 from .records import StoredTransaction
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ....ports.broker_api import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
+from ....ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.scheduler import Scheduler

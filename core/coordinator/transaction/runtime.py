@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....ports.broker_api import TxnMarker
+from ....ports.broker_api.transactions import TxnMarker
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError

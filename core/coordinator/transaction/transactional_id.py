@@ -5,13 +5,8 @@ from typing import Any
 
 from attrs import evolve
 
-from ....ports.broker_api import (
-    AddOffsetsToTxn,
-    AddPartitionsToTxn,
-    EndTxn,
-    InitProducerId,
-    InitProducerIdResult,
-)
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
 from ....ports.error_codes import ErrorCode
 from ....ports.values import frozen
 from ....ports.words import TopicPartition

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ....ports.broker_api import AddPartitionsToTxn, AddPartitionsToTxnResult, Caller, Origin
+from ....ports.broker_api.envelope import Caller, Origin
+from ....ports.broker_api.transactions import AddPartitionsToTxn, AddPartitionsToTxnResult
 from ....ports.error_codes import ErrorCode
 from ....ports.metrics import Counter
 from ....ports.scheduler import Scheduler

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import ApiError
 from ....ports.storage import File, Region
 from ....ports.words import Offset, Position

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
 from barnabas.testing.manual_broker import ManualBroker, produce

@@ -6,20 +6,22 @@ import pytest
 from support.coordination_faults import BlockingCoordination
 
 from barnabas.core.log.partition_log.log import Log
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.configs import (
     ConfigAlteration,
     ConfigDescription,
     ConfigResource,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    ResourceKind,
+)
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
     CreateTopicsResult,
     DeleteTopics,
-    DescribeConfigs,
-    IncrementalAlterConfigs,
-    Metadata,
     NewPartitions,
     NewTopic,
-    ResourceKind,
 )
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode

@@ -3,14 +3,8 @@
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import (
-    ConfigAlteration,
-    ConfigResource,
-    IncrementalAlterConfigs,
-    Produce,
-    ProducePartition,
-    ResourceKind,
-)
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker

@@ -6,9 +6,7 @@ import pytest
 from support.classic_frames import gzip_wrapper, message_set
 from support.waiting import wait_for
 
-from barnabas.ports.broker_api import (
-    EARLIEST,
-    LATEST,
+from barnabas.ports.broker_api.classic import (
     RANDOM_PARTITION,
     ClassicFetch,
     ClassicFetchPartition,
@@ -18,21 +16,18 @@ from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,
     ClassicProduceResultPartition,
+)
+from barnabas.ports.broker_api.cluster import DescribeLogDirs
+from barnabas.ports.broker_api.configs import (
     ConfigAlteration,
     ConfigOp,
     ConfigResource,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    DescribeLogDirs,
     IncrementalAlterConfigs,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewPartitions,
-    NewTopic,
     ResourceKind,
 )
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.coordination import NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import Buffer

@@ -2,9 +2,7 @@
 
 from support.classic_frames import message_set
 
-from barnabas.ports.broker_api import (
-    EARLIEST,
-    LATEST,
+from barnabas.ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResultPartition,
@@ -13,6 +11,7 @@ from barnabas.ports.broker_api import (
     ClassicProducePartition,
     ClassicProduceResultPartition,
 )
+from barnabas.ports.broker_api.offsets import EARLIEST, LATEST
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

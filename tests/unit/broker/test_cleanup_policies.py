@@ -4,21 +4,20 @@ import pytest
 
 from barnabas.core.cluster.topics import INTERNAL_TOPICS
 from barnabas.core.log.config import LogConfig
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.configs import (
     AlterConfigs,
     ConfigAlteration,
     ConfigDescription,
     ConfigOp,
     ConfigReplacement,
     ConfigResource,
-    CreateTopics,
     DescribeConfigs,
-    FindCoordinator,
     IncrementalAlterConfigs,
-    NewTopic,
     ResourceKind,
     ResourceOutcome,
 )
+from barnabas.ports.broker_api.groups import FindCoordinator
+from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker

@@ -8,7 +8,8 @@ from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Producer
 from barnabas.core.cluster import layout
-from barnabas.ports.broker_api import Caller, Fetch, FetchPartition, FetchResult, Request
+from barnabas.ports.broker_api.envelope import Caller, Request
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition

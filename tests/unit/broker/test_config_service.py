@@ -5,29 +5,29 @@ from collections.abc import Mapping
 import pytest
 
 from barnabas.core.cluster.deltas import ConfigsChanged
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
+from barnabas.ports.broker_api.configs import (
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigOp,
+    ConfigResource,
+    ConfigSource,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    ResourceKind,
+    ResourceOutcome,
+)
+from barnabas.ports.broker_api.offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    ConfigAlteration,
-    ConfigDescription,
-    ConfigOp,
-    ConfigResource,
-    ConfigSource,
-    DescribeCluster,
-    DescribeConfigs,
-    DescribeLogDirs,
-    IncrementalAlterConfigs,
     ListOffsets,
     ListOffsetsPartition,
-    Produce,
-    ProducePartition,
-    ResourceKind,
-    ResourceOutcome,
 )
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker, batch
 

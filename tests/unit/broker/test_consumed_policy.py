@@ -5,13 +5,8 @@ from collections.abc import Iterator
 import pytest
 from support.group_requests import commit, find
 
-from barnabas.ports.broker_api import (
-    ConfigAlteration,
-    ConfigResource,
-    DeleteGroups,
-    IncrementalAlterConfigs,
-    ResourceKind,
-)
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.groups import DeleteGroups
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

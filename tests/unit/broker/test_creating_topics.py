@@ -11,7 +11,8 @@ from barnabas.app.broker.creating import TOPICS_AT_A_TIME
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import Topic
 from barnabas.core.log.manager.creation import LogCreation, LogOpening
-from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.coordination import NodeChange
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker

@@ -5,7 +5,8 @@ import pytest
 from barnabas.app.broker.endpoints import Endpoints, inter_broker_address
 from barnabas.app.config import ListenAddress
 from barnabas.core.cluster.topics import BrokerRegistration
-from barnabas.ports.broker_api import BrokerNode, Caller, Origin
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.envelope import Caller, Origin
 
 
 def caller(listener: ListenAddress, host: str = "10.0.0.9") -> Caller:

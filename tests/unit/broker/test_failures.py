@@ -11,7 +11,8 @@ from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.core.replica.purgatory import Delayed, Purgatory
-from barnabas.ports.broker_api import FetchResult, Metadata
+from barnabas.ports.broker_api.fetch import FetchResult
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

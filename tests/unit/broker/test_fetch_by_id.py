@@ -3,7 +3,9 @@
 from typing import Any
 
 from barnabas.adapters.wire_kafka import KafkaLink, connect_kafka
-from barnabas.ports.broker_api import Caller, DeleteTopics, Fetch, FetchPartition, FetchResultPartition
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResultPartition
+from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

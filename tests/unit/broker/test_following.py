@@ -7,7 +7,8 @@ from support.coordination_faults import BlockingCoordination
 
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import BrokerRegistration, Topic
-from barnabas.ports.broker_api import DeleteTopics, Metadata
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker

@@ -8,18 +8,10 @@ from support.kafka_pair import PairConnection
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka import KafkaServer
-from barnabas.ports.broker_api import (
-    ANONYMOUS,
-    Caller,
-    ClassicFetch,
-    ClassicOffsets,
-    ClassicProduce,
-    Metadata,
-    Origin,
-    Principal,
-    Produce,
-    Request,
-)
+from barnabas.ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
+from barnabas.ports.broker_api.envelope import ANONYMOUS, Caller, Origin, Principal, Request
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing.manual_broker import ITSELF, ManualBroker, produce

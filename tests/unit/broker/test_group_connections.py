@@ -9,8 +9,8 @@ import pytest
 from support.group_requests import find
 
 from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import (
     DescribeGroups,
     GroupProtocol,
     Heartbeat,

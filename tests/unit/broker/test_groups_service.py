@@ -20,16 +20,16 @@ from support.group_requests import (
 )
 
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import (
-    Caller,
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import (
     DeleteGroups,
     DescribeGroups,
     LeaveGroup,
     LeavingMember,
     ListGroups,
-    Metadata,
     OffsetDelete,
 )
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition

@@ -5,7 +5,8 @@ from attrs import evolve
 
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged
 from barnabas.core.cluster.topics import BrokerRegistration
-from barnabas.ports.broker_api import BrokerNode, CurrentLeader, Fetch, FetchPartition
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.fetch import CurrentLeader, Fetch, FetchPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.manual_broker import HERE, ManualBroker, produce

@@ -10,7 +10,7 @@ from support.log_lines import infos_of
 
 from barnabas.app.cli.log_setup import set_up
 from barnabas.app.logs import log_report
-from barnabas.ports.broker_api import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.report import Level, Line, debug, in_room, info
 from barnabas.testing.manual_broker import ManualBroker

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import Produce, ProducePartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ITSELF, ManualBroker
 

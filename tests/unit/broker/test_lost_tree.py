@@ -7,16 +7,9 @@ from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
 from barnabas.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
 from barnabas.core.log.manager.meta_properties import META_PROPERTIES, parse_meta_properties
-from barnabas.ports.broker_api import (
-    ClassicProduce,
-    ClassicProducePartition,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    Metadata,
-    NewPartitions,
-    NewTopic,
-)
+from barnabas.ports.broker_api.classic import ClassicProduce, ClassicProducePartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError

@@ -11,12 +11,10 @@ from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.core.replica.partition import Partition
 from barnabas.core.replica.selection import NearReader, ReplicaView
 from barnabas.plugins import hookimpl
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResultPartition
+from barnabas.ports.broker_api.offsets import (
     EARLIEST,
     LATEST,
-    Fetch,
-    FetchPartition,
-    FetchResultPartition,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResultPartition,

@@ -14,7 +14,8 @@ from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.replica.append import ALL_IN_SYNC
 from barnabas.core.replica.partition import Partition
-from barnabas.ports.broker_api import DeleteTopics, ProducePartition
+from barnabas.ports.broker_api.produce import ProducePartition
+from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.coordination import Coordination, CoordinationError, Node
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker

@@ -21,20 +21,16 @@ from barnabas.core.log.partition_log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import (
-    Caller,
-    ConfigAlteration,
-    ConfigResource,
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import ListGroups
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     DeleteRecords,
     DeleteRecordsPartition,
     DeleteTopics,
-    IncrementalAlterConfigs,
-    ListGroups,
     NewPartitions,
-    Produce,
-    ProducePartition,
-    ResourceKind,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError

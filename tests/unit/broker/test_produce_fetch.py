@@ -6,19 +6,10 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.adapters.storage_memory.memory import MemoryRegion
-from barnabas.ports.broker_api import (
-    Caller,
-    CreateTopics,
-    DeleteRecords,
-    DeleteRecordsPartition,
-    DeleteTopics,
-    Fetch,
-    FetchPartition,
-    NewTopic,
-    Produce,
-    ProducePartition,
-    Request,
-)
+from barnabas.ports.broker_api.envelope import Caller, Request
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.topics import CreateTopics, DeleteRecords, DeleteRecordsPartition, DeleteTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.scheduler import Outcome

@@ -8,14 +8,8 @@ from support.coordination_faults import BlockingCoordination
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.producer_ids import BLOCK_SIZE, LAST_ID, LEFT_OUT, raise_above, take_block
-from barnabas.ports.broker_api import (
-    DescribedPartition,
-    DescribeProducers,
-    InitProducerId,
-    Produce,
-    ProducePartition,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResultPartition
+from barnabas.ports.broker_api.producers import DescribedPartition, DescribeProducers, InitProducerId
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import numbered

@@ -10,7 +10,8 @@ from barnabas.app.config import BrokerConfig
 from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.producer_ids import LEFT_OUT
 from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.ports.broker_api import InitProducerId, Metadata
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.producers import InitProducerId
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

@@ -1,6 +1,6 @@
 """A topic created again under the name of an earlier one begins empty, at offset 0."""
 
-from barnabas.ports.broker_api import DeleteRecords, DeleteRecordsPartition, DeleteTopics
+from barnabas.ports.broker_api.topics import DeleteRecords, DeleteRecordsPartition, DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

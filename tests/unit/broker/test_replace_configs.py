@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from barnabas.ports.broker_api import AlterConfigs, ConfigReplacement, ConfigResource, ResourceKind, ResourceOutcome
+from barnabas.ports.broker_api.configs import (
+    AlterConfigs,
+    ConfigReplacement,
+    ConfigResource,
+    ResourceKind,
+    ResourceOutcome,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

@@ -4,18 +4,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.ports.broker_api import (
-    LATEST,
-    Caller,
-    EpochQuestion,
-    Fetch,
-    FetchPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    OffsetForLeaderEpoch,
-    Origin,
-    Request,
-)
+from barnabas.ports.broker_api.envelope import Caller, Origin, Request
+from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

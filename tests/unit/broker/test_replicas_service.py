@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.quotas import DescribeClientQuotas, QuotaFilter, QuotaMatch
+from barnabas.ports.broker_api.replicas import (
     AlterPartitionReassignments,
-    DescribeClientQuotas,
     ElectionType,
     ElectLeaders,
-    EpochQuestion,
     ListPartitionReassignments,
-    OffsetForLeaderEpoch,
-    QuotaFilter,
-    QuotaMatch,
     Reassignment,
 )
 from barnabas.ports.error_codes import ErrorCode

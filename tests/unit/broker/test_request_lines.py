@@ -6,7 +6,8 @@ from support.log_lines import warnings_of
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.traffic.log_line_limit import LogLineLimit
 from barnabas.core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
-from barnabas.ports.broker_api import Caller, Heartbeat, JoinGroup
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import Heartbeat, JoinGroup
 from barnabas.ports.report import Level, Line
 from barnabas.testing.manual_broker import fetch, produce
 

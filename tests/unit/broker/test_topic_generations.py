@@ -4,22 +4,18 @@ import pytest
 from support.waiting import wait_for
 
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.ports.broker_api import (
-    LATEST,
+from barnabas.ports.broker_api.configs import (
     ConfigAlteration,
     ConfigDescription,
     ConfigOp,
     ConfigResource,
-    CreatedTopic,
-    CreateTopics,
     DescribeConfigs,
     IncrementalAlterConfigs,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewTopic,
     ResourceKind,
 )
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.topics import CreatedTopic, CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.testing.manual_broker import ManualBroker

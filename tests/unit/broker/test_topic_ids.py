@@ -10,15 +10,9 @@ from support.kafka_frames import request_frame, result_of
 from support.kafka_pair import PairConnection
 
 from barnabas.adapters.wire_kafka import KafkaServer
-from barnabas.ports.broker_api import (
-    DeleteTopics,
-    OffsetCommit,
-    OffsetCommitPartition,
-    OffsetFetch,
-    OffsetFetchGroup,
-    Produce,
-    ProducePartition,
-)
+from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker, batch

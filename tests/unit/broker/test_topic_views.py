@@ -8,7 +8,7 @@ from support.elections import elect_again
 from barnabas.app.broker.topic_views import TopicViews
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicGone, TopicSet
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
-from barnabas.ports.broker_api import Metadata, MetadataResult, TopicMetadata
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
 from barnabas.testing.manual_broker import ManualBroker
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from barnabas.core.cluster.change_queue import complete
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
     DeleteRecords,
     DeleteRecordsPartition,
     DeleteTopics,
-    Metadata,
     NewPartitions,
     NewTopic,
 )

@@ -7,15 +7,9 @@ from support.group_requests import commit, committed, find, load_error, place_of
 from support.replica_house import led_in_sync, reached
 
 from barnabas.core.replica.partition import Partition
-from barnabas.ports.broker_api import (
-    DeleteTopics,
-    OffsetCommitPartition,
-    OffsetFetch,
-    OffsetFetchGroup,
-    TxnMarker,
-    TxnOffsetCommit,
-    WriteTxnMarkers,
-)
+from barnabas.ports.broker_api.groups import OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
+from barnabas.ports.broker_api.topics import DeleteTopics
+from barnabas.ports.broker_api.transactions import TxnMarker, TxnOffsetCommit, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import Offset, TopicPartition
 from barnabas.testing.manual_broker import ManualBroker

@@ -6,20 +6,12 @@ import pytest
 
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import (
-    EARLIEST,
-    LATEST,
-    AbortedTransaction,
-    DescribeProducers,
-    FetchResultPartition,
-    ListOffsets,
-    ListOffsetsPartition,
-    PartitionOutcome,
-    Produce,
-    ProducePartition,
-    TxnMarker,
-    WriteTxnMarkers,
-)
+from barnabas.ports.broker_api.fetch import AbortedTransaction, FetchResultPartition
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import DescribeProducers
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.logs import numbered

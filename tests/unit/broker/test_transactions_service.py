@@ -8,24 +8,18 @@ from attrs import evolve
 from support.replica_house import led_in_sync
 
 from barnabas.core.coordinator.placement import partition_of
-from barnabas.ports.broker_api import (
-    TRANSACTION_COORDINATOR,
+from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
+from barnabas.ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator, FindCoordinator
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import InitProducerId
+from barnabas.ports.broker_api.topics import DeleteTopics
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
-    ConfigAlteration,
-    ConfigResource,
-    Coordinator,
-    DeleteTopics,
     DescribeTransactions,
     EndTxn,
-    FindCoordinator,
-    IncrementalAlterConfigs,
-    InitProducerId,
     ListTransactions,
-    Metadata,
-    Produce,
-    ProducePartition,
-    ResourceKind,
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition

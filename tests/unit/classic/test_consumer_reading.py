@@ -9,7 +9,7 @@ from barnabas.core.client.errors import EncodeError, NoOffset
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.encoders import StringSerde
-from barnabas.ports.broker_api import EARLIEST, LATEST
+from barnabas.ports.broker_api.offsets import EARLIEST, LATEST
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 

@@ -17,16 +17,10 @@ from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, v
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.group_details import GroupDetails
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import (
-    BrokerNode,
-    DescribeClusterResult,
-    ListedGroup,
-    LogDirDescription,
-    LogDirReplica,
-    OngoingReassignment,
-    PartitionMetadata,
-    TopicMetadata,
-)
+from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
+from barnabas.ports.broker_api.groups import ListedGroup
+from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata
+from barnabas.ports.broker_api.replicas import OngoingReassignment
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
 

@@ -9,17 +9,14 @@ from support.plain_cluster import PlainCluster, Play
 from barnabas.core.client.calls import Calls, CoordinatorOf, Destination, LeaderCall, NodeCall, Target
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.errors import ClientTimeout
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import Coordinator, FindCoordinator, FindCoordinatorResult
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult
+from barnabas.ports.broker_api.offsets import (
     LATEST,
-    Coordinator,
-    FindCoordinator,
-    FindCoordinatorResult,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
-    Metadata,
-    MetadataResult,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError

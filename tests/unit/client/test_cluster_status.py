@@ -3,15 +3,9 @@
 from barnabas.app.cli.cluster import sections_of, to_fields
 from barnabas.app.cli.cluster_status import ClusterStatus, status_of
 from barnabas.app.cli.tables import framed, list_text, size_text
-from barnabas.ports.broker_api import (
-    BrokerNode,
-    DescribeClusterResult,
-    LogDirDescription,
-    LogDirReplica,
-    OngoingReassignment,
-    PartitionMetadata,
-    TopicMetadata,
-)
+from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
+from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata
+from barnabas.ports.broker_api.replicas import OngoingReassignment
 from barnabas.ports.error_codes import ErrorCode
 
 NODES = [BrokerNode(node_id=number, host="h", port=9090 + number, rack=f"r{number}") for number in (1, 2)]

@@ -6,7 +6,7 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, backoff_ms
-from barnabas.ports.broker_api import Metadata
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition

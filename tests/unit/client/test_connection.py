@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.client.connection import BrokerConnection
-from barnabas.ports.broker_api import BrokerLink, Caller, Request
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
 from barnabas.ports.transport import Address, TransportError
 
 HOME: Address = ("home", 1)

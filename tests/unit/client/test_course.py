@@ -15,7 +15,7 @@ from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.corrupt_record import CorruptRecord, Damage
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import FetchResultPartition
+from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

@@ -8,7 +8,7 @@ import pytest
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.client.driver import FAILED_MS, Driver
 from barnabas.core.client.effects import NEVER, Poll, Send
-from barnabas.ports.broker_api import Metadata
+from barnabas.ports.broker_api.metadata import Metadata
 
 ASK = Metadata(topics=[])
 

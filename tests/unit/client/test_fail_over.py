@@ -14,20 +14,11 @@ from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import (
-    EARLIEST,
-    BrokerNode,
-    CurrentLeader,
-    DivergingEpoch,
-    Fetch,
-    FetchResult,
-    FetchResultPartition,
-    ListOffsets,
-    Metadata,
-    Produce,
-    ProduceResult,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.fetch import CurrentLeader, DivergingEpoch, Fetch, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import EARLIEST, ListOffsets
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition

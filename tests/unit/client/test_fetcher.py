@@ -12,12 +12,10 @@ from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.offsets import (
     EARLIEST,
     LATEST,
-    Fetch,
-    FetchResult,
-    FetchResultPartition,
     ListOffsets,
     ListOffsetsResult,
     ListOffsetsResultPartition,

@@ -10,7 +10,8 @@ from barnabas.core.client.effects import NEVER, Poll, Send
 from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import BrokerNode, Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.words import TopicPartition
 

@@ -17,14 +17,8 @@ from barnabas.core.log.producers.producer_state import ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import (
-    InitProducerId,
-    InitProducerIdResult,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError

@@ -7,7 +7,8 @@ import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.client.links import LinkOutside, Links, NodeLink
-from barnabas.ports.broker_api import BrokerLink, Caller, Metadata, Request
+from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import Address, TransportError
 

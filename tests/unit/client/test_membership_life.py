@@ -8,7 +8,7 @@ from support.group_world import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Cons
 
 from barnabas.core.client.group.events import Assigned, Failed, Lost, Revoke
 from barnabas.core.client.group.protocol import Subscription, decode_subscription
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     Coordinator,
     FindCoordinator,
     FindCoordinatorResult,

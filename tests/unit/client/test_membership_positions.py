@@ -9,7 +9,7 @@ from support.plain_cluster import id_of
 
 from barnabas.core.client.errors import ClientTimeout
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Lost
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import (
     FetchedGroup,
     FetchedOffset,
     Heartbeat,

@@ -4,7 +4,8 @@ import pytest
 from support.group_world import HEARTBEAT_MS, World
 
 from barnabas.core.client.group.events import Assigned, Revoke
-from barnabas.ports.broker_api import JoinGroup, Metadata, MetadataResult, TopicMetadata
+from barnabas.ports.broker_api.groups import JoinGroup
+from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 

@@ -6,7 +6,10 @@ from typing import Any
 from barnabas.adapters.system import ManualClock
 from barnabas.core.client.effects import NEVER
 from barnabas.core.client.overdue import LATE_MS, Overdue
-from barnabas.ports.broker_api import Fetch, JoinGroup, Metadata, Request
+from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.fetch import Fetch
+from barnabas.ports.broker_api.groups import JoinGroup
+from barnabas.ports.broker_api.metadata import Metadata
 
 
 class Bench:

@@ -5,20 +5,13 @@ from typing import Any
 import pytest
 
 from barnabas.core.client.request_types import check_request
-from barnabas.ports.broker_api import (
-    ConfigDescription,
-    ConfigResource,
-    CreateTopics,
-    DescribeConfigs,
-    DescribeLogDirs,
-    FindCoordinator,
-    InitProducerId,
-    ListOffsets,
-    ListOffsetsPartition,
-    Metadata,
-    NewTopic,
-    ResourceKind,
-)
+from barnabas.ports.broker_api.cluster import DescribeLogDirs
+from barnabas.ports.broker_api.configs import ConfigDescription, ConfigResource, DescribeConfigs, ResourceKind
+from barnabas.ports.broker_api.groups import FindCoordinator
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.producers import InitProducerId
+from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 
 
 def listed(topic: Any = "t", partition: Any = 0, timestamp: Any = 0) -> ListOffsets:

@@ -14,7 +14,8 @@ from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.numbered_header import NumberedHeader
-from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition, RecordError
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition, RecordError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError

@@ -17,20 +17,17 @@ from barnabas.core.client.producer.batch import Batch
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.client.producer.transaction import PreparedTransaction, Transaction, TransactionSettings
 from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
-from barnabas.ports.broker_api import (
+from barnabas.ports.broker_api.groups import FindCoordinator
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
     AddPartitionsToTxnResult,
     EndTxn,
     EndTxnResult,
-    FindCoordinator,
-    InitProducerId,
-    InitProducerIdResult,
-    Metadata,
-    Produce,
-    ProduceResult,
-    ProduceResultPartition,
     TxnOffsetCommit,
     TxnOffsetCommitResult,
 )

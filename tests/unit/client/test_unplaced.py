@@ -7,8 +7,9 @@ from barnabas.adapters.system import ManualClock, SeededEntropy
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings
 from barnabas.core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
-from barnabas.ports.broker_api import BrokerNode, MetadataResult, TopicMetadata
-from barnabas.ports.broker_api import PartitionMetadata as Part
+from barnabas.ports.broker_api.cluster import BrokerNode
+from barnabas.ports.broker_api.metadata import MetadataResult, TopicMetadata
+from barnabas.ports.broker_api.metadata import PartitionMetadata as Part
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition

@@ -25,7 +25,7 @@ from barnabas.core.cluster.topics import (
     ReplicaId,
     Topic,
 )
-from barnabas.ports.broker_api import Reply
+from barnabas.ports.broker_api.envelope import Reply
 from barnabas.ports.coordination import CoordinationError, NodeChange, SessionState
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError

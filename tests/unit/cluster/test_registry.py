@@ -25,7 +25,7 @@ from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.planning import plan_partitions, plan_topic
 from barnabas.core.cluster.registry import ATTEMPTS, ClusterRegistry, CoordinationWentBack, Deposed
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name, first_state
-from barnabas.ports.broker_api import NewTopic
+from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import BadVersion, CoordinationError, Node, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

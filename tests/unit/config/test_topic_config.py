@@ -20,7 +20,14 @@ from barnabas.app.config import (
     usable_layers,
 )
 from barnabas.core.log.config import LogConfig
-from barnabas.ports.broker_api import ConfigAlteration, ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ConfigType
+from barnabas.ports.broker_api.configs import (
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigOp,
+    ConfigResource,
+    ConfigSource,
+    ConfigType,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 

@@ -8,7 +8,7 @@ from support.group_house import CALLER, ID, OTHER_ID, PARTITIONS, House
 
 from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.records import StoredOffset, encode_group_key, encode_offset_key
-from barnabas.ports.broker_api import ListGroups, OffsetFetch, OffsetFetchGroup
+from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
 

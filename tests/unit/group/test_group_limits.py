@@ -7,7 +7,8 @@ from support.group_house import House
 
 from barnabas.core.coordinator.group.member import Member, Roster
 from barnabas.core.coordinator.group.records import decode_group
-from barnabas.ports.broker_api import Caller, GroupProtocol, JoinGroup
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.groups import GroupProtocol, JoinGroup
 from barnabas.ports.error_codes import ErrorCode as E
 
 PARTITIONS = 10_000

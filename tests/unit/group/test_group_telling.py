@@ -6,7 +6,7 @@ from support.group_house import CALLER, House
 from support.log_lines import infos_of
 
 from barnabas.core.coordinator.group.telling import MEMBERS_MAX
-from barnabas.ports.broker_api import GroupProtocol, JoinGroup, LeaveGroup, LeavingMember
+from barnabas.ports.broker_api.groups import GroupProtocol, JoinGroup, LeaveGroup, LeavingMember
 from barnabas.ports.report import Line
 
 UUID = re.compile(r"-?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -20,7 +20,7 @@ from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import AbortedTransaction
+from barnabas.ports.broker_api.fetch import AbortedTransaction
 from barnabas.ports.storage import Folder
 from barnabas.simulation.disk import FaultyDisk
 from barnabas.testing.logs import batch, numbered, open_log

@@ -10,7 +10,7 @@ from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, a
 from barnabas.core.message.batch_sequence import ValidationContext, validate_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import AbortedTransaction
+from barnabas.ports.broker_api.fetch import AbortedTransaction
 from barnabas.ports.errors import ApiError
 
 ABORT, COMMIT = 0, 1

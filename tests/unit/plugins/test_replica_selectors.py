@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.core.replica.selection import NearReader, ReplicaSelector, ReplicaView
 from barnabas.plugins.host import PluginHost
-from barnabas.ports.broker_api import ANONYMOUS
+from barnabas.ports.broker_api.envelope import ANONYMOUS
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.contracts.replica_selector import ReplicaSelectorContract
 

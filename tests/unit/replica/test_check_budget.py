@@ -8,7 +8,8 @@ from barnabas.core.log.check_budget import CheckBudget
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.message.batch_writer import assemble_batch, encode_columns
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import Caller, Produce, ProducePartition
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import ManualBroker
 

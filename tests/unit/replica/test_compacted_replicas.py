@@ -8,7 +8,7 @@ from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.ports.broker_api import ProducePartition
+from barnabas.ports.broker_api.produce import ProducePartition
 from barnabas.ports.words import Offset
 from barnabas.testing.logs import batch
 

@@ -10,14 +10,9 @@ from barnabas.core.message.record_validation import PIECE
 from barnabas.core.replica import long_appends
 from barnabas.core.replica.long_appends import LongAppends
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
-    Caller,
-    Produce,
-    ProducePartition,
-    ProduceResult,
-    TxnMarker,
-    WriteTxnMarkers,
-)
+from barnabas.ports.broker_api.envelope import Caller
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker

@@ -3,7 +3,7 @@
 import pytest
 from support.replica_cluster import KEY, ReplicaCluster
 
-from barnabas.ports.broker_api import FetchResultPartition
+from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError, StorageFull
 from barnabas.testing.logs import messages_in

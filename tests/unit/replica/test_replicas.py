@@ -11,7 +11,8 @@ from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica import early_batches
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import FetchResultPartition, ProducePartition, ProduceResultPartition
+from barnabas.ports.broker_api.fetch import FetchResultPartition
+from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition

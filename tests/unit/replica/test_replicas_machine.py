@@ -5,7 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.replica_cluster import Member, ReplicaCluster
 
 from barnabas.core.log.config import LogConfig
-from barnabas.ports.broker_api import ProduceResultPartition
+from barnabas.ports.broker_api.produce import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 
 MIN_ISR = 2

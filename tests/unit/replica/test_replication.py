@@ -12,7 +12,8 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.log import Log
 from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.partition import Partition
-from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartition
+from barnabas.ports.broker_api.fetch import FetchResultPartition
+from barnabas.ports.broker_api.produce import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing.logs import numbered

@@ -10,7 +10,7 @@ from support.replica_house import ME, OTHER, ReplicaHouse
 
 from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.sessions import EPOCH_MAX, SessionAnswer, next_epoch
-from barnabas.ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import Offset

@@ -16,7 +16,8 @@ from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.broker_api import ProducePartition, TxnMarker
+from barnabas.ports.broker_api.produce import ProducePartition
+from barnabas.ports.broker_api.transactions import TxnMarker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import numbered
 

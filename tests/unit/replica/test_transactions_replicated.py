@@ -9,7 +9,9 @@ from support.replica_cluster import KEY, Member, ReplicaCluster
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
 from barnabas.core.replica.isolation import FetchIsolation
-from barnabas.ports.broker_api import AbortedTransaction, ProducePartition, TxnMarker, WrittenTxnMarker
+from barnabas.ports.broker_api.fetch import AbortedTransaction
+from barnabas.ports.broker_api.produce import ProducePartition
+from barnabas.ports.broker_api.transactions import TxnMarker, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import numbered
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.core.replica import verified_appends
-from barnabas.ports.broker_api import Produce, ProducePartition, ProduceResult, TxnMarker, WriteTxnMarkers
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing.logs import batch, numbered

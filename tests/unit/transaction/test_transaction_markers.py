@@ -8,7 +8,8 @@ from support.transaction_house import ELSEWHERE, HERE, T0, T1, U0, TransactionHo
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.coordinator.transaction.markers import MarkerSender, PartitionLookup
-from barnabas.ports.broker_api import PartitionOutcome, TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode as E
 
 

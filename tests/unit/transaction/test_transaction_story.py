@@ -12,12 +12,8 @@ from attrs import define, field
 from support.transaction_house import HERE, T0, T1, U0, TransactionHouse
 
 from barnabas.core.coordinator.log import Record
-from barnabas.ports.broker_api import (
-    PartitionOutcome,
-    TxnMarker,
-    WriteTxnMarkersResult,
-    WrittenTxnMarker,
-)
+from barnabas.ports.broker_api.groups import PartitionOutcome
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
 

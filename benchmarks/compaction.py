@@ -24,7 +24,7 @@ from barnabas.core.log.compaction.cleaner import Cleaner
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.log.compaction.log_to_clean import measure_log, plan_cleaning
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
@@ -57,8 +57,8 @@ def _batches(keys: int, count: int) -> Iterator[bytearray]:
         )
 
 
-def _opened(folder: Folder) -> Log:
-    return Log.open(
+def _opened(folder: Folder) -> UnifiedLog:
+    return UnifiedLog.open(
         folder,
         topic_partition=TopicPartition("t", 0),
         config=LogConfig(segment_bytes=SEGMENT_BYTES),

@@ -7,7 +7,7 @@ from harness import Result
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
@@ -37,7 +37,7 @@ def _into_log(responses: list[memoryview]) -> float:
     """Mebibytes per second."""
     with tempfile.TemporaryDirectory() as path:
         log_dir = open_log_dir(path)
-        log = Log.open(
+        log = UnifiedLog.open(
             log_dir.folder("bench-0"),
             topic_partition=TopicPartition("bench", 0),
             config=LogConfig(),

@@ -6,7 +6,7 @@ from ..adapters.metrics_memory import MemoryMetrics
 from ..app.broker.node import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
-from ..core.log.partition_log.log import Log
+from ..core.log.partition_log.unified_log import UnifiedLog
 from ..core.replica.partition import Partition
 from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
@@ -117,7 +117,7 @@ class SimulatedBroker(Machine):
         self._end("gets an old copy of its disk")
         self.disk.put_back(folders)
 
-    def suspect(self, log: Log, offset: int) -> None:
+    def suspect(self, log: UnifiedLog, offset: int) -> None:
         """A reader could not read what is at this offset of a log, whether it is damaged or not."""
         if self.node is not None:
             self.node.state.replicas.suspect(log, offset)

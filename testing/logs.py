@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..core.log.checkpoints import SealedSegment
 from ..core.log.config import LogConfig
-from ..core.log.partition_log.log import Log
+from ..core.log.partition_log.unified_log import UnifiedLog
 from ..core.log.retention import DeletionPolicy
 from ..core.message.batch_writer import encode_batch
 from ..core.message.codec import NO_CODECS, Codec, Codecs
@@ -70,9 +70,9 @@ def open_log(
     codecs: Codecs = NO_CODECS,
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
-) -> Log:
+) -> UnifiedLog:
     """The log `TP` in this folder, with what is there. `policy`: Kafka's, by default. Raises `StorageError`."""
-    return Log.open(
+    return UnifiedLog.open(
         folder,
         topic_partition=TP,
         config=config or LogConfig(),
@@ -88,12 +88,12 @@ def open_log(
     )
 
 
-def put(log: Log, *values: bytes | None, at: int | None = 1000, now_ms: int = 1000, epoch: int = 0) -> int:
+def put(log: UnifiedLog, *values: bytes | None, at: int | None = 1000, now_ms: int = 1000, epoch: int = 0) -> int:
     """Append one batch; returns its base offset."""
     return log.append(batch(*values, at=at), leader_epoch=epoch, now_ms=now_ms).base_offset
 
 
-def bytes_of(log: Log, offset: int, *, max_bytes: int = 1 << 20, limit: int | None = None) -> bytes:
+def bytes_of(log: UnifiedLog, offset: int, *, max_bytes: int = 1 << 20, limit: int | None = None) -> bytes:
     """What one read gives."""
     records = log.read(offset, max_bytes=max_bytes, limit=log.log_end_offset if limit is None else limit).records
     return records if isinstance(records, bytes) else records.read()
@@ -105,7 +105,7 @@ def messages_in(records: Buffer, codecs: Codecs = NO_CODECS) -> list[tuple[int, 
 
 
 def read_all(
-    log: Log, start: int | None = None, *, max_bytes: int = 1 << 20, codecs: Codecs = NO_CODECS
+    log: UnifiedLog, start: int | None = None, *, max_bytes: int = 1 << 20, codecs: Codecs = NO_CODECS
 ) -> list[tuple[int, bytes | None]]:
     """(offset, value) of everything from `start` on, read as a consumer reads."""
     offset = log.log_start_offset if start is None else start

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ...core.log.compaction.log_cleaner import LogCleaner
-from ...core.log.partition_log.log import Log
+from ...core.log.partition_log.unified_log import UnifiedLog
 from ...core.log.scrubbing.scrubber import LogScrubber
 from ...core.replica.segment_repairs import SegmentRepairs
 from ...ports.report import Report
@@ -22,14 +22,14 @@ class LogScrubbing:
         def hold(key: TopicPartition) -> bool:
             return cleaner is None or cleaner.hold(key)
 
-        def release(log: Log, repaired: bool) -> None:
+        def release(log: UnifiedLog, repaired: bool) -> None:
             if cleaner is not None:
                 cleaner.release(log, repaired=repaired)
 
-        def again(log: Log, offset: int) -> None:
+        def again(log: UnifiedLog, offset: int) -> None:
             self.scrubber.check_soon(log, offset)
 
-        def failed(log: Log, error: StorageError) -> None:
+        def failed(log: UnifiedLog, error: StorageError) -> None:
             state.replicas.storage_failed(log.topic_partition, error)
 
         self.repairs = SegmentRepairs(

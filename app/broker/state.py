@@ -10,7 +10,7 @@ from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
 from ...core.log.manager.log_manager import LogManager
-from ...core.log.partition_log.log import Log
+from ...core.log.partition_log.unified_log import UnifiedLog
 from ...core.replica.insync import IsrChange
 from ...core.replica.partition import Partition
 from ...core.replica.replicas import AssignedReplica, Replicas
@@ -308,7 +308,7 @@ class BrokerState:
     def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
         self.replicas_changed.update(key.topic for key in partitions)
 
-    def _show(self, key: TopicPartition, log: Log, readable_end: Callable[[], int]) -> None:
+    def _show(self, key: TopicPartition, log: UnifiedLog, readable_end: Callable[[], int]) -> None:
         """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
         gauge = self.metrics.gauge
         labels = {"topic": key.topic, "partition": str(key.partition)}

@@ -17,7 +17,7 @@ from ..log.check_budget import AlwaysChecked, CheckBudget
 from ..log.config import LogConfig
 from ..log.formats.validation import ValidationTakesLong
 from ..log.log_format import ValidatedBatch
-from ..log.partition_log.log import AppendResult
+from ..log.partition_log.unified_log import AppendResult
 from ..log.producers.producer_state import ProducerStates
 from ..message.batch_header import parse_header
 from ..message.record_validation import InvalidRecords

@@ -14,7 +14,7 @@ from ...ports.words import TopicPartition
 from ..client.driver import Submit
 from ..cluster.topics import ReplicaId
 from ..log.manager.log_manager import LogManager
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 from .followed import Followed, records_of, where_to_cut
 from .follower_flushes import FollowerFlushes
 from .local_partitions import LocalPartitions
@@ -54,7 +54,7 @@ class Copying:
         self._logs = logs
         self._purgatory = purgatory
         self._flushes = FollowerFlushes(logs)
-        self._noting: dict[TopicPartition, Log] = {}
+        self._noting: dict[TopicPartition, UnifiedLog] = {}
         """Logs that were cut, which the checkpoints do not say yet."""
         self.wake: Callable[[TopicPartition], None] = lambda _: None
         """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""

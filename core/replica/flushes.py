@@ -2,7 +2,7 @@
 
 from ...ports.words import TopicPartition
 from ..log.manager.log_manager import LogManager
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 from .partition import Partition
 from .purgatory import Purgatory
 
@@ -28,7 +28,7 @@ class DurableFlushes:
         """The partition is no more."""
         self._wanted.pop(key, None)
 
-    def _flushed(self, log: Log) -> None:
+    def _flushed(self, log: UnifiedLog) -> None:
         """A flush is over. One that was under way when more was appended is followed by another."""
         key = log.topic_partition
         self._purgatory.check(key)

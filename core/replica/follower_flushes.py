@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ...ports.words import TopicPartition
 from ..log.manager.log_manager import LogManager
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 
 
 class FollowerFlushes:
@@ -16,15 +16,15 @@ class FollowerFlushes:
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
-        self._waiting: dict[TopicPartition, tuple[Log, int, Callable[[], None]]] = {}
+        self._waiting: dict[TopicPartition, tuple[UnifiedLog, int, Callable[[], None]]] = {}
         logs.add_flush_listener(self._flushed)
 
-    def begin_if_due(self, log: Log, now_ms: int, resume: Callable[[], None]) -> None:
+    def begin_if_due(self, log: UnifiedLog, now_ms: int, resume: Callable[[], None]) -> None:
         """What was appended may ask for a flush, which is under way then; `resume` is called when it is over."""
         if self._logs.flush_if_due(log, now_ms):
             self._waiting[log.topic_partition] = (log, log.log_end_offset, resume)
 
-    def holds(self, log: Log) -> bool:
+    def holds(self, log: UnifiedLog) -> bool:
         """True while what was appended is to become durable, and is not."""
         if not self._waiting:
             return False
@@ -35,7 +35,7 @@ class FollowerFlushes:
         """The partition is no more, and of a closed log no flush is told."""
         self._waiting.pop(key, None)
 
-    def _flushed(self, log: Log) -> None:
+    def _flushed(self, log: UnifiedLog) -> None:
         """A flush is over. One that was under way when more was appended is followed by another."""
         waiting = self._waiting.get(log.topic_partition)
         if waiting is None or waiting[0] is not log:

@@ -7,7 +7,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 from .partition import Partition
 
 
@@ -42,7 +42,7 @@ class LocalPartitions:
         self.by_key: dict[tuple[str, int], Partition] = {}
         self.unknown = unknown
         self.broken: Callable[[Partition], None] | None = None
-        self.suspect: Callable[[Log, int], None] = _ignore
+        self.suspect: Callable[[UnifiedLog, int], None] = _ignore
         """Called where the records at an offset of a log could not be read, here or by a follower."""
         self._lease_valid = lease_valid
         self.has_lease = lease_valid is not None
@@ -153,7 +153,7 @@ class LocalPartitions:
         return self.by_key.pop(key, None)
 
 
-def _ignore(log: Log, offset: int) -> None:
+def _ignore(log: UnifiedLog, offset: int) -> None:
     """Where nothing is repaired."""
 
 

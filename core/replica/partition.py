@@ -11,7 +11,7 @@ from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.append_origin import AppendOrigin
 from ..log.check_budget import CheckBudget
 from ..log.log_format import ValidatedBatch
-from ..log.partition_log.log import AppendResult, Log
+from ..log.partition_log.unified_log import AppendResult, UnifiedLog
 from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 
@@ -54,7 +54,7 @@ class Partition:
 
     def __init__(
         self,
-        log: Log,
+        log: UnifiedLog,
         topic_partition: TopicPartition,
         *,
         topic_id: bytes,
@@ -190,7 +190,7 @@ class Partition:
     ) -> AppendResult:
         """Append one record batch, in place (the log sets offset and epoch in `records`).
 
-        `admitted`, `bounded` and `budget` as for `Log.append`. Raises `ApiError` for what the log refuses,
+        `admitted`, `bounded` and `budget` as for `UnifiedLog.append`. Raises `ApiError` for what the log refuses,
         `StorageError` when it cannot be written, and with `bounded` `AdmissionTakesLong`.
         """
         appended = self.log.append(
@@ -209,7 +209,7 @@ class Partition:
     def append_marker(
         self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, *, now_ms: int
     ) -> AppendResult:
-        """End a producer's transaction. Raises as `Log.append_marker`."""
+        """End a producer's transaction. Raises as `UnifiedLog.append_marker`."""
         appended = self.log.append_marker(
             producer_id, producer_epoch, committed, coordinator_epoch, leader_epoch=self.leader_epoch, now_ms=now_ms
         )
@@ -287,7 +287,7 @@ class Partition:
     def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:
         """Append what the leader sent, and go by its high watermark and log start; True if the one here has risen.
 
-        Raises as `Log.append_replicated`.
+        Raises as `UnifiedLog.append_replicated`.
         """
         log = self.log
         if records:

@@ -14,7 +14,7 @@ from ..client.driver import Submit
 from ..cluster.change_queue import on_disk, on_disk_together
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from ..log.manager.log_manager import LogManager
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 from .append import Appends
 from .delete_records import Deletions
 from .fetching import Copying, FollowingNobody, ReplicaFetchers
@@ -175,11 +175,11 @@ class Replicas:
         """True while the log of a new partition is being made."""
         return key in self._beginning
 
-    def on_suspicion(self, suspect: Callable[[Log, int], None]) -> None:
+    def on_suspicion(self, suspect: Callable[[UnifiedLog, int], None]) -> None:
         """Have `suspect` called with the log and an offset where a reader could not read what a segment has."""
         self._local.suspect = suspect
 
-    def suspect(self, log: Log, offset: int) -> None:
+    def suspect(self, log: UnifiedLog, offset: int) -> None:
         """A reader within this broker could not read what is at this offset."""
         self._local.suspect(log, offset)
 
@@ -257,7 +257,7 @@ class Replicas:
     def _missing(self, assigned: Iterable[AssignedReplica]) -> list[AssignedReplica]:
         return [each for each in assigned if each.key not in self._local.by_key]
 
-    def _take(self, assigned: AssignedReplica, log: Log) -> None:
+    def _take(self, assigned: AssignedReplica, log: UnifiedLog) -> None:
         key = assigned.key
         partition = self._local.by_key[key] = Partition(
             log,
@@ -350,7 +350,7 @@ class Replicas:
 
     # --- disks that fail
 
-    def _flushed(self, log: Log) -> None:
+    def _flushed(self, log: UnifiedLog) -> None:
         if log.failure is not None:
             for partition in list(self.partitions.values()):
                 if partition.log.failure is not None:

@@ -25,7 +25,7 @@ from ..log.compaction.throttler import Throttler
 from ..log.log_format import LogSegment
 from ..log.manager.data_folder import DataFolder
 from ..log.names import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, segment_file
-from ..log.partition_log.log import Log
+from ..log.partition_log.unified_log import UnifiedLog
 from ..log.scrubbing.segment_rebuild import BatchRange, RebuildStats, SegmentRebuild
 from ..log.segment.damage import NO_BOUND, Gap
 from ..log.segment.offset_index import CorruptIndex
@@ -68,8 +68,8 @@ class SegmentRepairs:
         scheduler: Scheduler,
         report: Callable[[str], None],
         hold: Callable[[TopicPartition], bool],
-        release: Callable[[Log, bool], None],
-        again: Callable[[Log, int], None],
+        release: Callable[[UnifiedLog, bool], None],
+        again: Callable[[UnifiedLog, int], None],
     ) -> None:
         self.submit = submit
         self.is_alive = is_alive
@@ -82,7 +82,7 @@ class SegmentRepairs:
         self._replicas = replicas
         self._hold = hold
         self._again = again
-        self._waiting: deque[tuple[Log, Segment, Sequence[Gap]]] = deque()
+        self._waiting: deque[tuple[UnifiedLog, Segment, Sequence[Gap]]] = deque()
         self._running: _Repair | None = None
         self._retry_ms: dict[Segment, tuple[float, float]] = {}
         """Of those that could not be repaired: when to try again, and how long that is after the last time."""
@@ -99,7 +99,7 @@ class SegmentRepairs:
             self._stopped = done
             self._running.stop()
 
-    def on_damage(self, log: Log, segment: Segment, gaps: Sequence[Gap]) -> None:
+    def on_damage(self, log: UnifiedLog, segment: Segment, gaps: Sequence[Gap]) -> None:
         """Get again what the gaps of a closed segment have cost."""
         if self.clock.monotonic_ms() < self._retry_ms.get(segment, (0.0, 0.0))[0]:
             return  # its readers go on complaining
@@ -124,7 +124,7 @@ class SegmentRepairs:
             self._running = _Repair(self, partition, segment, gaps)
             self._running.begin()
 
-    def _later(self, log: Log, segment: Segment, delay_ms: float) -> None:
+    def _later(self, log: UnifiedLog, segment: Segment, delay_ms: float) -> None:
         def due() -> None:
             if not self._closed and not log.closed:
                 if segment in self._retry_ms:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from crashes.written import Broken, Written
 
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
@@ -44,7 +44,7 @@ def decided(batches: Sequence[Written]) -> Decided:
     return Decided(frozenset(aborted), min(under_way.values(), default=None))
 
 
-def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]) -> None:
+def check_transactions(place: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
     """The log's index of aborted transactions, and where it is undecided, are what its batches say."""
     start, end = log.log_start_offset, log.log_end_offset
     said, wanted = log.transactions.aborted(start, end), decided(found)
@@ -64,7 +64,7 @@ def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]
 
 def check_compacted(
     place: TopicPartition,
-    log: Log,
+    log: UnifiedLog,
     found: Sequence[Written],
     histories: Sequence[Sequence[Written]],
     wanted: Sequence[Written],

@@ -6,7 +6,7 @@ from attrs import define, field, frozen
 from crashes.committed import check_compacted, check_transactions
 from crashes.written import Broken, Written, serve
 
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.ports.words import TopicPartition
 
@@ -132,7 +132,9 @@ class Promises:
             case _:
                 raise TypeError(f"nobody notes {event!r}")
 
-    def check(self, logs: Mapping[TopicPartition, Log], *, alarms: bool = True) -> dict[TopicPartition, list[Written]]:
+    def check(
+        self, logs: Mapping[TopicPartition, UnifiedLog], *, alarms: bool = True
+    ) -> dict[TopicPartition, list[Written]]:
         """Raises `Broken`; returns what is served. `alarms`: no log may say without need that it has lost something."""
         served = {}
         for place, book in self.books.items():
@@ -180,7 +182,7 @@ def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
     return at is not None and list(history[at : at + len(found)]) == list(found)
 
 
-def _check_state(place: TopicPartition, log: Log, found: Sequence[Written]) -> None:
+def _check_state(place: TopicPartition, log: UnifiedLog, found: Sequence[Written]) -> None:
     """Producers and leader epochs are those of the batches."""
     newest: dict[int, BatchHeader] = {}
     for each in found:

@@ -25,7 +25,7 @@ from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -223,7 +223,7 @@ class LogStory:
         unstable = log.transactions.first_unstable_offset(log.log_end_offset)
         return log.log_end_offset if unstable is None else unstable
 
-    def _flushed(self, log: Log) -> None:
+    def _flushed(self, log: UnifiedLog) -> None:
         if self.manager.get(log.topic_partition) is log:
             self._recording.note(Durable(log.topic_partition, log.recovery_point))
 
@@ -262,7 +262,7 @@ class LogStory:
 
     # --- what happens to logs
 
-    def _some(self) -> Log | None:
+    def _some(self) -> UnifiedLog | None:
         """A log that nobody holds."""
         place = PLACES[self.entropy.below(len(PLACES))]
         if self._favourite is not None and self.entropy.below(3):
@@ -289,7 +289,7 @@ class LogStory:
         written = Written(added.base_offset, added.last_offset + 1, bytes(data))
         self._recording.note(Appended(log.topic_partition, written), at=before)
 
-    def _batch(self, log: Log, producer: int, value: bytes) -> memoryview:
+    def _batch(self, log: UnifiedLog, producer: int, value: bytes) -> memoryview:
         known = log.producers.producers.get(producer)
         sequence = known.last_sequence + 1 if known is not None else 0
         now_ms = self._clock.now_ms()
@@ -304,7 +304,7 @@ class LogStory:
         )
         return memoryview(batch)
 
-    def _message(self, log: Log, value: bytes) -> Message:
+    def _message(self, log: UnifiedLog, value: bytes) -> Message:
         if log.topic_partition != KEPT:
             return Message(value)
         key = b"key %d" % self.entropy.below(KEYS)
@@ -382,7 +382,7 @@ class LogStory:
         log.truncate_fully_and_start_at(offset, self._clock.now_ms())
         self._hold(log)
 
-    def _hold(self, log: Log) -> None:
+    def _hold(self, log: UnifiedLog) -> None:
         """Nothing more comes until the checkpoints say so, too, as a follower does it."""
         place = log.topic_partition
         self._held.add(place)

@@ -12,7 +12,7 @@ from crashes.written import Broken
 from support.long_tests import first_is_quick
 
 from barnabas.adapters.storage_fs import file, folder
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers import producer_state_manager as producer_state_files
 from barnabas.core.log.recovery import log_loader as loading
 from barnabas.core.log.segment import damage
@@ -68,7 +68,7 @@ def producers_are_not_read_from_batches(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "recovery_point", property(lambda self: self.log_end_offset))
+    patch.setattr(UnifiedLog, "recovery_point", property(lambda self: self.log_end_offset))
 
 
 @pytest.mark.parametrize(

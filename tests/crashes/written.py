@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.ports.errors import ApiError
@@ -22,7 +22,7 @@ class Written:
     data: bytes
 
 
-def serve(log: Log) -> list[Written]:
+def serve(log: UnifiedLog) -> list[Written]:
     """All that readers get, from the log's start to its end."""
     found: list[Written] = []
     offset: int = log.log_start_offset

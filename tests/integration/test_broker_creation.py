@@ -12,14 +12,14 @@ from support.waiting import PATIENCE_S
 
 from barnabas.app.broker.broker import Broker
 from barnabas.core.log.manager.creation import LogOpening
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 
 
 def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, began = threading.Event(), threading.Event()
     original = LogOpening.open
 
-    def slow(opening: LogOpening) -> Log:
+    def slow(opening: LogOpening) -> UnifiedLog:
         if opening.partition.topic != "neighbour":
             began.set()
             assert go_on.wait(PATIENCE_S)
@@ -50,16 +50,16 @@ def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypa
 
 def test_logs_are_closed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=PATIENCE_S)
-    original = Log.close
+    original = UnifiedLog.close
 
-    def close(log: Log, now_ms: int = 0) -> None:
+    def close(log: UnifiedLog, now_ms: int = 0) -> None:
         both.wait()  # raises unless two are closed at the same time
         original(log, now_ms)
 
     with Broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 6, 1)])["t"].result(PATIENCE_S)
-        monkeypatch.setattr(Log, "close", close)
+        monkeypatch.setattr(UnifiedLog, "close", close)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

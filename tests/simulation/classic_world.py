@@ -7,7 +7,7 @@ from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.layout import BrokerPartition
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.words import TopicPartition
 from barnabas.simulation.disk import FaultyDisk
@@ -96,7 +96,7 @@ class SimulatedPeer(Machine):
         logs, keys = self.node.state.logs, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         return any(logs.is_unopened(key) or logs.failure_of(logs.dirs[0]) is not None for key in keys)
 
-    def logs(self) -> dict[int, Log]:
+    def logs(self) -> dict[int, UnifiedLog]:
         """Of the topic, by partition."""
         if self.node is None:
             return {}

@@ -13,7 +13,7 @@ from attrs import define, field
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
 from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
 from barnabas.core.replica.partition import Partition
@@ -53,7 +53,7 @@ class Entry:
 class Mirror:
     """What the log of one replica held when it was looked at last."""
 
-    log: Log
+    log: UnifiedLog
     entries: list[Entry] = field(factory=list)
     start: int = 0
     end: int = 0
@@ -508,7 +508,7 @@ def _plain(text: str) -> str:
     return text.rpartition("Broken: ")[2].rpartition("AssertionError: ")[2]
 
 
-def entries_of(log: Log, start: int, end: int) -> Iterator[Entry]:
+def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:
     """The batches of a log from an offset on. One that has rotten says nothing of itself: it is left out."""
     offset = start
     while offset < end:

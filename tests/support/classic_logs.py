@@ -6,7 +6,7 @@ from attrs import evolve
 from support.classic_frames import message_set
 
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -33,7 +33,7 @@ def open_classic(
     codecs: Codecs | None = None,
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
-) -> Log:
+) -> UnifiedLog:
     return open_log(
         folder,
         recover=recover,
@@ -47,17 +47,17 @@ def open_classic(
     )
 
 
-def put_set(log: Log, records: Buffer, *, now_ms: int = 1000) -> int:
+def put_set(log: UnifiedLog, records: Buffer, *, now_ms: int = 1000) -> int:
     """Append a set; returns where it begins."""
     return log.append(memoryview(records), leader_epoch=0, now_ms=now_ms).base_offset
 
 
-def put(log: Log, *payloads: bytes, now_ms: int = 1000) -> int:
+def put(log: UnifiedLog, *payloads: bytes, now_ms: int = 1000) -> int:
     """Append a set of these messages; returns where it begins."""
     return put_set(log, message_set(*payloads), now_ms=now_ms)
 
 
-def flush(log: Log, now_ms: int = 1000) -> None:
+def flush(log: UnifiedLog, now_ms: int = 1000) -> None:
     """As the owner does it, in two steps."""
     work = log.flushes.begin(now_ms)
     if work is not None:
@@ -65,7 +65,7 @@ def flush(log: Log, now_ms: int = 1000) -> None:
         log.flushes.end(work)
 
 
-def visible(log: Log, *, max_bytes: int = 1 << 20) -> bytes:
+def visible(log: UnifiedLog, *, max_bytes: int = 1 << 20) -> bytes:
     """Everything that readers see, read as a consumer reads."""
     found = bytearray()
     while log.log_start_offset + len(found) < log.readable_end:

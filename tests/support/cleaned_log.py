@@ -12,7 +12,7 @@ from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import NO_CODECS, Codecs
@@ -95,7 +95,9 @@ class CleanedLogs:
         for log in self.manager.logs().values():
             log.update_config(self.config)
 
-    def put(self, *pairs: tuple[bytes | None, bytes | None], at: int | None = None, log: Log | None = None) -> int:
+    def put(
+        self, *pairs: tuple[bytes | None, bytes | None], at: int | None = None, log: UnifiedLog | None = None
+    ) -> int:
         """Append one batch of (key, value); returns its base offset."""
         now_ms = self.clock.now_ms()
         keys, values = zip(*pairs, strict=True)
@@ -124,7 +126,7 @@ class CleanedLogs:
         self.wait(self.settings.backoff_ms + 1)
 
 
-def messages_of(log: Log, codecs: Codecs = NO_CODECS) -> list[Message]:
+def messages_of(log: UnifiedLog, codecs: Codecs = NO_CODECS) -> list[Message]:
     """All messages, read as a consumer reads."""
     offset, found = log.log_start_offset, list[Message]()
     while offset < log.log_end_offset and (records := bytes_of(log, offset)):
@@ -133,7 +135,7 @@ def messages_of(log: Log, codecs: Codecs = NO_CODECS) -> list[Message]:
     return found
 
 
-def last_values(log: Log, codecs: Codecs = NO_CODECS) -> dict[bytes | None, bytes | None]:
+def last_values(log: UnifiedLog, codecs: Codecs = NO_CODECS) -> dict[bytes | None, bytes | None]:
     """What a reader of all takes for the value of each key; deleted keys are left out."""
     found = {message.key: message.value for message in messages_of(log, codecs)}
     return {key: value for key, value in found.items() if value is not None}

@@ -8,7 +8,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.logtools.verify.data_folder import Checked, Circumstances, DataFolderCheck
 from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.logtools.verify.overlay_folder import OverlayLogDir
@@ -62,7 +62,7 @@ class RepairHouse:
         self.manager.start()
         return self.manager
 
-    def fill_classic(self, values: Sequence[bytes]) -> Log:
+    def fill_classic(self, values: Sequence[bytes]) -> UnifiedLog:
         """Append messages one by one; readers see them when they are flushed."""
         log = self.manager.get(TP) or self.manager.create(TP)
         for value in values:
@@ -71,7 +71,7 @@ class RepairHouse:
             self.written[base] = records
         return log
 
-    def fill(self, sizes: Sequence[int], partition: TopicPartition = TP) -> Log:
+    def fill(self, sizes: Sequence[int], partition: TopicPartition = TP) -> UnifiedLog:
         """Append a batch for each size, in records; every other one of an idempotent producer."""
         log = self.manager.get(partition) or self.manager.create(partition)
         sequences = dict.fromkeys((7, 8), 0)

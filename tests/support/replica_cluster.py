@@ -14,7 +14,7 @@ from barnabas.core.cluster.election import ElectionRules, claimed, new_state, se
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.insync import IsrChange
 from barnabas.core.replica.partition import Partition
@@ -61,7 +61,7 @@ class Member:
         return self.replicas.partitions[KEY]
 
     @property
-    def log(self) -> Log:
+    def log(self) -> UnifiedLog:
         return self.partition.log
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ....core.cluster.registry import ClusterRegistry
 from ....core.log.manager.log_manager import LogManager
-from ....core.log.partition_log.log import Log
+from ....core.log.partition_log.unified_log import UnifiedLog
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
@@ -26,7 +26,7 @@ class ClassicTopics:
     ) -> None:
         self._when_appeared: list[Callable[[str], None]] = []
         self._when_vanished: list[Callable[[str], None]] = []
-        self._when_opened: list[Callable[[TopicPartition, Log], None]] = []
+        self._when_opened: list[Callable[[TopicPartition, UnifiedLog], None]] = []
         self._registry = registry
         self._logs = logs
         self._report = report
@@ -43,11 +43,11 @@ class ClassicTopics:
         self._when_appeared.append(appeared)
         self._when_vanished.append(vanished)
 
-    def listen_logs(self, opened: Callable[[TopicPartition, Log], None]) -> None:
+    def listen_logs(self, opened: Callable[[TopicPartition, UnifiedLog], None]) -> None:
         """Have this told each log that is opened from now on. Several may listen."""
         self._when_opened.append(opened)
 
-    def _tell_opened(self, key: TopicPartition, log: Log) -> None:
+    def _tell_opened(self, key: TopicPartition, log: UnifiedLog) -> None:
         for told in self._when_opened:
             told(key, log)
 
@@ -94,7 +94,7 @@ class ClassicTopics:
 
     # --- the logs
 
-    def log(self, topic: str, partition: int) -> Log | None:
+    def log(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log of a partition; None while nothing was ever written to it.
 
         Raises `ApiError`: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT for a
@@ -110,7 +110,7 @@ class ClassicTopics:
         found = self._logs.get(TopicPartition(topic, partition))
         return found if found is not None and is_classic(found) else None
 
-    def log_to_append(self, topic: str, partition: int) -> Log:
+    def log_to_append(self, topic: str, partition: int) -> UnifiedLog:
         """The same, made if it is missing. Raises also `StorageError`."""
         found = self.log(topic, partition)
         if found is not None:
@@ -171,5 +171,5 @@ class ClassicTopics:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic!r} is a classic topic of this broker")
 
 
-def is_classic(log: Log) -> bool:
+def is_classic(log: UnifiedLog) -> bool:
     return log.format_name == CLASSIC

@@ -8,8 +8,8 @@ from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import StorageError
 from ..log_format import LogSegment
 from ..manager.data_folder import DataFolder
-from ..partition_log.log import Log
 from ..partition_log.replacement import Replacement, SegmentRewrite, SegmentsChanged
+from ..partition_log.unified_log import UnifiedLog
 from ..segment.damage import NO_BOUND
 from .throttler import Throttler
 
@@ -30,7 +30,7 @@ class CleaningRun:
 
     def __init__(
         self,
-        log: Log,
+        log: UnifiedLog,
         work: SegmentRewrite,
         *,
         home: DataFolder,

@@ -16,7 +16,7 @@ from ..formats.registry import BATCHES
 from ..log_format import LogSegment
 from ..manager.data_folder import DataFolder
 from ..manager.log_lines import in_units
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..retention import RecordPolicy
 from .cleaner import Cleaner, CleanerStats
 from .cleaning_job import CleanerSettings
@@ -61,7 +61,7 @@ class LogCleaner:
         self._served = served
         self._running: dict[TopicPartition, CleaningRun] = {}
         self._held: set[TopicPartition] = set()
-        self._uncleanable: set[Log] = set()
+        self._uncleanable: set[UnifiedLog] = set()
         self._passes = PolicySchedule()
         self.figures = CleanerMetrics(clock.monotonic_ms())
         self._timer: Timer | None = None
@@ -102,7 +102,7 @@ class LogCleaner:
                 self._passes.begun(each.log, policy, self._clock.monotonic_ms())
                 self._begin(each, policy)
 
-    def _idle(self) -> Iterator[tuple[Log, DataFolder, Offset]]:
+    def _idle(self) -> Iterator[tuple[UnifiedLog, DataFolder, Offset]]:
         """The logs that could be cleaned, with what is decided in them."""
         for partition, home in list(self._homes.items()):
             log = home.logs.get(partition)
@@ -125,7 +125,7 @@ class LogCleaner:
                     found.append((evolve(dirt, first_dirty=dirt.upto), policy))
         return found
 
-    def _look_at(self, log: Log, cleaned_to: Offset, decided_to: Offset) -> LogToClean | None:
+    def _look_at(self, log: UnifiedLog, cleaned_to: Offset, decided_to: Offset) -> LogToClean | None:
         try:
             return measure_log(log, cleaned_to, decided_to, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # told; the others go on
@@ -150,13 +150,13 @@ class LogCleaner:
         self._held.add(partition)
         return True
 
-    def release(self, log: Log, *, repaired: bool) -> None:
+    def release(self, log: UnifiedLog, *, repaired: bool) -> None:
         """Resume cleaning of this log; `repaired` also clears its uncleanable mark."""
         self._held.discard(log.topic_partition)
         if repaired:
             self._uncleanable.discard(log)
 
-    def uncleanable_in(self, home: DataFolder) -> list[Log]:
+    def uncleanable_in(self, home: DataFolder) -> list[UnifiedLog]:
         """Return the uncleanable logs of a data folder."""
         return [log for log in home.logs.values() if log in self._uncleanable]
 
@@ -213,7 +213,7 @@ class LogCleaner:
         elif ended.stats is not None:
             self._scheduler.call_soon(self._look)  # there may be more
 
-    def _failed(self, log: Log, error: BaseException) -> None:
+    def _failed(self, log: UnifiedLog, error: BaseException) -> None:
         """Mark the log as uncleanable until a restart."""
         if log.closed:
             return
@@ -221,7 +221,7 @@ class LogCleaner:
         text = f"{log.topic_partition} cannot be compacted and is left as it is until a restart: {error}"
         self._report(failure(text, partition=str(log.topic_partition)))
 
-    def _delete_later(self, log: Log, replaced: Sequence[LogSegment]) -> None:
+    def _delete_later(self, log: UnifiedLog, replaced: Sequence[LogSegment]) -> None:
         def delete() -> None:
             for segment in replaced:
                 segment.delete()

@@ -6,7 +6,7 @@ from ....ports.values import frozen
 from ....ports.words import Offset, Position
 from ...message.codec import Codecs
 from ..config import LONG_MAX
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..producers.producer_state import NO_OFFSET
 from ..retention import RecordPolicy
 from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY
@@ -18,7 +18,7 @@ from .cleaning_job import SLOT_BYTES, CleanerSettings, CleaningJob, SourceSegmen
 class LogToClean:
     """The clean and cleanable parts of a compacted log."""
 
-    log: Log
+    log: UnifiedLog
     first_dirty: Offset
     upto: Offset
     """First uncleanable offset: the base offset of the first segment that must not be cleaned yet."""
@@ -39,7 +39,7 @@ class LogToClean:
         return self.cleanable_bytes > 0 and (self.ratio > config.min_cleanable_dirty_ratio or self.overdue_ms > 0)
 
 
-def measure_log(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> LogToClean:
+def measure_log(log: UnifiedLog, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> LogToClean:
     """`cleaned_to`: as of the checkpoint; from `decided_to` on, a message may still turn out not to count (high
     watermark, open transactions). Raises `StorageError`, `ApiError`."""
     segments = [segment for segment in log.segments if isinstance(segment, Segment)]

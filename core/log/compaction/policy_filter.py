@@ -4,7 +4,7 @@ from ....ports.words import Buffer
 from ...message.batch_header import BatchHeader
 from ...message.batch_reader import decode_batch
 from ...message.compacted_batch import retain_records
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..retention import LOOK_AGAIN_MS, RecordPolicy, record_policy
 from .batch_filter import BatchFilter
 from .cleaning_job import CannotClean, CleaningJob
@@ -15,14 +15,14 @@ class PolicySchedule:
     """When the last one of each log was. The first one is due at once. Owner thread only."""
 
     def __init__(self) -> None:
-        self._next_ms: dict[Log, float] = {}
+        self._next_ms: dict[UnifiedLog, float] = {}
 
-    def due(self, log: Log, now_ms: float) -> RecordPolicy | None:
+    def due(self, log: UnifiedLog, now_ms: float) -> RecordPolicy | None:
         """The policy that is to look at the messages of this log now. `now_ms`: monotonic."""
         policy = record_policy(log.policy) if "delete" in log.config.cleanup_policy else None
         return None if policy is None or now_ms < self._next_ms.get(log, now_ms) else policy
 
-    def begun(self, log: Log, policy: RecordPolicy, now_ms: float) -> None:
+    def begun(self, log: UnifiedLog, policy: RecordPolicy, now_ms: float) -> None:
         self._next_ms = {each: next_ms for each, next_ms in self._next_ms.items() if not each.closed}
         self._next_ms[log] = now_ms + getattr(policy, "look_again_ms", LOOK_AGAIN_MS)
 

@@ -20,7 +20,7 @@ from ..checkpoints import (
 )
 from ..config import LogConfig
 from ..formats.registry import detect_format
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..retention import DeletionPolicy
 from .data_folder import DataFolder
 
@@ -48,7 +48,7 @@ class LogOpening:
     sealed: Collection[SealedSegment]
     may_end_early: bool = False
 
-    def open(self) -> Log:
+    def open(self) -> UnifiedLog:
         """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
         folder = self.home.log_dir.folder(str(self.partition))
         path = f"{self.home.log_dir.path}/{self.partition}"
@@ -56,7 +56,7 @@ class LogOpening:
         if found is not None and found != wanted:
             text = f"{path} holds segments of the format {found} and stays in it"
             self.report(f"{text}; message.format = {wanted} counts for new logs only")
-        return Log.open(
+        return UnifiedLog.open(
             folder,
             topic_partition=self.partition,
             config=evolve(self.config, message_format=found or wanted),
@@ -82,7 +82,7 @@ class LogCreation:
     def __init__(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         """Each with the id of its topic, None where it has none."""
         self.openings = openings
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.errors: dict[TopicPartition, BarnabasError] = {}
         size = max(PART_MIN, -(-len(openings) // PARTS_MAX))
         self.parts: Sequence[Callable[[], None]] = [

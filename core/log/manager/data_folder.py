@@ -27,7 +27,7 @@ from ..checkpoints import (
 from ..formats.registry import holds_classic_segments
 from ..log_format import LogSegment
 from ..names import ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state, parse_deleted_folder
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..recovery import data_loss
 from .broker_epoch_file import BrokerEpochs, read_broker_epochs, write_broker_epochs
 
@@ -40,7 +40,7 @@ class DataFolder:
 
     def __init__(self, log_dir: LogDir, report: Callable[[str], None]) -> None:
         self.log_dir = log_dir
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.failure: StorageError | None = None
         """Why the folder is out of use."""
         self.clean = False
@@ -170,7 +170,7 @@ class DataFolder:
     def sealed(self, partition: TopicPartition) -> Collection[SealedSegment]:
         return self._sealed.get(partition, ())
 
-    def report_losses(self, log: Log) -> bool:
+    def report_losses(self, log: UnifiedLog) -> bool:
         """Compare a log that was here at the start with what the checkpoints know of it; True if something durable is
         gone. Raises `StorageError`."""
         partition, lost = log.topic_partition, log.is_end_lost

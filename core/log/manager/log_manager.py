@@ -17,7 +17,7 @@ from ...message.codec import Codecs
 from ..checkpoints import HIGH_WATERMARK, format_offsets
 from ..config import LONG_MAX, LogConfig
 from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..retention import DeletionPolicy
 from .creation import LogCreation, LogOpening
 from .data_folder import DataFolder, report_missing_folders
@@ -63,13 +63,13 @@ class LogManager:
     ) -> None:
         """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
         None where there is no such partition: folders of others are not opened then. Producers silent for
-        `producer_expiration_ms` are forgotten. `may_end_early`: see `Log.open`. `flush_took` is told how many ms each
-        flush took. `ConfigError` without any folder."""
+        `producer_expiration_ms` are forgotten. `may_end_early`: see `UnifiedLog.open`. `flush_took` receives the
+        duration of each flush in ms. Raises `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
         self.high_watermark_of: Callable[[TopicPartition], int | None] | None = None
-        self._when_flushed: list[Callable[[Log], None]] = []
+        self._when_flushed: list[Callable[[UnifiedLog], None]] = []
         self._clock = clock
         self._scheduler = scheduler
         self._config_for = config_for
@@ -108,7 +108,7 @@ class LogManager:
 
     # --- finding
 
-    def get(self, partition: TopicPartition) -> Log | None:
+    def get(self, partition: TopicPartition) -> UnifiedLog | None:
         home = self.homes.get(partition)
         return home.logs.get(partition) if home is not None else None
 
@@ -120,7 +120,7 @@ class LogManager:
         """Return the folders of partitions of this name that belong to no known topic (see `FolderOwnership`)."""
         return self._ownership.orphans_of(topic)
 
-    def logs(self) -> Mapping[TopicPartition, Log]:
+    def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
         """All logs that are open."""
         return {partition: log for folder in self.folders for partition, log in folder.logs.items()}
 
@@ -253,7 +253,7 @@ class LogManager:
             may_end_early=self._may_end_early,
         )
 
-    def _adopt(self, opening: LogOpening, log: Log | None = None) -> Log:
+    def _adopt(self, opening: LogOpening, log: UnifiedLog | None = None) -> UnifiedLog:
         """Take over a log, opened here and now unless it has been. Raises `StorageError`."""
         log = log or opening.open()
         log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
@@ -280,7 +280,7 @@ class LogManager:
 
     # --- partitions come and go
 
-    def create(self, partition: TopicPartition, *, is_new: bool = True) -> Log:
+    def create(self, partition: TopicPartition, *, is_new: bool = True) -> UnifiedLog:
         """Begin a log here and now, in the data folder with the fewest. An existing one is returned.
 
         With `is_new` off it is refused while a data folder is out of use, since the log may lie there. Raises
@@ -411,12 +411,12 @@ class LogManager:
 
     # --- flush
 
-    def add_flush_listener(self, told: Callable[[Log], None]) -> None:
+    def add_flush_listener(self, told: Callable[[UnifiedLog], None]) -> None:
         """Have this told of each flush of a log that is over: its recovery point has moved, or it has a `failure`.
         Several may listen."""
         self._when_flushed.append(told)
 
-    def flush_if_due(self, log: Log, now_ms: int) -> bool:
+    def flush_if_due(self, log: UnifiedLog, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
         one that is. `add_flush_listener` tells when the recovery point has moved."""
         if not log.flushes.due(now_ms):
@@ -424,7 +424,7 @@ class LogManager:
         self.flush(log)
         return True
 
-    def flush(self, log: Log, *, sealed_only: bool = False) -> None:
+    def flush(self, log: UnifiedLog, *, sealed_only: bool = False) -> None:
         """Make a log durable in the background; nothing to do, or a flush under way, is no error."""
         if log.closed or self._closed:
             return
@@ -463,7 +463,7 @@ class LogManager:
 
         self._scheduler.offload(work, done)
 
-    def _rolled(self, log: Log) -> None:
+    def _rolled(self, log: UnifiedLog) -> None:
         self.flush(log, sealed_only=True)
 
     def _flush_by_time(self) -> None:
@@ -492,7 +492,7 @@ class LogManager:
         for folder in self.folders:
             folder.write_files_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
-    def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
+    def checkpoint_of(self, log: UnifiedLog, then: Callable[[], None]) -> None:
         """Make durable that a log was cut: write the checkpoints of its data folder, which say more than is true now,
         then flush the segment that was cut. Else a power cut could bring back what was there, below a high watermark
         that counts what came after. `then` is called at the end, also after a failure; not when the log is no more."""

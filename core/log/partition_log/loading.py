@@ -45,7 +45,7 @@ class RecoveryState:
 
 
 def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, may_end_early: bool) -> bool:
-    """Load the log (see `Log.open`); return True if it ended below its recovery point. Raises `StorageError`."""
+    """Load the log (see `UnifiedLog.open`); return True if it ended below its recovery point. Raises `StorageError`."""
     recovery = RecoveryState(state.epochs, state.producers, now_ms)
     loaded = state.format.load(
         state.folder,

@@ -15,7 +15,7 @@ from .durability import Durability
 
 
 class LogState:
-    """The state of one `Log`, shared only with its parts. Owner thread only."""
+    """The state of one `UnifiedLog`, shared only with its parts. Owner thread only."""
 
     __slots__ = (
         "closed",

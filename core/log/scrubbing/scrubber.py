@@ -17,7 +17,7 @@ from ..compaction.throttler import Throttler
 from ..formats.registry import BATCHES
 from ..leader_epoch_cache import LeaderEpochCache
 from ..manager.data_folder import DataFolder
-from ..partition_log.log import Log
+from ..partition_log.unified_log import UnifiedLog
 from ..segment.damage import Gap, walk
 from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
@@ -33,7 +33,7 @@ _SUSPICIONS_MAX = 1_000
 _PART_BYTES = 4 << 20
 """So much of an active segment is checked, from where a reader failed."""
 
-OnDamage = Callable[[Log, Segment, Sequence[Gap]], None]
+OnDamage = Callable[[UnifiedLog, Segment, Sequence[Gap]], None]
 
 
 @frozen(kw_only=True)
@@ -63,7 +63,7 @@ class _Check:
 
     def __init__(
         self,
-        log: Log,
+        log: UnifiedLog,
         segment: Segment,
         region: Region,
         next_offset: Offset,
@@ -126,7 +126,7 @@ class LogScrubber:
         scheduler: Scheduler,
         served: Callable[[], int],
         on_damage: OnDamage,
-        failed: Callable[[Log, StorageError], None],
+        failed: Callable[[UnifiedLog, StorageError], None],
     ) -> None:
         """`served` counts what others have asked for: the checks give way to them."""
         self._homes = homes
@@ -138,8 +138,8 @@ class LogScrubber:
         self.figures = ScrubMetrics()
         self._pace = Throttler(clock, self._rate, served)
         self._moved = 0
-        self._urgent: deque[tuple[Log, Segment, int]] = deque()
-        self._pass: deque[tuple[Log, Segment]] = deque()
+        self._urgent: deque[tuple[UnifiedLog, Segment, int]] = deque()
+        self._pass: deque[tuple[UnifiedLog, Segment]] = deque()
         self._pass_began_ms = float("-inf")
         self._suspected_ms: dict[Segment, float] = {}
         self._known: set[Segment] = set()
@@ -163,7 +163,7 @@ class LogScrubber:
         else:
             self._stopped = done
 
-    def suspect(self, log: Log, offset: int) -> None:
+    def suspect(self, log: UnifiedLog, offset: int) -> None:
         """A reader could not read what is at this offset: check its segment soon, unless that was done lately. If it is
         the active one, and damaged, it is closed: only closed segments can be made again."""
         segment = _segment_of(log, offset)
@@ -176,7 +176,7 @@ class LogScrubber:
             self._suspected_ms[segment] = now_ms
             self.check_soon(log, offset)
 
-    def check_soon(self, log: Log, offset: int) -> None:
+    def check_soon(self, log: UnifiedLog, offset: int) -> None:
         """Check the segment that has this offset, before all others."""
         segment = _segment_of(log, offset)
         if segment is not None and not self._closed:
@@ -231,7 +231,7 @@ class LogScrubber:
         """Until it looks again if there is something to do."""
         return min(_FIRST_MS, settings.interval_ms)
 
-    def _closed_segments(self) -> Iterator[tuple[Log, Segment]]:
+    def _closed_segments(self) -> Iterator[tuple[UnifiedLog, Segment]]:
         for partition, home in list(self._homes.items()):
             log = home.logs.get(partition)
             if log is not None and log.format_name == BATCHES and log.failure is None:
@@ -239,7 +239,7 @@ class LogScrubber:
                     assert isinstance(segment, Segment)
                     yield log, segment
 
-    def _begin(self, log: Log, segment: Segment, *, urgent: bool) -> None:
+    def _begin(self, log: UnifiedLog, segment: Segment, *, urgent: bool) -> None:
         segments = log.segments
         number = next((at for at, each in enumerate(segments[:-1]) if each is segment), -1)
         if log.closed or number < 0:
@@ -254,7 +254,7 @@ class LogScrubber:
         check = self._running = _Check(log, segment, region, segments[number + 1].base_offset, urgent=urgent)
         self._go_on(check, check.steps())
 
-    def _begin_part(self, log: Log, segment: Segment, offset: int) -> None:
+    def _begin_part(self, log: UnifiedLog, segment: Segment, offset: int) -> None:
         try:
             start = segment.position_before(Offset(offset), 1)
             region = segment.region(Position(0), segment.size)
@@ -333,7 +333,7 @@ class LogScrubber:
             self._wake_in(0.0 if urgent else self._pace.pause_ms(self._moved))
 
 
-def _segment_of(log: Log, offset: int) -> Segment | None:
+def _segment_of(log: UnifiedLog, offset: int) -> Segment | None:
     """The segment that has the offset."""
     if log.format_name != BATCHES or offset >= log.log_end_offset:
         return None

@@ -79,7 +79,7 @@ def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyP
         raise StorageError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("barnabas.core.log.partition_log.log.Log.open", broken)
+        patch.setattr("barnabas.core.log.partition_log.unified_log.UnifiedLog.open", broken)
         assert errors(broker, "t") == {"t": ErrorCode.KAFKA_STORAGE_ERROR}
     assert errors(broker, "t") == {"t": NONE}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from support.coordination_faults import BlockingCoordination
 
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.broker_api.configs import (
     ConfigAlteration,
     ConfigDescription,
@@ -253,7 +253,7 @@ def test_a_disk_that_fails_leaves_no_topic(broker: SlowBroker, monkeypatch: pyte
 
     broker.create("t")
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "open", broken)
+        patch.setattr(UnifiedLog, "open", broken)
         assert broker.create_topics("u") == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert broker.grow("t", 2) is ErrorCode.KAFKA_STORAGE_ERROR
         broker.service.fail("commit", [name for name, _ in broker.service.calls].count("commit") + 2, done=False)

@@ -1,6 +1,6 @@
 """The cleaner of a running broker: what it compacts, and what the metrics tell of it."""
 
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
@@ -12,7 +12,7 @@ from barnabas.testing.manual_broker import ManualBroker
 _CLEANER, _MANAGER = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
 
 
-def filled(broker: ManualBroker, topic: str = "t") -> Log:
+def filled(broker: ManualBroker, topic: str = "t") -> UnifiedLog:
     broker.create(topic, cleanup_policy="compact", segment_bytes="300", min_cleanable_dirty_ratio="0.01")
     for number in range(20):
         records = memoryview(encode_batch([Message(b"%d" % number, key=b"k")], now_ms=broker.clock.now_ms()))

@@ -17,7 +17,7 @@ from support.group_requests import (
 from support.long_tests import first_is_quick
 
 from barnabas.core.coordinator.group.records import encode_offset_key
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
@@ -149,16 +149,16 @@ def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -
 
 def test_a_disk_that_cannot_be_read_for_a_while(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(broker, "g", {("t", 0): 5})
-    read = Log.read
+    read = UnifiedLog.read
 
     def fails(*_: object, **__: object) -> object:
         raise StorageError("the disk does not answer")
 
-    monkeypatch.setattr(Log, "read", fails)
+    monkeypatch.setattr(UnifiedLog, "read", fails)
     broker.restart()
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    monkeypatch.setattr(Log, "read", read)
+    monkeypatch.setattr(UnifiedLog, "read", read)
     broker.scheduler.advance(1000)
     assert committed(broker, "g") == {("t", 0): 5}
     assert any("the disk does not answer" in text for text in broker.reports)

@@ -10,7 +10,7 @@ from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.cluster.topics import ReplicaId, first_state
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.partition import Partition
 from barnabas.core.traffic.steps import complete
@@ -33,7 +33,7 @@ def folder(disk: MemoryDisk) -> Folder:
     return MemoryLogDir(disk).folder("t-0")
 
 
-def _refused(log: Log, records: bytes) -> ErrorCode:
+def _refused(log: UnifiedLog, records: bytes) -> ErrorCode:
     end, size = log.log_end_offset, log.size_bytes
     with pytest.raises(ApiError) as caught:
         put_set(log, records)
@@ -41,7 +41,7 @@ def _refused(log: Log, records: bytes) -> ErrorCode:
     return caught.value.code
 
 
-def _bases(log: Log) -> list[int]:
+def _bases(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 

@@ -11,7 +11,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT, parse_offsets
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import StorageError
@@ -32,7 +32,7 @@ class Broker:
         self.disk = MemoryDisk(now_ms=self.clock.now_ms)
         self.config = CONFIG
         self.reports: list[str] = []
-        self.flushed: list[Log] = []
+        self.flushed: list[UnifiedLog] = []
         self.manager: LogManager
 
     def config_for(self, topic: str) -> LogConfig:
@@ -60,7 +60,7 @@ class Broker:
         self.manager.close()
         return self.start()
 
-    def log(self, place: TopicPartition) -> Log:
+    def log(self, place: TopicPartition) -> UnifiedLog:
         found = self.manager.get(place)
         assert found is not None
         return found

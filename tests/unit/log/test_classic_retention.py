@@ -8,7 +8,7 @@ from support.classic_logs import flush, open_classic, put, visible
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import SegmentInfo
 from barnabas.ports.storage import Folder
 from barnabas.testing.logs import bytes_of
@@ -24,11 +24,11 @@ class Story:
         self.now_ms = 0
         self.folder: Folder = MemoryLogDir(MemoryDisk(now_ms=lambda: self.now_ms)).folder("t-0")
 
-    def open(self, *, retention_ms: int = -1, retention_bytes: int = -1) -> Log:
+    def open(self, *, retention_ms: int = -1, retention_bytes: int = -1) -> UnifiedLog:
         config = LogConfig(segment_bytes=14, retention_ms=retention_ms, retention_bytes=retention_bytes)
         return open_classic(self.folder, config=config, now_ms=self.now_ms)
 
-    def filled(self, *, retention_ms: int = -1, retention_bytes: int = -1) -> Log:
+    def filled(self, *, retention_ms: int = -1, retention_bytes: int = -1) -> UnifiedLog:
         log = self.open(retention_ms=retention_ms, retention_bytes=retention_bytes)
         for _ in range(4):
             self.now_ms += 1000
@@ -42,7 +42,7 @@ def story() -> Story:
     return Story()
 
 
-def _retain(log: Log, now_ms: int) -> int:
+def _retain(log: UnifiedLog, now_ms: int) -> int:
     removed = log.retain(now_ms, log.readable_end)
     for segment in removed:
         segment.delete()

@@ -6,7 +6,7 @@ from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, parse_header
 from barnabas.core.message.batch_reader import whole_batches
@@ -24,7 +24,7 @@ from barnabas.testing.logs import TP, batch, bytes_of, numbered
 DAY_MS = 86_400_000
 
 
-def batches_of(log: Log) -> list[BatchHeader]:
+def batches_of(log: UnifiedLog) -> list[BatchHeader]:
     """All batches, the empty ones and markers too."""
     offset, found = log.log_start_offset, list[BatchHeader]()
     while offset < log.log_end_offset and (records := bytes_of(log, offset)):
@@ -33,7 +33,7 @@ def batches_of(log: Log) -> list[BatchHeader]:
     return found
 
 
-def offsets_of(log: Log, key: bytes) -> list[int]:
+def offsets_of(log: UnifiedLog, key: bytes) -> list[int]:
     return [message.offset for message in messages_of(log) if message.key == key]
 
 
@@ -255,11 +255,11 @@ def in_transaction(logs: CleanedLogs, *keys: bytes, committed: bool, producer: i
     logs.log.append_marker(producer, 0, committed, 1, leader_epoch=0, now_ms=now_ms)
 
 
-def markers_in(log: Log) -> list[int]:
+def markers_in(log: UnifiedLog) -> list[int]:
     return [header.base_offset for header in batches_of(log) if header.control and header.count]
 
 
-def aborted_in(log: Log) -> list[tuple[int, int, int]]:
+def aborted_in(log: UnifiedLog) -> list[tuple[int, int, int]]:
     found = log.transactions.aborted(0, log.log_end_offset)
     return [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found]
 

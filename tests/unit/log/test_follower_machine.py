@@ -5,7 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.storage import Folder
 from barnabas.testing.logs import numbered, open_log, read_all
 
@@ -32,7 +32,7 @@ class FollowerMachine(RuleBasedStateMachine):
         self.folders: list[Folder] = [MemoryLogDir(MemoryDisk(now_ms=lambda: 0)).folder("t-0") for _ in range(2)]
         self.logs = [self._open(number, recover=True) for number in range(2)]
 
-    def _open(self, number: int, *, recover: bool, recovery_point: int = 0, start: int = 0) -> Log:
+    def _open(self, number: int, *, recover: bool, recovery_point: int = 0, start: int = 0) -> UnifiedLog:
         return open_log(
             self.folders[number],
             recover=recover,
@@ -44,11 +44,11 @@ class FollowerMachine(RuleBasedStateMachine):
         )
 
     @property
-    def leader(self) -> Log:
+    def leader(self) -> UnifiedLog:
         return self.logs[0]
 
     @property
-    def follower(self) -> Log:
+    def follower(self) -> UnifiedLog:
         return self.logs[1]
 
     @rule(count=st.integers(1, 6), size=st.integers(0, 20))

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import assign_offset, is_crc_valid, parse_header, set_max_timestamp, write_crc
 from barnabas.core.message.codec import Codec, Codecs
@@ -29,7 +29,7 @@ def codecs() -> Codecs:
     return builtin_codecs()
 
 
-def _refused(log: Log, records: memoryview, now_ms: int = 1000) -> ApiError:
+def _refused(log: UnifiedLog, records: memoryview, now_ms: int = 1000) -> ApiError:
     end, size = log.log_end_offset, log.size_bytes
     with pytest.raises(ApiError) as caught:
         log.append(records, leader_epoch=0, now_ms=now_ms)
@@ -198,7 +198,7 @@ def test_recompressed_beyond_the_limit(folder: Folder, codecs: Codecs) -> None:
 # --- rolling
 
 
-def _bases(log: Log) -> list[int]:
+def _bases(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
@@ -253,7 +253,7 @@ def test_roll_with_jitter(folder: Folder) -> None:
     from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
     from barnabas.testing.logs import TP
 
-    log = Log.open(
+    log = UnifiedLog.open(
         folder,
         topic_partition=TP,
         config=LogConfig(segment_ms=100, segment_jitter_ms=50),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import Gap, OffsetsDamaged, SegmentBytes, find_intact_batch, walk
 from barnabas.core.message.batch_header import HEADER_SIZE, assign_offset, is_crc_valid, parse_header
 from barnabas.core.traffic.steps import complete
@@ -33,7 +33,7 @@ def new_folder() -> Folder:
     return MemoryLogDir().folder("t-0")
 
 
-def written(folder: Folder, count: int = COUNT) -> Log:
+def written(folder: Folder, count: int = COUNT) -> UnifiedLog:
     log = open_log(folder, config=CONFIG)
     for number in range(count):
         put(log, b"%08d" % number, at=1000 + number)
@@ -67,7 +67,7 @@ def stopped_with(offset: int, byte: int, bit: int = 0, count: int = COUNT) -> Fo
     return folder
 
 
-def readable(log: Log, *, max_bytes: int = 1) -> list[int]:
+def readable(log: UnifiedLog, *, max_bytes: int = 1) -> list[int]:
     """The offsets that a reader gets whole and right, who goes from one to the next and past what is refused."""
     found: list[int] = []
     offset: int = log.log_start_offset

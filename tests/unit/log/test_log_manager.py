@@ -13,7 +13,7 @@ from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START, RECOVERY_PO
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.data_folder import DataFolder
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
@@ -499,15 +499,15 @@ def test_a_log_that_cannot_be_opened_is_left_out_and_tried_again(monkeypatch: py
     for number in range(2):
         put(manager.create(tp("t", number)), b"x")
     manager.close()
-    original = Log.open
+    original = UnifiedLog.open
 
-    def refuse(*args: object, **settings: object) -> Log:
+    def refuse(*args: object, **settings: object) -> UnifiedLog:
         if settings["topic_partition"] == tp("t", 1):
             raise StorageError("input/output error")
         return original(*args, **settings)  # type: ignore[arg-type]  # passed on as they came
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "open", refuse)
+        patch.setattr(UnifiedLog, "open", refuse)
         manager = broker.start()
         assert set(manager.logs()) == {tp("t", 0)}
         with pytest.raises(StorageError):

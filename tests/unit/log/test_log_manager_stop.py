@@ -10,7 +10,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.errors import ClosedError
@@ -105,15 +105,15 @@ def test_one_log_that_cannot_be_closed_costs_its_folder_the_marker_only(monkeypa
     for number in range(4):
         put(house.manager.create(tp(number)), b"x")
     broken = house.manager.get(tp(1))
-    original = Log.close
+    original = UnifiedLog.close
 
-    def close(log: Log, now_ms: int = 0) -> None:
+    def close(log: UnifiedLog, now_ms: int = 0) -> None:
         original(log, now_ms)
         if log is broken:
             raise StorageError("input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "close", close)
+        patch.setattr(UnifiedLog, "close", close)
         stopped = house.stop()
         house.scheduler.run_pending()
     assert (stopped, house.clean()) == ([True], [True, False])

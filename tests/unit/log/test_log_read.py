@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs
@@ -25,7 +25,7 @@ def folder() -> Folder:
     return MemoryLogDir().folder("t-0")
 
 
-def _filled(folder: Folder, *, batches: int = 30, per_segment: int = 10, reopened: bool = False) -> Log:
+def _filled(folder: Folder, *, batches: int = 30, per_segment: int = 10, reopened: bool = False) -> UnifiedLog:
     """Batches of one record each, the number as its value."""
     config = LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=3 * SIZE)
     log = open_log(folder, config=config)

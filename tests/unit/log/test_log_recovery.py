@@ -10,7 +10,7 @@ from barnabas.adapters.storage_memory.memory import MemoryFile
 from barnabas.core.log import batch_scan
 from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
@@ -27,7 +27,7 @@ def folder() -> Folder:
     return MemoryLogDir().folder("t-0")
 
 
-def _written(folder: Folder, batches: int = 12, config: LogConfig = CONFIG) -> Log:
+def _written(folder: Folder, batches: int = 12, config: LogConfig = CONFIG) -> UnifiedLog:
     """Three segments, 0 to 4, 5 to 9, 10 and 11."""
     log = open_log(folder, config=config)
     for number in range(batches):

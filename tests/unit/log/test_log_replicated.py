@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
 from barnabas.ports.error_codes import ErrorCode
@@ -28,7 +28,7 @@ def at(base: int, *values: bytes, epoch: int = 0) -> bytes:
     return bytes(records)
 
 
-def take(log: Log, *batches: bytes) -> int:
+def take(log: UnifiedLog, *batches: bytes) -> int:
     """Append them together; returns where the log ends."""
     taken = log.append_replicated(memoryview(b"".join(batches)), now_ms=1000)
     assert taken.log_end_offset == log.log_end_offset

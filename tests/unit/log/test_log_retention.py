@@ -7,7 +7,7 @@ from attrs import evolve
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.batch_header import set_max_timestamp
 from barnabas.core.traffic.steps import complete
@@ -27,7 +27,7 @@ def folder() -> Folder:
 
 def _written(
     folder: Folder, batches: int = 8, policy: DeletionPolicy | None = None, reports: list[str] | None = None
-) -> Log:
+) -> UnifiedLog:
     """Segments of two batches of one record, at 1000, 1001, ..."""
     report = reports.append if reports is not None else lambda _: None
     log = open_log(folder, config=CONFIG, policy=policy, report=report)
@@ -36,11 +36,11 @@ def _written(
     return log
 
 
-def _bases(log: Log) -> list[int]:
+def _bases(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def _retain(log: Log, now_ms: int = 10_000, high_watermark: int = 99, **settings: object) -> int:
+def _retain(log: UnifiedLog, now_ms: int = 10_000, high_watermark: int = 99, **settings: object) -> int:
     log.update_config(evolve(CONFIG, **settings))  # type: ignore[arg-type]  # any of the fields
     return len(log.retain(now_ms, high_watermark))
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.simulation.disk import FaultyDisk
@@ -60,7 +60,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.log_dir = self.disk.open()
         self.log = self._open(recover=True)
 
-    def _open(self, *, recover: bool, recovery_point: int = 0) -> Log:
+    def _open(self, *, recover: bool, recovery_point: int = 0) -> UnifiedLog:
         folder = self.log_dir.folder("t-0")
         return open_log(
             folder,

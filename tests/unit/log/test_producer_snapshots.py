@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates, SentBatch
 from barnabas.core.log.producers.snapshot import decode_snapshot, encode_snapshot
 from barnabas.ports.error_codes import ErrorCode
@@ -31,11 +31,11 @@ def folder() -> Folder:
     return MemoryLogDir().folder("t-0")
 
 
-def send(log: Log, number: int, producer: int = 1) -> int:
+def send(log: UnifiedLog, number: int, producer: int = 1) -> int:
     return log.append(numbered(b"%08d" % number, sequence=number, producer=producer), leader_epoch=0, now_ms=1000)[0]
 
 
-def written(folder: Folder, batches: int = 12) -> Log:
+def written(folder: Folder, batches: int = 12) -> UnifiedLog:
     """Three segments, 0 to 4, 5 to 9, 10 and 11."""
     log = open_log(folder, config=CONFIG)
     for number in range(batches):
@@ -43,7 +43,7 @@ def written(folder: Folder, batches: int = 12) -> Log:
     return log
 
 
-def flush(log: Log) -> None:
+def flush(log: UnifiedLog) -> None:
     work = log.flushes.begin(0)
     assert work is not None
     work()
@@ -54,7 +54,7 @@ def snapshots(folder: Folder) -> list[int]:
     return sorted(int(name[:20]) for name in folder.files() if name.endswith(".snapshot"))
 
 
-def check_knows_the_last_five(log: Log, end: int = 12) -> None:
+def check_knows_the_last_five(log: UnifiedLog, end: int = 12) -> None:
     before = log.log_end_offset
     for number in range(max(0, end - 5), end):
         assert send(log, number) == number

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import AppendResult, Log
+from barnabas.core.log.partition_log.unified_log import AppendResult, UnifiedLog
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.ports.error_codes import ErrorCode
@@ -16,18 +16,24 @@ NEWEST = 2**31 - 1
 
 
 @pytest.fixture
-def log() -> Log:
+def log() -> UnifiedLog:
     return open_log(MemoryLogDir().folder("t-0"))
 
 
 def send(
-    log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0, now_ms: int = 1000, at: int = 1000
+    log: UnifiedLog,
+    *values: bytes,
+    sequence: int,
+    producer: int = 1,
+    epoch: int = 0,
+    now_ms: int = 1000,
+    at: int = 1000,
 ) -> AppendResult:
     records = numbered(*values, producer=producer, epoch=epoch, sequence=sequence, at=at)
     return log.append(records, leader_epoch=0, now_ms=now_ms)
 
 
-def refused(log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0) -> ErrorCode:
+def refused(log: UnifiedLog, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0) -> ErrorCode:
     before = (log.log_end_offset, log.size_bytes)
     with pytest.raises(ApiError) as caught:
         send(log, *values, sequence=sequence, producer=producer, epoch=epoch)
@@ -35,7 +41,7 @@ def refused(log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: i
     return caught.value.code
 
 
-def test_sequences_follow_each_other_per_producer(log: Log) -> None:
+def test_sequences_follow_each_other_per_producer(log: UnifiedLog) -> None:
     assert send(log, b"a", b"b", sequence=0).base_offset == 0
     assert send(log, b"x", sequence=0, producer=2).base_offset == 2
     assert send(log, b"c", sequence=2).base_offset == 3
@@ -46,7 +52,7 @@ def test_sequences_follow_each_other_per_producer(log: Log) -> None:
     assert [value for _, value in read_all(log)] == [b"a", b"b", b"x", b"c", b"without", b"d", b"e"]
 
 
-def test_the_last_five_batches_are_recognised(log: Log) -> None:
+def test_the_last_five_batches_are_recognised(log: UnifiedLog) -> None:
     for number in range(7):
         send(log, b"%d" % number, b"+", sequence=2 * number)
     for number in range(2, 7):
@@ -57,7 +63,7 @@ def test_the_last_five_batches_are_recognised(log: Log) -> None:
 
 
 @pytest.mark.parametrize(("values", "sequence"), [((b"a",), 0), ((b"b",), 1), ((b"a", b"b", b"c"), 0)])
-def test_only_a_whole_batch_is_a_duplicate(log: Log, values: tuple[bytes, ...], sequence: int) -> None:
+def test_only_a_whole_batch_is_a_duplicate(log: UnifiedLog, values: tuple[bytes, ...], sequence: int) -> None:
     send(log, b"a", b"b", sequence=0)
     assert refused(log, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -69,13 +75,13 @@ def test_a_duplicate_has_the_time_of_the_first() -> None:
     assert send(log, b"a", sequence=0, now_ms=7000) == (0, 0, 5000, 0, 0)
 
 
-def test_an_unknown_producer_begins_anywhere(log: Log) -> None:
+def test_an_unknown_producer_begins_anywhere(log: UnifiedLog) -> None:
     assert send(log, b"a", sequence=77, epoch=3).base_offset == 0
     assert send(log, b"b", sequence=78, epoch=3).base_offset == 1
     assert refused(log, b"c", sequence=0, epoch=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_new_epoch_begins_with_zero_and_ends_the_old_one(log: Log) -> None:
+def test_a_new_epoch_begins_with_zero_and_ends_the_old_one(log: UnifiedLog) -> None:
     send(log, b"a", sequence=0)
     assert refused(log, b"b", sequence=1, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(log, b"b", sequence=0, epoch=1).base_offset == 1
@@ -84,7 +90,7 @@ def test_a_new_epoch_begins_with_zero_and_ends_the_old_one(log: Log) -> None:
     assert send(log, b"b", sequence=0, epoch=1).base_offset == 1
 
 
-def test_after_the_largest_sequence_comes_zero(log: Log) -> None:
+def test_after_the_largest_sequence_comes_zero(log: UnifiedLog) -> None:
     send(log, b"a", sequence=NEWEST - 1)
     across = send(log, b"b", b"c", b"d", sequence=NEWEST)
     assert across.base_offset == 1
@@ -93,7 +99,7 @@ def test_after_the_largest_sequence_comes_zero(log: Log) -> None:
     assert send(log, b"e", sequence=2).base_offset == 4
 
 
-def test_transactional_batches_need_the_transactional_id_in_their_request(log: Log) -> None:
+def test_transactional_batches_need_the_transactional_id_in_their_request(log: UnifiedLog) -> None:
     with pytest.raises(ApiError) as caught:
         log.append(numbered(b"a", transactional=True), leader_epoch=0, now_ms=0)
     assert caught.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -112,7 +118,7 @@ def test_what_could_not_be_written_is_not_noted() -> None:
     assert send(log, b"c", sequence=2).base_offset == 2
 
 
-def test_a_damaged_batch_is_refused_before_its_sequence_counts(log: Log) -> None:
+def test_a_damaged_batch_is_refused_before_its_sequence_counts(log: UnifiedLog) -> None:
     records = numbered(b"a")
     records[-1] ^= 1
     with pytest.raises(ApiError) as caught:
@@ -121,7 +127,7 @@ def test_a_damaged_batch_is_refused_before_its_sequence_counts(log: Log) -> None
     assert not log.producers.producers
 
 
-def test_silent_producers_are_forgotten(log: Log) -> None:
+def test_silent_producers_are_forgotten(log: UnifiedLog) -> None:
     send(log, b"a", sequence=0, producer=1, now_ms=1000)
     send(log, b"a", sequence=0, producer=2, now_ms=2000)
     assert log.producers.expire(1000) == 1
@@ -137,7 +143,7 @@ def test_the_longest_silent_go_when_there_are_too_many() -> None:
     assert set(range(90, 100)) <= states.producers.keys()
 
 
-def test_batches_without_a_producer_are_no_business_of_it(log: Log) -> None:
+def test_batches_without_a_producer_are_no_business_of_it(log: UnifiedLog) -> None:
     log.append(batch(b"a"), leader_epoch=0, now_ms=0)
     log.append(batch(b"a"), leader_epoch=0, now_ms=0)
     assert log.log_end_offset == 2

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
@@ -69,7 +69,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.log_dir = self.disk.open()
         self.log = self._open(recover=True)
 
-    def _open(self, *, recover: bool, recovery_point: int = 0) -> Log:
+    def _open(self, *, recover: bool, recovery_point: int = 0) -> UnifiedLog:
         return open_log(
             self.folder(),
             recover=recover,

@@ -9,7 +9,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.batch_scan import BatchIterator
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import AppendResult, Log
+from barnabas.core.log.partition_log.unified_log import AppendResult, UnifiedLog
 from barnabas.core.log.producers.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.log.segment.segment import Segment
 from barnabas.core.message.batch_header import parse_header
@@ -27,12 +27,12 @@ SMALL = LogConfig(segment_bytes=3 * 80)
 
 
 @pytest.fixture
-def log() -> Log:
+def log() -> UnifiedLog:
     return open_log(MemoryLogDir().folder("t-0"))
 
 
 def send(
-    log: Log,
+    log: UnifiedLog,
     *values: bytes,
     producer: int = 1,
     epoch: int = 0,
@@ -43,15 +43,17 @@ def send(
     return log.append(records, leader_epoch=0, now_ms=1000, origin=origin).base_offset
 
 
-def end(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> int:
+def end(log: UnifiedLog, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> int:
     return marked(log, committed=committed, producer=producer, epoch=epoch, coordinator=coordinator).base_offset
 
 
-def marked(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> AppendResult:
+def marked(
+    log: UnifiedLog, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0
+) -> AppendResult:
     return log.append_marker(producer, epoch, committed, coordinator, leader_epoch=0, now_ms=2000)
 
 
-def refused(act: Callable[[], object], log: Log) -> ErrorCode:
+def refused(act: Callable[[], object], log: UnifiedLog) -> ErrorCode:
     before = (log.log_end_offset, log.size_bytes, log.transactions.first_unstable_offset(FAR))
     with pytest.raises(ApiError) as caught:
         act()
@@ -59,7 +61,7 @@ def refused(act: Callable[[], object], log: Log) -> ErrorCode:
     return caught.value.code
 
 
-def aborted(log: Log, start: int = 0, upto: int | None = None) -> list[tuple[int, int, int]]:
+def aborted(log: UnifiedLog, start: int = 0, upto: int | None = None) -> list[tuple[int, int, int]]:
     upto = log.log_end_offset if upto is None else upto
     return [(each.producer_id, each.first_offset, each.last_offset) for each in log.transactions.aborted(start, upto)]
 
@@ -93,7 +95,7 @@ def test_a_cut_marker_is_damaged(cut: int) -> None:
 # --- what is open
 
 
-def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(log: Log) -> None:
+def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(log: UnifiedLog) -> None:
     put(log, b"plain")
     assert log.transactions.first_unstable_offset(FAR) is None
     assert send(log, b"a", b"b") == 1
@@ -105,7 +107,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(
     assert not log.transactions.aborted(0, FAR)
 
 
-def test_the_oldest_open_transaction_counts(log: Log) -> None:
+def test_the_oldest_open_transaction_counts(log: UnifiedLog) -> None:
     for producer in range(3):
         send(log, b"x", producer=producer)
     end(log, committed=True, producer=1)
@@ -117,7 +119,7 @@ def test_the_oldest_open_transaction_counts(log: Log) -> None:
     assert log.transactions.first_unstable_offset(FAR) is None
 
 
-def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: Log) -> None:
+def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: UnifiedLog) -> None:
     send(log, b"x", producer=1)
     send(log, b"x", producer=2)
     assert end(log, committed=True, producer=2) == 2
@@ -127,7 +129,7 @@ def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: Lo
     assert log.transactions.first_unstable_offset(4) is None
 
 
-def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> None:
+def test_any_number_of_ended_transactions_may_wait_for_replicas(log: UnifiedLog) -> None:
     for number in range(3000):
         send(log, b"x", sequence=number)
         end(log, committed=bool(number % 2))
@@ -144,7 +146,7 @@ def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> Non
     assert log.transactions.first_unstable_offset(6000) is None
 
 
-def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_see(log: Log) -> None:
+def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_see(log: UnifiedLog) -> None:
     put(log, b"plain")
     assert end(log, committed=False, producer=77, epoch=3) == 1
     assert log.transactions.first_unstable_offset(FAR) is None
@@ -155,7 +157,7 @@ def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_se
 # --- what was aborted
 
 
-def test_aborted_transactions_are_told_for_what_they_touch(log: Log) -> None:
+def test_aborted_transactions_are_told_for_what_they_touch(log: UnifiedLog) -> None:
     send(log, b"a", producer=1)  # 0
     send(log, b"b", producer=2)  # 1
     end(log, committed=False, producer=1)  # 2
@@ -208,7 +210,7 @@ def test_an_aborted_transaction_is_found_from_every_segment_that_it_touches() ->
 # --- what is refused
 
 
-def test_what_a_producer_may_not_send(log: Log) -> None:
+def test_what_a_producer_may_not_send(log: UnifiedLog) -> None:
     plain = partial(numbered, b"x", sequence=1)
     send(log, b"a")
     assert refused(lambda: log.append(plain(), leader_epoch=0, now_ms=0), log) is ErrorCode.INVALID_TXN_STATE
@@ -221,7 +223,7 @@ def test_what_a_producer_may_not_send(log: Log) -> None:
     assert refused(lambda: send(log, b"b", sequence=2, epoch=1), log) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_clients_write_no_control_batches_and_no_nameless_transactions(log: Log) -> None:
+def test_clients_write_no_control_batches_and_no_nameless_transactions(log: UnifiedLog) -> None:
     forged = encode_marker(
         EndTransactionMarker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0
     )
@@ -232,7 +234,7 @@ def test_clients_write_no_control_batches_and_no_nameless_transactions(log: Log)
             assert refused(act, log) is ErrorCode.INVALID_RECORD
 
 
-def test_late_coordinators_and_late_markers_are_refused(log: Log) -> None:
+def test_late_coordinators_and_late_markers_are_refused(log: UnifiedLog) -> None:
     send(log, b"a", epoch=5)
     assert refused(lambda: end(log, committed=True, epoch=4), log) is ErrorCode.INVALID_PRODUCER_EPOCH
     end(log, committed=True, epoch=5, coordinator=3)
@@ -243,7 +245,7 @@ def test_late_coordinators_and_late_markers_are_refused(log: Log) -> None:
     assert send(log, b"b", epoch=6) == 3
 
 
-def test_a_transaction_goes_on_in_a_newer_epoch(log: Log) -> None:
+def test_a_transaction_goes_on_in_a_newer_epoch(log: UnifiedLog) -> None:
     send(log, b"a", epoch=0)
     send(log, b"b", epoch=1)
     assert log.transactions.first_unstable_offset(FAR) == 0
@@ -252,7 +254,7 @@ def test_a_transaction_goes_on_in_a_newer_epoch(log: Log) -> None:
     assert aborted(log) == [(1, 0, 2)]
 
 
-def test_the_brokers_own_batches_have_no_sequence(log: Log) -> None:
+def test_the_brokers_own_batches_have_no_sequence(log: UnifiedLog) -> None:
     for _ in range(3):
         send(log, b"position", sequence=-1, origin=AppendOrigin.BROKER)
     assert log.transactions.first_unstable_offset(FAR) == 0
@@ -262,7 +264,7 @@ def test_the_brokers_own_batches_have_no_sequence(log: Log) -> None:
     assert refused(lambda: send(log, b"x", sequence=-1), log) is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_of_a_transaction_that_is_sent_again_is_not_appended_again(log: Log) -> None:
+def test_a_batch_of_a_transaction_that_is_sent_again_is_not_appended_again(log: UnifiedLog) -> None:
     send(log, b"a", b"b")
     assert send(log, b"a", b"b") == 0
     end(log, committed=True)
@@ -283,7 +285,7 @@ def test_markers_have_the_time_of_the_topic() -> None:
 # --- who is remembered
 
 
-def test_producers_in_a_transaction_are_never_forgotten(log: Log) -> None:
+def test_producers_in_a_transaction_are_never_forgotten(log: UnifiedLog) -> None:
     send(log, b"a", producer=1)
     log.append(numbered(b"b", producer=2), leader_epoch=0, now_ms=1000)
     assert log.producers.expire(FAR) == 1
@@ -304,7 +306,7 @@ def test_there_is_room_for_those_in_a_transaction() -> None:
     assert len(states.producers) <= 60
 
 
-def test_plain_messages_are_no_business_of_it(log: Log) -> None:
+def test_plain_messages_are_no_business_of_it(log: UnifiedLog) -> None:
     log.append(batch(b"a"), leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)
     assert not log.producers.producers
 
@@ -554,7 +556,7 @@ def test_what_is_aborted_is_durable_with_the_records() -> None:
     assert aborted(open_log(left, recovery_point=2)) == [(7, 0, 1)]
 
 
-def test_a_marker_that_is_not_durable_leaves_its_transaction_undecided_on_the_disk(log: Log) -> None:
+def test_a_marker_that_is_not_durable_leaves_its_transaction_undecided_on_the_disk(log: UnifiedLog) -> None:
     send(log, b"first")
     log.flushes.now()
     end(log, committed=True)

@@ -9,7 +9,7 @@ from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.partition_log.log import Log
+from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api.fetch import FetchResultPartition
@@ -514,7 +514,7 @@ def test_nothing_stays_of_a_log_that_is_deleted_while_its_follower_flushes_or_cu
         copying._noting[KEY] = cluster[3].log
         dropped.append(held and cluster[3].replicas.drop([KEY]))
 
-    def begin_and_drop(log: Log, now_ms: int, resume: Callable[[], None]) -> None:
+    def begin_and_drop(log: UnifiedLog, now_ms: int, resume: Callable[[], None]) -> None:
         begin(log, now_ms, resume)
         held = copying._flushes.holds(log)
         if not dropped:

@@ -38,13 +38,13 @@ from .results import EMPTY_SLICE, AppendResult, LogSlice, ReplicatedAppendResult
 from .times import TimestampLookup
 from .transactions import LogTransactions
 
-__all__ = ["AppendResult", "Log", "LogSlice", "TimestampOffset"]
+__all__ = ["AppendResult", "UnifiedLog", "LogSlice", "TimestampOffset"]
 
 _new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
 
 
-class Log:
-    """The log of a partition, opened by `Log.open` (Kafka: UnifiedLog).
+class UnifiedLog:
+    """The log of a partition, opened by `UnifiedLog.open` (Kafka: UnifiedLog).
 
     Owner thread only; `FlushWork`, regions and removed segments may go to other threads. Other functions are in the
     parts: `times`, `transactions`, `flushes`, `replacer`.
@@ -60,7 +60,7 @@ class Log:
         self.replacer = SegmentReplacer(state)
         self.is_end_lost = False
         """True if the log ended below its recovery point when it was opened: durable messages are lost."""
-        self.rolled: Callable[[Log], None] | None = None
+        self.rolled: Callable[[UnifiedLog], None] | None = None
         """Called after a roll, to flush the inactive segments."""
         self.format_name = state.config.message_format
         """Message format of the log, which never changes."""
@@ -87,7 +87,7 @@ class Log:
         may_end_early: bool = False,
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
-    ) -> "Log":
+    ) -> "UnifiedLog":
         """Open the log in the folder, or begin a new one there.
 
         With `recover` (after an unclean shutdown), all batches from `recovery_point` on are checked, and the log is

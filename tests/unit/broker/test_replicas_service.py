@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
-from barnabas.ports.broker_api.quotas import DescribeClientQuotas, QuotaFilter, QuotaMatch
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
+from barnabas.ports.broker_api.quotas import DescribeClientQuotas, QuotaFilter
 from barnabas.ports.broker_api.replicas import (
     AlterPartitionReassignments,
     ElectionType,
@@ -101,7 +101,7 @@ def test_a_move_may_be_bound_to_the_replication_factor(
 
 
 def epoch_end(broker: ManualBroker, epoch: int, *, current: int = -1, partition: int = 0) -> tuple[object, ...]:
-    asked = EpochQuestion(topic="t", partition=partition, leader_epoch=epoch, current_leader_epoch=current)
+    asked = OffsetForLeaderPartition(topic="t", partition=partition, leader_epoch=epoch, current_leader_epoch=current)
     (found,) = broker.ask(OffsetForLeaderEpoch(partitions=[asked])).partitions
     return found.error, found.leader_epoch, found.end_offset
 
@@ -130,6 +130,6 @@ def test_who_asks_with_another_epoch_is_told_so(broker: ManualBroker) -> None:
 
 
 def test_there_are_no_quotas(broker: ManualBroker) -> None:
-    anyone = QuotaFilter(entity_type="user", match=QuotaMatch.ANY)
+    anyone = QuotaFilter(entity_type="user", match=2)
     result = broker.ask(DescribeClientQuotas(filters=[anyone]))
     assert (result.error, list(result.entries or [])) == (ErrorCode.NONE, [])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .core.message.message import Message
     from .ports.error_codes import ErrorCode
     from .ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
-    from .ports.words import TopicPartition
+    from .ports.types import TopicPartition
 
 __version__ = "0.1.0"
 
@@ -74,7 +74,7 @@ _HOMES = {
     "SimpleConsumer": "app.clients.simple_consumer",
     "StreamMessage": "core.classic.consumer.streams",
     "TopicFilter": "core.classic.registry.topic_filter",
-    "TopicPartition": "ports.words",
+    "TopicPartition": "ports.types",
     "TransactionError": "core.client.errors",
     "outside_of": "app.compose.broker",
 }

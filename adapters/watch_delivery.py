@@ -39,10 +39,10 @@ class WatchDelivery:
         with self._lock:
             return self._watchers.add_subtree_watch(path, changed)
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> int:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> int:
         """Add a listener; returns its token."""
         with self._lock:
-            return self._watchers.add_state_listener(state_changed)
+            return self._watchers.add_state_listener(on_state_changed)
 
     def cancel(self, token: int) -> None:
         """Forget a watch or a listener and what was due to it. Twice is harmless."""

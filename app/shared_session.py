@@ -76,14 +76,14 @@ class SharedSession:
         self._check_open()
         return self._kept(self._session.watch_below(path, changed))
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         self._check_open()
-        return self._session.keep()
+        return self._session.heartbeat()
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
 
-        return self._kept(self._session.listen(state_changed))
+        return self._kept(self._session.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ from ..app.clients.waiting import logger
 from ..core.client.errors import AbortNeeded, ClientTimeout, CommitFailed
 from ..core.message.message import Message
 from ..ports.errors import ApiError, BarnabasError
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .counting import MessageCounts
 from .publishing import ensure_topic, wall_ms
 from .reports import BROKER, TOPIC, WINDOW_MS

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .reports import TopicReach
 
 

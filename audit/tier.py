@@ -7,7 +7,7 @@ from attrs import evolve
 
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .counting import MessageCounts
 from .publishing import ensure_topic, in_sizes, messages_of, wall_ms
 from .reaching import Reaching

@@ -32,7 +32,7 @@ from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import Folder
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 
 BYTES = int(os.environ.get("BENCH_COMPACTION_MB", "300")) * 1_000_000
 BATCH_MESSAGES = 80

@@ -13,7 +13,7 @@ from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.deletion import KeepAll
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 RESPONSE_BYTES = 1 << 20
 TOTAL_BYTES = 256 << 20

@@ -16,7 +16,7 @@ from harness import Result
 
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.ports.transport import Connection, Limits, TransportError
-from barnabas.ports.words import Position
+from barnabas.ports.types import Position
 
 REGION_BYTES = 1_048_576
 FRAME = struct.pack(">i", 250) + b"x" * 250
@@ -46,13 +46,13 @@ class Echo:
         self._connection = connection
         self._region = region
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if content[0] == 82:
             self._connection.send([b"head" * 10, self._region])
         else:
             self._connection.send([b"y" * 50])
 
-    def closed(self, error: TransportError | None) -> None: ...
+    def on_closed(self, error: TransportError | None) -> None: ...
 
 
 def serve(descriptor: int) -> tuple[Reactor, threading.Thread, int]:

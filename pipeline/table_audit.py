@@ -17,7 +17,7 @@ from ..audit.reports import BROKER, TOPIC, WINDOW_MS
 from ..audit.tier import TierReports
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.errors import BarnabasError, ConfigError
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .tables.formats import open_store
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.stamps import count_rows

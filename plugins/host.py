@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
     from ..core.replica.selection import ReplicaSelector
-    from ..ports.words import TopicPartition
+    from ..ports.types import TopicPartition
 
 
 _MEMBERS: Mapping[str, Sequence[str]] = {

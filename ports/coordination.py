@@ -161,7 +161,7 @@ class Coordination(Protocol):
         """
         ...
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         """Talk to the service now; the milliseconds from the beginning of this call that the session lasts at least.
 
         `math.inf` where nobody can end it. Raises `CoordinationError` when the service does not answer, and
@@ -173,7 +173,7 @@ class Coordination(Protocol):
         """
         ...
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         """Be told of every change of the session state, from a thread of the adapter."""
         ...
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from .errors import BarnabasError
+from .types import Buffer, Position
 from .values import frozen
-from .words import Buffer, Position
 
 
 class StorageError(BarnabasError):

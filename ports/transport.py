@@ -8,8 +8,8 @@ from typing import Protocol
 
 from .errors import BarnabasError
 from .storage import Region
+from .types import Buffer
 from .values import frozen
-from .words import Buffer
 
 Address = tuple[str, int]
 Piece = Buffer | Region
@@ -67,7 +67,7 @@ class Connection(Protocol):
         """
         ...
 
-    def keep(self, change: int) -> None:
+    def add_held_bytes(self, change: int) -> None:
         """The handler keeps so many bytes more for this connection than before, or less (a negative number): requests
         that wait for their answers, answers that wait for their turn. They count as what waits to be sent does."""
         ...
@@ -81,7 +81,7 @@ class Connection(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Close after what was sent so far has gone out or cannot go out; `closed` of the handler follows.
+        """Close after what was sent so far has gone out or cannot go out; `on_closed` of the handler follows.
 
         Twice is harmless.
         """
@@ -95,12 +95,12 @@ class ConnectionHandler(Protocol):
     between them.
     """
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         """One whole frame, without its length. The memory is writable and is the handler's until it returns: what must
         live longer is copied. An exception closes the connection with one log line."""
         ...
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         """The connection is gone (None: closed by either side in order). Called exactly once; nothing follows it."""
         ...
 

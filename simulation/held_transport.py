@@ -13,17 +13,17 @@ class _Handler:
         self._life = life
         self.handler: ConnectionHandler | None = None
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         handler = self.handler
         if self._life.still or handler is None:
             copy = bytearray(content)
-            self._life.run(lambda: self.handler.frame(memoryview(copy)) if self.handler is not None else None)
+            self._life.run(lambda: self.handler.on_frame(memoryview(copy)) if self.handler is not None else None)
         elif self._life.alive:
             self._life.ran = True
-            handler.frame(content)
+            handler.on_frame(content)
 
-    def closed(self, error: TransportError | None) -> None:
-        self._life.run(lambda: self.handler.closed(error) if self.handler is not None else None)
+    def on_closed(self, error: TransportError | None) -> None:
+        self._life.run(lambda: self.handler.on_closed(error) if self.handler is not None else None)
 
 
 class HeldTransport:

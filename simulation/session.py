@@ -112,12 +112,12 @@ class SimulatedSession:
             lambda: self._read(lambda: self._session.children(path), lambda old: old.children(path)), writes=False
         )
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         if not self.blocking:
             return math.inf
 
         def kept() -> float:
-            self._session.keep()
+            self._session.heartbeat()
             self._kept_ms = self._world.clock.monotonic_ms()
             return self._world.session_ms
 
@@ -129,16 +129,16 @@ class SimulatedSession:
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         return self._session.watch(path, changed)
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         def told(state: SessionState) -> None:
             self._told_ms = self._world.clock.monotonic_ms()
             if state is SessionState.EXPIRED:
                 self._expiry_untold = self._ended_without_outage = False
             if state is not SessionState.SUSPENDED:
                 self._stood_still = False
-            state_changed(state)
+            on_state_changed(state)
 
-        return self._session.listen(told)
+        return self._session.add_session_listener(told)
 
     def close(self) -> None:
         if self._outages:

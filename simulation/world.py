@@ -6,7 +6,7 @@ from typing import Self
 
 from ..core.replica.partition import Partition
 from ..ports.transport import Address
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .broker import SimulatedBroker
 from .coordination import CoordinationService
 from .machine import Machine

@@ -14,7 +14,7 @@ from ..app.compose.broker import outside_of
 from ..app.compose.memory import KeptFolders
 from ..ports.broker_api.envelope import Request, ResultT
 from ..ports.errors import ClosedError
-from ..ports.words import TopicPartition
+from ..ports.types import TopicPartition
 from .cluster_network import ClusterNetwork, CutTransport, soon
 from .cluster_tree import ClusterTree, TreeSession
 from .faults import Faults

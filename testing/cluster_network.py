@@ -105,16 +105,16 @@ class CutTransport:
 class _Handler:
     """Fulfils `ConnectionHandler` with another one, and tells when it is over."""
 
-    __slots__ = ("_inner", "_over", "frame")
+    __slots__ = ("_inner", "_over", "on_frame")
 
     def __init__(self, inner: ConnectionHandler, over: Callable[[], object]) -> None:
         self._inner = inner
         self._over = over
-        self.frame = inner.frame
+        self.on_frame = inner.on_frame
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         self._over()
-        self._inner.closed(error)
+        self._inner.on_closed(error)
 
 
 def _failed(opened: Opened, peer: int) -> None:

@@ -69,10 +69,10 @@ class FaultyServer:
 class _Refused:
     """The handler of a connection that is closed before it has said anything."""
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         """Never comes."""
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         """It is gone."""
 
 

@@ -17,7 +17,7 @@ from ..core.message.message import Message
 from ..core.message.message_set import MessageSet
 from ..plugins.builtin.deletion import KafkaDeletionPolicy
 from ..ports.storage import Folder
-from ..ports.words import Buffer, TopicPartition
+from ..ports.types import Buffer, TopicPartition
 
 TP = TopicPartition("t", 0)
 

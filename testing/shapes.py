@@ -15,8 +15,8 @@ from ..ports.broker_api.configs import ConfigResource, ResourceKind
 from ..ports.broker_api.envelope import Request
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ConfigError
+from ..ports.types import TopicPartition
 from ..ports.values import frozen
-from ..ports.words import TopicPartition
 
 ERROR_TEXT = "an error on demand"
 

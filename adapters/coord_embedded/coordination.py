@@ -104,15 +104,15 @@ class EmbeddedCoordination:
             self._check_open()
             return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         self._check_open()
         return math.inf
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         """The session of an open file neither breaks nor expires: listeners are never called."""
         with self._lock:
             self._check_open()
-            return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+            return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         with self._lock:

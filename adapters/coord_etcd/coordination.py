@@ -200,17 +200,17 @@ class EtcdCoordination:
         self._check_open()
         return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         self._check_open()
         try:
-            return self._keeper.keep()
+            return self._keeper.heartbeat()
         except CoordinationError:
             self._check_open()
             raise
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
-        return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+        return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         """See the port. When no server can be reached, ephemeral nodes go once the session times out."""

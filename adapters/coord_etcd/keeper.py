@@ -79,7 +79,7 @@ class SessionKeeper:
             raise CoordinationError(f"not connected to etcd at {self._where.servers}; last: {self._why}")
         return link
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         """As `Coordination.keep`."""
         self._heartbeat.beat()
         left_s = self.ask(lambda link, timeout_s: link.keep_alive(self.lease, timeout_s))

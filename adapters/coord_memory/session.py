@@ -104,7 +104,7 @@ class MemorySession:
             self._check_open()
             return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         with self._tree.lock:
             self._check_usable()
             if self._delivery.owes_an_end:
@@ -112,10 +112,10 @@ class MemorySession:
             self._kept_ms = self._tree.now_ms()
             return self._timeout_ms
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._tree.lock:
             self._check_open()
-            return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+            return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         with self._tree.lock:

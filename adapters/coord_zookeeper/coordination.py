@@ -222,7 +222,7 @@ class ZookeeperCoordination:
                 raise
         return cancel
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         self._client.heartbeat.beat()
         self._check_connected("the session")
         # A server that lost the others still answers what is read for a while; a transaction comes back from the
@@ -239,9 +239,9 @@ class ZookeeperCoordination:
             raise SessionExpired(f"the session with ZooKeeper at {self._where.servers} expired")
         return self._client.negotiated_timeout_ms
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
-        return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+        return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         """See the port. When the connection is lost, ephemeral nodes go once the session times out."""

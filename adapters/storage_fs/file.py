@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...ports.errors import ClosedError
 from ...ports.storage import StorageReadOnly
-from ...ports.words import Buffer, Position
+from ...ports.types import Buffer, Position
 from .descriptors import Descriptor, DescriptorPool
 from .errors import storage_error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ...ports.errors import ClosedError
 from ...ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, StorageReadOnly
-from ...ports.words import Buffer, Position
+from ...ports.types import Buffer, Position
 
 
 def _system_ms() -> int:

@@ -127,7 +127,7 @@ class MemoryConnection:
         self._count_memory()
         self._network.carry(self, self._arrive)
 
-    def keep(self, change: int) -> None:
+    def add_held_bytes(self, change: int) -> None:
         """The handler keeps so many bytes more, or less."""
         held_back = self._holds_too_much
         self._kept_bytes += change
@@ -226,7 +226,7 @@ class MemoryConnection:
             self._fail(TransportError(f"a frame of {size} bytes is not allowed (1 to {self._limits.frame_bytes_max})"))
             return
         try:
-            handler.frame(memoryview(content))
+            handler.on_frame(memoryview(content))
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
             self._fail(error)
         content[:] = _GARBAGE * size
@@ -261,7 +261,7 @@ class MemoryConnection:
     def _tell_closed(self, error: TransportError | None) -> None:
         handler, self._handler = self._handler, None
         if handler is not None:
-            handler.closed(error)
+            handler.on_closed(error)
 
 
 def one_line(error: Exception) -> str:

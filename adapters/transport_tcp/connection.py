@@ -192,7 +192,7 @@ class TcpConnection:
         if self._outbound.unsent_bytes and not self._held & _GONE and not self._interest & WRITE:
             self._flush()
 
-    def keep(self, change: int) -> None:
+    def add_held_bytes(self, change: int) -> None:
         """The handler keeps so many bytes more, or less."""
         self._kept_bytes += change
         if not self._held & _GONE:
@@ -237,7 +237,7 @@ class TcpConnection:
     def _tell_closed(self, error: TransportError | None) -> None:
         handler, self._handler = self._handler, None
         if handler is not None:
-            handler.closed(error)
+            handler.on_closed(error)
 
     # --- events
 
@@ -279,7 +279,7 @@ class TcpConnection:
                 content = inbound.next_frame()
                 if content is None:
                     break
-                handler.frame(content)
+                handler.on_frame(content)
                 if not inbound.pending_bytes:
                     break
                 now = monotonic()

@@ -9,7 +9,7 @@ from struct import Struct
 
 from ...ports.storage import Region
 from ...ports.transport import Piece, TransportError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 
 _LENGTH = Struct(">i")
 

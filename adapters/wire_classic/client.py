@@ -141,7 +141,7 @@ class ClassicLink:
         """
         self._fail("closed by this side")
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if self._failure is not None:
             return
         if not self._waiting:
@@ -159,7 +159,7 @@ class ClassicLink:
             return
         self._waiting.popleft().reply(result)
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         self._fail(str(error) if error is not None else "closed by the broker")
 
     # --- produces leave

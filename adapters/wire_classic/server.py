@@ -69,7 +69,7 @@ class _ServerConnection:
         self._caller = Caller(host=connection.peer[0], listener=server.listener, connection=next(_numbers))
         server.connections[self] = None
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if not self._open:
             return
         try:
@@ -85,7 +85,7 @@ class _ServerConnection:
             self._paused = True
             self._connection.pause()
 
-    def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
+    def on_closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
         self._waiting = None
         self._server.connections.pop(self, None)

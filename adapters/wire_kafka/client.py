@@ -178,7 +178,7 @@ class KafkaLink:
         self._timer = self._scheduler.call_later(timeout_ms, self._negotiation_timed_out)
         self._ask_versions()
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if self._failure is not None:
             return
         if self._opened is not None:
@@ -192,7 +192,7 @@ class KafkaLink:
         self._waiting.popleft()
         waiting.reply(result)
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         self._fail(str(error) if error is not None else "closed by the broker")
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:

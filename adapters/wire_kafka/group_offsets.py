@@ -20,7 +20,7 @@ from ...ports.broker_api.groups import (
 from ...ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .api import Api, in_order
 from .schema import (
     BOOL,
@@ -81,7 +81,7 @@ OFFSET_COMMIT = Api(
                 ids_since=_WITH_IDS,
             ),
         ),
-        Flag("knows_no_group", since=9),
+        Flag("knows_group_id_not_found", since=9),
     ),
     result=Struct(
         OffsetCommitResult,

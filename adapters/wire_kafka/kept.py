@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar, cast
 
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .schema import Struct
 from .wire import Reader, Writer
 

@@ -2,7 +2,7 @@
 
 from ...ports.broker_api.groups import PartitionOutcome
 from ...ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .api import Api
 from .schema import BOOL, ERROR, I16, I32, I64, Array, ByTopic, Field, Struct
 

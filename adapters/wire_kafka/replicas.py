@@ -1,6 +1,11 @@
 """OffsetForLeaderEpoch (23), ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46)."""
 
-from ...ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
+from ...ports.broker_api.epochs import (
+    EpochEndOffset,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResult,
+    OffsetForLeaderPartition,
+)
 from ...ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -45,7 +50,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
         Field(
             "partitions",
             ByTopic(
-                EpochQuestion,
+                OffsetForLeaderPartition,
                 Field("partition", I32),
                 Field("current_leader_epoch", I32),
                 Field("leader_epoch", I32),
@@ -58,7 +63,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
         Field(
             "partitions",
             ByTopic(
-                EpochEnd,
+                EpochEndOffset,
                 Field("error", ERROR),
                 Field("partition", I32),
                 Field("leader_epoch", I32),

@@ -140,7 +140,7 @@ class _ServerConnection:
         )
         server.connections.add(self)
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if not self._open:
             return
         try:
@@ -176,7 +176,7 @@ class _ServerConnection:
             self._paused = True
             self._connection.pause()
 
-    def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
+    def on_closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
         self._in_flight.clear()
         self._server.connections.discard(self)
@@ -329,7 +329,7 @@ class _ServerConnection:
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """What waits in this place takes so many bytes now."""
         before, slot.kept_bytes = slot.kept_bytes, size
-        self._connection.keep(size - before)
+        self._connection.add_held_bytes(size - before)
 
     def _flush(self) -> None:
         """Send the answers whose turn it is."""
@@ -345,7 +345,7 @@ class _ServerConnection:
             if pieces:
                 self._connection.send(pieces)
         if freed:
-            self._connection.keep(-freed)
+            self._connection.add_held_bytes(-freed)
         if self._paused and self._long is None and len(waiting) < self._max_in_flight:
             self._paused = False
             self._connection.resume()

@@ -24,7 +24,7 @@ from ...ports.broker_api.groups import (
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .wire import Reader, Writer
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_ID

@@ -22,7 +22,7 @@ from ...ports.broker_api.transactions import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .api import Api
 from .fenced import FencedError
 from .schema import BOOL, ERROR, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, FieldCodec, Pairs, Struct

@@ -13,7 +13,7 @@ from typing import Any
 from ...ports.errors import Malformed
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 
 I8 = Struct(">b")
 I16 = Struct(">h")

@@ -28,7 +28,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.scheduler import Outcome
 from ...ports.storage import StorageError, size_of
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 from .state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20

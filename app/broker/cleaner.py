@@ -6,7 +6,7 @@ from ...core.log.compaction.log_cleaner import LogCleaner
 from ...core.log.manager.data_folder import DataFolder
 from ...ports.metrics import Metrics
 from ...ports.report import Report
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 from .service import BrokerService
 from .state import BrokerState
 

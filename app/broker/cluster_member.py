@@ -37,7 +37,7 @@ from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
 from ...ports.report import counted, error, info
 from ...ports.scheduler import Outcome, Timer
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .replica_metrics import show_controller
 from .state import BrokerState
 from .topics import TopicService

@@ -15,7 +15,7 @@ from ...ports.broker_api.groups import (
     FindCoordinatorResult,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .internal_creation import InternalTopics
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .state import BrokerState

@@ -1,7 +1,12 @@
 """OffsetForLeaderEpoch: up to where a reader's messages are those of the leader (facts B4, D6)."""
 
 from ...ports.broker_api.envelope import Caller, Reply
-from ...ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
+from ...ports.broker_api.epochs import (
+    EpochEndOffset,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResult,
+    OffsetForLeaderPartition,
+)
 from ...ports.errors import ApiError
 from .replica_ids import refused_replica
 from .state import BrokerState
@@ -20,10 +25,10 @@ class EpochService:
             return
         reply(OffsetForLeaderEpochResult(partitions=[self._find(asked) for asked in request.partitions]))
 
-    def _find(self, asked: EpochQuestion) -> EpochEnd:
+    def _find(self, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             partition = self._state.replicas.led(asked.topic, asked.partition, asked.current_leader_epoch)
         except ApiError as error:
-            return EpochEnd(topic=asked.topic, partition=asked.partition, error=error.code)
+            return EpochEndOffset(topic=asked.topic, partition=asked.partition, error=error.code)
         epoch, end = partition.end_of_epoch(asked.leader_epoch)
-        return EpochEnd(topic=asked.topic, partition=asked.partition, leader_epoch=epoch, end_offset=end)
+        return EpochEndOffset(topic=asked.topic, partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...ports.metrics import Metrics
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 _PLACE = ("consumergroup", "topic", "partition")
 _GROUP_TOPIC = ("consumergroup", "topic")

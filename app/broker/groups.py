@@ -37,7 +37,7 @@ from ...ports.errors import BarnabasError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.scheduler import Outcome
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..config import BrokerConfig
 from .group_metrics import show_lag
 from .internal_topics import OFFSETS_TOPIC

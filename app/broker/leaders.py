@@ -11,7 +11,7 @@ from ...ports.broker_api.fetch import CurrentLeader, FetchResultPartition
 from ...ports.broker_api.produce import ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .state import BrokerState
 
 ResultT = TypeVar("ResultT", FetchResultPartition, ProduceResultPartition)

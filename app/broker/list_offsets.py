@@ -17,7 +17,7 @@ from ...ports.broker_api.offsets import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .replica_ids import refused_replica
 from .state import BrokerState
 

@@ -24,7 +24,7 @@ from ...ports.report import counted, in_room, info
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits
 from ...ports.transport import Listener as OpenPort
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id

@@ -7,7 +7,7 @@ from ...core.coordinator.placement import partition_of
 from ...ports.broker_api.envelope import Caller, Origin
 from ...ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .internal_topics import OFFSETS_TOPIC
 from .state import BrokerState
 

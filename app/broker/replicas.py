@@ -24,7 +24,7 @@ from ...ports.broker_api.replicas import (
 from ...ports.coordination import BadVersion, CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .changes import as_api_error
 from .cluster_member import told_of_election
 from .state import BrokerState

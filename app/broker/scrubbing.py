@@ -8,7 +8,7 @@ from ...core.log.scrubbing.scrubber import LogScrubber
 from ...core.replica.segment_repairs import SegmentRepairs
 from ...ports.report import Report
 from ...ports.storage import StorageError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .service import BrokerService
 from .state import BrokerState
 

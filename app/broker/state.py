@@ -23,7 +23,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Outcome, Scheduler
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .changes import Changes, as_api_error
 from .classic.topics import ClassicTopics

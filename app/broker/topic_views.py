@@ -11,8 +11,8 @@ from ...ports.broker_api.cluster import BrokerNode
 from ...ports.broker_api.metadata import MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.operations import TOPIC_OPERATIONS
 from ...ports.error_codes import ErrorCode
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from .state import BrokerState
 
 _WHOLE_MAX = 16

@@ -26,7 +26,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.scheduler import Outcome
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..config import BrokerConfig
 from .internal_creation import InternalTopics
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC

@@ -15,7 +15,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.consumer import Consumer
 from ..clients.producer import Producer
 from .options import AsJson, open_admin, print_json, progress

@@ -12,7 +12,7 @@ import typer
 
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .cluster_overview import overview
 from .cluster_reassign import reassign
 from .cluster_start import start

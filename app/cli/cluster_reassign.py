@@ -13,7 +13,7 @@ import typer
 from ...ports.broker_api.configs import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table, progress
 from .tables import list_text
 

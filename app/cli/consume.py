@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.consumer import Consumer
 from .classic import ClusterChoice, find_cluster
 from .classic_consume import read_broker, read_group

@@ -12,7 +12,7 @@ from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 
 if TYPE_CHECKING:
     from ...ports.broker_api.groups import Coordinator
-    from ...ports.words import TopicPartition
+    from ...ports.types import TopicPartition
     from ..clients.admin import Admin
     from ..clients.group_details import GroupDetails, GroupLag, MemberDetails
 

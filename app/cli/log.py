@@ -12,7 +12,7 @@ import typer
 
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .log_check import add_check_commands
 from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
 from .log_stats import stats

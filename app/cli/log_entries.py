@@ -32,7 +32,7 @@ from ...core.message.control_records import read_marker
 from ...core.message.message import Message
 from ...core.message.message_set import MessageSet
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .message_format import message_fields
 
 Fields = dict[str, object]

@@ -8,7 +8,7 @@ import typer
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from . import classic
 from .client_files import read_client_file
 from .options import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 from .times import parse_time_ms
 

@@ -9,7 +9,7 @@ from attrs import asdict
 
 from ...core.client.errors import TransactionError
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 from .tables import list_text
 

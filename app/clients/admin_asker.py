@@ -13,7 +13,7 @@ from ...ports.broker_api.metadata import Metadata, MetadataResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.transport import TransportError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .settings import CommonSettings
 from .shell import ClientShell
 

@@ -19,7 +19,7 @@ from ...ports.broker_api.replicas import (
     Reassignment,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .admin_asker import Asker, Place, check
 
 PlaceT = TypeVar("PlaceT", bound=Place)

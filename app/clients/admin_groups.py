@@ -27,7 +27,7 @@ from ...ports.broker_api.groups import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .admin_asker import Asker, Place, check, passing
 from .admin_topics import TopicAdmin
 from .group_details import GroupDetails, GroupLag, details_of

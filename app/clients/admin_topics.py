@@ -24,7 +24,7 @@ from ...ports.broker_api.topics import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .admin_asker import Asker, Place, check
 from .offsets import list_offsets
 from .opening import first_error

@@ -19,8 +19,8 @@ from ...ports.broker_api.transactions import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ConfigError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from .admin_asker import Asker, Place, check, passing
 from .admin_topics import TopicAdmin
 from .opening import first_error

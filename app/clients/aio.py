@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ports.errors import BarnabasError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .consumer import Consumer
 from .consumer_partitions import Place
 from .producer import Producer

@@ -15,7 +15,7 @@ from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.message.corrupt_record import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .arrow import gather
 from .assignors import assignors_of
 from .consumer_group import CommitCallback, GroupSide

@@ -26,7 +26,7 @@ from ...core.client.group.membership import GroupMembership
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .consumer_listener import RebalanceListener
 from .consumer_reading import Reading
 from .machine_settings import membership_of

@@ -13,7 +13,7 @@ from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
 from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .consumer_partitions import Place
 from .consumer_reading import Reading
 from .offsets import list_offsets

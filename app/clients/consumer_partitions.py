@@ -11,7 +11,7 @@ from ...core.client.errors import ClientTimeout, no_partition
 from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .shell import ClientShell
 
 _NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}

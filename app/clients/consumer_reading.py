@@ -16,7 +16,7 @@ from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
 from ...ports.broker_api.offsets import EARLIEST
 from ...ports.errors import ApiError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .waiting import logger
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from attrs import field
 
 from ...core.client.group.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from ...ports.broker_api.groups import GroupDescription, GroupMember
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 
 DEAD = "Dead"
 """The state of a group that does not exist."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.errors import ConfigError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 
 _POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
 

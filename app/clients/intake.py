@@ -14,7 +14,7 @@ from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .encoding import Encoding, checked_partition, choose_partition
 from .handle import DeliveryHandle
 from .machine_settings import accumulating

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...ports.broker_api.offsets import ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .shell import ClientShell
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ports.errors import ConfigError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
 """Partition → the brokers that hold it, the preferred leader first."""

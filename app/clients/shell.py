@@ -14,8 +14,8 @@ from ...core.client.unreachable import UnreachableBrokers
 from ...ports.broker_api.envelope import Caller, Request, ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, ClosedError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from ..connector import Connector
 from .guarded import Guarded
 from .waiting import GRACE_S, WaitingRoom, logger

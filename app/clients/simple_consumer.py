@@ -12,7 +12,7 @@ from ...ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchR
 from ...ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .arrow import gather
 from .classic.choice import is_classic_address
 from .faces import SimpleConsumerFace

@@ -10,7 +10,7 @@ from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.client.producer.transaction import PreparedTransaction, Transaction
 from ...core.client.producer.transaction_states import TxnState
 from ...ports.errors import BarnabasError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .consumer_offsets import offsets_to_commit
 from .intake import Intake
 from .waiting import logger

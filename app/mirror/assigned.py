@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.consumer.fetch_state import AtOffset
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.admin import Admin
 from ..clients.consumer import Consumer
 from ..clients.waiting import logger

@@ -13,7 +13,7 @@ from ..clients.waiting import logger
 
 if TYPE_CHECKING:
     from ...core.client.message_counter import MessageCounter
-    from ...ports.words import TopicPartition
+    from ...ports.types import TopicPartition
     from ..clients.consumer import Consumer
     from .taken import Taken
 

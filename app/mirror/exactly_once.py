@@ -15,7 +15,7 @@ from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.errors import BarnabasError, ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.admin import Admin
 from ..clients.producer import Producer
 from .assigned import AssignedReader, AssignedSource

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import CommitFailed
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.consumer import Consumer
 from ..clients.waiting import logger
 from .taken import MirrorReader, Taken

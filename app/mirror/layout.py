@@ -13,7 +13,7 @@ from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.admin import Admin
 from ..clients.waiting import logger
 from .taken import Taken, TopicMaker, current_message

@@ -14,7 +14,7 @@ from ...core.client.consumer.fetch_state import AtOffset
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..clients.classic.consumer_connector import ConsumerConnector
 from ..clients.classic.streams import MessageStream
 from .assigned import AssignedSource

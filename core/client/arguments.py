@@ -2,7 +2,7 @@
 
 from operator import index
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 TOPIC_BYTES_MAX = 32_767
 """The protocol counts the bytes of a text with 15 bits. Which names a cluster allows is for its brokers to say."""

@@ -12,8 +12,8 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import TransportError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from .arguments import as_topic_partition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms

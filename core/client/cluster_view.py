@@ -12,8 +12,8 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.transport import Address
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from .arguments import check_topic
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import silent

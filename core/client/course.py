@@ -7,8 +7,8 @@ from attrs import define, evolve
 from ...ports.broker_api.fetch import FetchResultPartition
 from ...ports.errors import ApiError
 from ...ports.storage import Region
+from ...ports.types import Buffer, TopicPartition
 from ...ports.values import frozen
-from ...ports.words import Buffer, TopicPartition
 from ..message.aborted_transactions import filter_aborted
 from ..message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
 from ..message.batch_sequence import (

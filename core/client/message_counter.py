@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..message.message import Message
 
 

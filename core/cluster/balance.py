@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .image import ClusterImage
 from .moves import is_moving
 

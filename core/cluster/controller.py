@@ -12,7 +12,7 @@ from ...ports.coordination import BadVersion, NodeExists, NoNode
 from ...ports.errors import BarnabasError
 from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from . import layout
 from .balance import unbalanced
 from .brokers import count_up, end_earlier_controller, is_earlier_controller

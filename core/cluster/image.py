@@ -6,8 +6,8 @@ from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from . import layout
 from .deltas import (
     BrokersChanged,

@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .topics import (
     ALONE_EPOCH,
     NO_LEADER,

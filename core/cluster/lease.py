@@ -93,7 +93,7 @@ class Lease:
             self._timer = self._scheduler.call_later(self._period_ms, self._keep)
 
         try:
-            self._scheduler.offload(self._coordination.keep, done)
+            self._scheduler.offload(self._coordination.heartbeat, done)
         except ClosedError:
             self._is_closed = True  # the broker is about to end
 

@@ -11,8 +11,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.report import error, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from . import layout
 from .brokers import (
     end_earlier_controller,
@@ -121,7 +121,7 @@ class Membership:
 
     def begin(self) -> None:
         """Register as soon as it can be done."""
-        self._listening = self._coordination.listen(self._session_changed)
+        self._listening = self._coordination.add_session_listener(self._session_changed)
         self._lease.begin()
         self._register()
 

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from . import layout
 from .assignment import Racks
 from .election import Brokers, ElectionRules, later, settled

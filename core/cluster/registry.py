@@ -22,8 +22,8 @@ from ...ports.coordination import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.report import error
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from . import layout, store, telling
 from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
@@ -438,7 +438,7 @@ class ClusterRegistry:
 
     async def _check_not_ahead(self, names: Iterable[str]) -> None:
         """Raise `CoordinationWentBack` if the tree has earlier states of one of these topics than the image."""
-        await elsewhere(self._coordination.keep)  # what is read from now on is not older than now
+        await elsewhere(self._coordination.heartbeat)  # what is read from now on is not older than now
         for name in names:
             topic = self.image.topics.get(name)
             paths = [] if topic is None else store.states_paths(topic)

@@ -419,7 +419,7 @@ def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[s
     The tree as of now: `keep` talks to the service, and what is read after it is not older. Names whose nodes make no
     sense are left out.
     """
-    coordination.keep()
+    coordination.heartbeat()
     found: dict[str, Topic | None] = {}
     for name, node in zip(names, coordination.get_many([layout.topic_path(name) for name in names]), strict=True):
         if node is None:

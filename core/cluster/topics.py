@@ -7,8 +7,8 @@ from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 
 TOPIC_NAME_MAX = 249
 NO_LEADER = -1

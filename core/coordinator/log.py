@@ -8,7 +8,7 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..log.append_origin import AppendOrigin
 from ..message.batch_writer import encode_columns
 from ..replica.append import ALL_IN_SYNC

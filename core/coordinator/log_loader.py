@@ -9,7 +9,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import Region
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from ..log.segment.damage import OffsetsDamaged
 from ..message.batch_header import BatchHeader, is_crc_valid, parse_header
 from ..message.batch_reader import Columns, decode_columns, whole_batches

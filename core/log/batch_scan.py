@@ -6,7 +6,7 @@ from typing import Protocol
 from crc32c import crc32c
 
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.words import Position
+from ...ports.types import Position
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 
 BatchIterator = Iterator[tuple[Position, BatchHeader]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ...ports.storage import FileMissing, Folder
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ...ports.storage import File, Folder, Region
-from ...ports.words import Offset, Position
+from ...ports.types import Offset, Position
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from ..traffic.steps import Steps

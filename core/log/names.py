@@ -2,7 +2,7 @@
 
 import re
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 LOG_SUFFIX = ".log"
 CLASSIC_SUFFIX = ".kafka"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from ...ports.report import counted
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from ..message.message import Message
 from .config import LogConfig
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from struct import Struct
 
 from ...ports.errors import ApiError
+from ...ports.types import Buffer, Offset, Position
 from ...ports.values import frozen
-from ...ports.words import Buffer, Offset, Position
 from ..log.config import LONG_MAX
 from ..log.segment.damage import Gap, SegmentBytes, walk
 from ..message.batch_header import BatchHeader, is_crc_valid

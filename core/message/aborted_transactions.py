@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...ports.broker_api.fetch import AbortedTransaction
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import BatchHeader
 from .batch_reader import open_records
 from .batch_sequence import Batches

@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer, Offset
+from ...ports.types import Buffer, Offset
 from .codec import Codecs
 
 HEADER = Struct(">qiibIhiqqqhii")

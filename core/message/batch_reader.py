@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, parse_header, records_of, verify_crc
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
 from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message

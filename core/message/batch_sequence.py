@@ -9,8 +9,8 @@ from typing import NamedTuple
 from attrs import define, field
 
 from ...ports.errors import ApiError
+from ...ports.types import Buffer
 from ...ports.values import frozen
-from ...ports.words import Buffer
 from .batch_header import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,

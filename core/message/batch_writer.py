@@ -11,7 +11,7 @@ from itertools import chain, repeat
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import (
     HEADER,
     HEADER_SIZE,

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 
 DECOMPRESSED_BYTES_MAX = 104_857_600
 """Default bound of the decompressed size of a batch."""

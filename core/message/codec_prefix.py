@@ -3,7 +3,7 @@
 from struct import Struct
 
 from ...ports.storage import Region, size_of
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import BATCH_LENGTH_MIN, CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 
 _FIELDS = Struct(">8xi4xb4xh")

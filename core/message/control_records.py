@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from .batch_reader import open_records
 from .batch_writer import assemble_batch

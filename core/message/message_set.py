@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...ports.errors import ApiError
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .batch_header import HEADER_SIZE, BatchHeader, parse_header
 from .batch_reader import batch_size, decode_batch
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...ports.broker_api.produce import RecordError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from ..traffic.steps import Steps, complete
 from .batch_header import CODEC_MASK, LONG_MAX, NO_TIMESTAMP, BatchHeader, parse_header, records_of
 from .batch_writer import assemble_batch

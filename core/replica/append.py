@@ -10,7 +10,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
 from ..log.append_origin import AppendOrigin
 from ..log.check_budget import AlwaysChecked, CheckBudget

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 
-from ...ports.words import Offset
+from ...ports.types import Offset
 from .partition import Partition
 from .purgatory import Delayed
 

@@ -6,7 +6,7 @@ from ...ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResu
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Delayed, Purgatory

@@ -10,7 +10,7 @@ from ...ports.errors import ApiError
 from ...ports.report import info
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError, size_of
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..client.driver import Submit
 from ..cluster.topics import ReplicaId
 from ..log.manager.log_manager import LogManager

@@ -1,6 +1,6 @@
 """Flushes that somebody waits for (facts B3: `flush.messages`, `flush.ms`)."""
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..log.manager.log_manager import LogManager
 from ..log.partition_log.unified_log import UnifiedLog
 from .partition import Partition

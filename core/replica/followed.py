@@ -1,7 +1,7 @@
 """One partition that this broker follows: what it asks the leader for, and what it does with the answer (facts D6)."""
 
 from ...ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from ..log.leader_epoch_cache import LeaderEpochCache
 from .partition import Partition
 

@@ -6,7 +6,7 @@ the disk. So a follower asks for no more of a partition before it is (Kafka's fo
 
 from collections.abc import Callable
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..log.manager.log_manager import LogManager
 from ..log.partition_log.unified_log import UnifiedLog
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Offset
+from ...ports.types import Offset
 from ..cluster.topics import UNKNOWN_EPOCH, ReplicaId
 
 UNKNOWN = Offset(-1)

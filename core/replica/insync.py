@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from ..cluster.topics import PartitionState, ReplicaId
 from .followers import FollowerProgress, Followers
 from .partition import Partition

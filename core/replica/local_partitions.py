@@ -6,7 +6,7 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError, StorageFull, StorageReadOnly
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..log.partition_log.unified_log import UnifiedLog
 from .partition import Partition
 

@@ -10,7 +10,7 @@ from ...ports.broker_api.offsets import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Offset
+from ...ports.types import Offset
 from ..log.partition_log.results import TimestampOffset
 from ..traffic.steps import Steps
 from .isolation import FetchIsolation

@@ -8,7 +8,7 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 from .delayed_produce import NONE, Required
 from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions

@@ -6,7 +6,7 @@ from ...ports.broker_api.fetch import AbortedTransaction, DivergingEpoch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region
-from ...ports.words import Buffer, Offset, TopicPartition
+from ...ports.types import Buffer, Offset, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.append_origin import AppendOrigin
 from ..log.check_budget import CheckBudget

@@ -8,7 +8,7 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import Region, StorageError, size_of
-from ...ports.words import Buffer, TopicPartition
+from ...ports.types import Buffer, TopicPartition
 from ..cluster.topics import ReplicaId
 from ..message.batch_header import ZSTD_ID
 from ..message.codec_prefix import bytes_without_codec

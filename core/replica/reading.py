@@ -7,7 +7,7 @@ from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import size_of
-from ...ports.words import Offset
+from ...ports.types import Offset
 from ..cluster.topics import ReplicaId
 from .followers import UNKNOWN, FollowerProgress, Followers
 from .insync import InSync

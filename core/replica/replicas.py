@@ -8,8 +8,8 @@ from ...ports.errors import ApiError, BarnabasError
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError
+from ...ports.types import Offset, TopicPartition
 from ...ports.values import frozen
-from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
 from ..cluster.change_queue import on_disk, on_disk_together
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic

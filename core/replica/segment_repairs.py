@@ -18,7 +18,7 @@ from ...ports.report import error as failure
 from ...ports.report import info
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import File, StorageError
-from ...ports.words import Offset, TopicPartition
+from ...ports.types import Offset, TopicPartition
 from ..client.driver import Submit
 from ..log.compaction.cleaning_run import CleaningResult, CleaningRun
 from ..log.compaction.throttler import Throttler

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...ports.broker_api.envelope import Principal
+from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 
 
 @frozen(kw_only=True)

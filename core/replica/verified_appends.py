@@ -14,7 +14,7 @@ from ...ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler, Timer
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..log.append_origin import AppendOrigin
 from ..log.producers.producer_state import ProducerStates
 from ..message.batch_header import BatchHeader, parse_header

@@ -89,13 +89,13 @@ class JsonCoordination:
         with self._open():
             return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
 
-    def keep(self) -> float:
+    def heartbeat(self) -> float:
         with self._open():
             return math.inf  # nobody can end the session of an open file
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._open():
-            return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+            return partial(self._delivery.cancel, self._delivery.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         with self._lock:

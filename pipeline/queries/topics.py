@@ -9,7 +9,7 @@ from attrs import define, field
 from ...app.clients.admin import Admin
 from ...app.clients.arrow.tables import SCHEMA, SCHEMA_WITH_HEADERS
 from ...app.clients.simple_consumer import SimpleConsumer
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..topics.connect import CHUNK_BYTES, common_settings
 from .bounds import Bounds, TopicLimits, Window, bounded
 

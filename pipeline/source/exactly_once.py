@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from ... import Admin, CommittedOffset, PreparedTransaction, Producer, ProducerFenced
 from ...ports.errors import BarnabasError
 from ...ports.report import counted
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from ..topics.connect import RowProducer, common_settings
 
 _log = logging.getLogger("barnabas.pipeline")

@@ -18,7 +18,7 @@ from ...plugins.host import PluginHost
 from ...ports.broker_api.metadata import TopicMetadata
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 from .damage import DamagedRange
 from .kept import KeptClients
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where

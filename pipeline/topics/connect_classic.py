@@ -15,7 +15,7 @@ from ...plugins.host import PluginHost
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.transport import Address, TransportError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 from .classic_columns import classic_columns
 from .client_options import registry_names
 from .damage import DamagedRange

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.message.codec import Codecs
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.types import Buffer
 
 _CHUNK_MIN = 1 << 20
 _GZIP_WRAPPER = 31

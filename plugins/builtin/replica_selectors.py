@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 if TYPE_CHECKING:
     from ...core.replica.selection import NearReader, ReplicaSelector, ReplicaView

@@ -11,8 +11,8 @@ from attrs import field
 
 from ..error_codes import ErrorCode
 from ..storage import Region
+from ..types import Buffer
 from ..values import frozen
-from ..words import Buffer
 from .envelope import Request
 from .fetch import region_bytes
 

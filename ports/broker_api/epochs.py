@@ -12,7 +12,7 @@ CONSUMER = -1
 
 
 @frozen(kw_only=True)
-class EpochQuestion:
+class OffsetForLeaderPartition:
     """Where does this leader epoch end? `current_leader_epoch` -1 = not checked."""
 
     topic: str
@@ -25,17 +25,17 @@ class EpochQuestion:
 class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResult"]):
     """How a reader finds out whether what it has read is still there after a change of leader (KIP-320)."""
 
-    partitions: Sequence[EpochQuestion]
+    partitions: Sequence[OffsetForLeaderPartition]
     replica_id: int = CONSUMER
 
     def failed(self, error: ApiError) -> "OffsetForLeaderEpochResult":
         return OffsetForLeaderEpochResult(
-            partitions=[EpochEnd(topic=p.topic, partition=p.partition, error=error.code) for p in self.partitions]
+            partitions=[EpochEndOffset(topic=p.topic, partition=p.partition, error=error.code) for p in self.partitions]
         )
 
 
 @frozen(kw_only=True)
-class EpochEnd:
+class EpochEndOffset:
     """The largest epoch up to the asked one, and the offset at which it ends; -1 and -1 when unknown."""
 
     topic: str
@@ -49,5 +49,5 @@ class EpochEnd:
 class OffsetForLeaderEpochResult:
     """In the order of the request."""
 
-    partitions: Sequence[EpochEnd]
+    partitions: Sequence[EpochEndOffset]
     throttle_ms: int = 0

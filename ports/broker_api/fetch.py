@@ -7,8 +7,8 @@ from attrs import field
 from ..error_codes import ErrorCode
 from ..errors import ApiError
 from ..storage import Region, size_of
+from ..types import Buffer
 from ..values import quick_frozen
-from ..words import Buffer
 from .cluster import BrokerNode
 from .envelope import Request
 from .metadata import NO_TOPIC_ID

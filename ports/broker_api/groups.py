@@ -8,8 +8,8 @@ from attrs import field
 
 from ..error_codes import ErrorCode
 from ..errors import ApiError
+from ..types import TopicPartition
 from ..values import frozen, quick_frozen
-from ..words import TopicPartition
 from .envelope import Request
 from .metadata import NO_TOPIC_ID
 from .operations import NO_AUTHORIZED_OPERATIONS
@@ -226,7 +226,7 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     member_id: str = ""
     group_instance_id: str | None = None
     retention_ms: int = -1
-    knows_no_group: bool = False
+    knows_group_id_not_found: bool = False
     """True for versions from 9 on: a member of a group that does not exist is told GROUP_ID_NOT_FOUND."""
 
     def failed(self, error: ApiError) -> "OffsetCommitResult":

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from ..error_codes import ErrorCode
 from ..errors import ApiError
+from ..types import TopicPartition
 from ..values import frozen
-from ..words import TopicPartition
 from .envelope import Request
 from .groups import NO_GENERATION, OffsetCommitPartition, PartitionOutcome
 

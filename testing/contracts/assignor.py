@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ...core.client.group.assignor import Assignor, Shares
 from ...core.client.group.protocol import Subscription
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow], deadline=None)
 topics = st.sampled_from("abcdef")

@@ -143,7 +143,7 @@ class BelowSuite:
             pytest.skip("this adapter cannot cause: disconnect, reconnect")
         one, other = harness.session(), harness.session()
         states: Recorder[SessionState] = Recorder()
-        one.listen(states)
+        one.add_session_listener(states)
         one.create("/top/a", b"1")
         follower, single = Follower(one, "/top"), Watch(one, "/top/a")
         harness.disconnect(one)

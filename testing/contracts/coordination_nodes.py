@@ -250,8 +250,8 @@ class NodeSuite:
             lambda: session.children("/a"),
             lambda: session.watch("/a", lambda: None),
             lambda: session.watch_below("/a", lambda paths: None),
-            session.keep,
-            lambda: session.listen(lambda state: None),
+            session.heartbeat,
+            lambda: session.add_session_listener(lambda state: None),
         ]
         for call in calls:
             with pytest.raises(ClosedError):

@@ -105,10 +105,10 @@ class RemoteSuite:
         states = _states_of(one)
         one.create("/registered/one", b"1", ephemeral=True)
         others_watch = Watch(other, "/registered")
-        one.keep()
+        one.heartbeat()
         others_watch.wait(b"", [])
         with suppress(CoordinationError):
-            one.keep()
+            one.heartbeat()
         states.wait(lambda told: SessionState.EXPIRED in told)
         one.create("/registered/one", b"2", ephemeral=True)
         wait_until(lambda: _is_kept(one))
@@ -180,12 +180,12 @@ def is_created(session: Coordination, path: str, data: bytes) -> bool:
 
 def _states_of(session: Coordination) -> Recorder[SessionState]:
     states: Recorder[SessionState] = Recorder()
-    session.listen(states)
+    session.add_session_listener(states)
     return states
 
 
 def _is_kept(session: Coordination) -> bool:
     try:
-        return session.keep() > 0
+        return session.heartbeat() > 0
     except CoordinationError:
         return False

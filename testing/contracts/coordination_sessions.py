@@ -68,7 +68,7 @@ class SessionSuite:
         _needs(harness, "expire_session")
         session = harness.session()
         states: Recorder[SessionState] = Recorder()
-        session.listen(states)
+        session.add_session_listener(states)
         session.create("/kept", b"k")
         session.create("/registered/one", b"1", ephemeral=True)
         watch = Watch(session, "/kept")
@@ -84,7 +84,7 @@ class SessionSuite:
         _needs(harness, "expire_session")
         session = harness.session()
         states: Recorder[SessionState] = Recorder()
-        session.listen(states)
+        session.add_session_listener(states)
         watch = Watch(session, "/a")
         harness.expire_session(session)
         states.wait(lambda told: SessionState.EXPIRED in told)
@@ -104,8 +104,8 @@ class SessionSuite:
 
     def test_keeping_says_how_long_the_session_lasts_at_least(self, harness: Harness) -> None:
         session = harness.session()
-        assert session.keep() > 0
-        assert session.keep() == session.keep()
+        assert session.heartbeat() > 0
+        assert session.heartbeat() == session.heartbeat()
 
     def test_an_ended_session_is_not_kept_until_listeners_know(self, harness: Harness) -> None:
         _needs(harness, "expire_session")
@@ -117,12 +117,12 @@ class SessionSuite:
                 told.set()
                 go_on.wait(WAIT_S)
 
-        session.listen(listener)
+        session.add_session_listener(listener)
         try:
             harness.expire_session(session)
             assert told.wait(WAIT_S)
             with pytest.raises(SessionExpired):
-                session.keep()
+                session.heartbeat()
         finally:
             go_on.set()
         wait_until(lambda: _is_kept(session))
@@ -132,7 +132,7 @@ class SessionSuite:
         session = harness.session()
         harness.disconnect(session)
         with pytest.raises(CoordinationError):
-            session.keep()
+            session.heartbeat()
         harness.reconnect(session)
         wait_until(lambda: _is_kept(session))
 
@@ -140,7 +140,7 @@ class SessionSuite:
         _needs(harness, "disconnect", "reconnect")
         one, other = _two(harness)
         states: Recorder[SessionState] = Recorder()
-        one.listen(states)
+        one.add_session_listener(states)
         one.create("/registered/one", ephemeral=True)
         watch = Watch(one, "/a")
         harness.disconnect(one)
@@ -159,8 +159,8 @@ class SessionSuite:
         session = harness.session()
         cancelled: Recorder[SessionState] = Recorder()
         states: Recorder[SessionState] = Recorder()
-        session.listen(cancelled)()
-        session.listen(states)
+        session.add_session_listener(cancelled)()
+        session.add_session_listener(states)
         harness.disconnect(session)
         harness.reconnect(session)
         states.wait(lambda told: SessionState.CONNECTED in told)
@@ -196,7 +196,7 @@ def _needs(harness: Harness, *faults: str) -> None:
 
 def _is_kept(session: Coordination) -> bool:
     try:
-        return session.keep() > 0
+        return session.heartbeat() > 0
     except CoordinationError:
         return False
 

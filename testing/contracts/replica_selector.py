@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...core.replica.selection import NearReader, ReplicaSelector, ReplicaView
 from ...ports.broker_api.envelope import ANONYMOUS
-from ...ports.words import TopicPartition
+from ...ports.types import TopicPartition
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 PLACE = TopicPartition("topic", 0)

@@ -20,7 +20,7 @@ from ...ports.transport import (
     Transport,
     TransportError,
 )
-from ...ports.words import Position
+from ...ports.types import Position
 
 LIMITS = Limits()
 
@@ -87,14 +87,14 @@ class RecordingHandler:
         self.ends: list[TransportError | None] = []
         self._each = each
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         assert not self.ends, "a frame after the end"
         assert not content.readonly
         self.frames.append(bytes(content))
         if self._each is not None:
             self._each(self, content)
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         self.ends.append(error)
 
 
@@ -340,15 +340,17 @@ class TransportContract:
         assert order.index(b"other") < 100
 
     def test_what_the_handler_keeps_counts_as_unsent(self, harness: TransportHarness) -> None:
-        client, server = pair(harness, lambda recorder, _: recorder.connection.keep(400), Limits(held_bytes_max=1000))
+        client, server = pair(
+            harness, lambda recorder, _: recorder.connection.add_held_bytes(400), Limits(held_bytes_max=1000)
+        )
         for _ in range(10):
             client.connection.send([b"q"])
         harness.run_until(lambda: len(server.frames) == 3)
         harness.pass_ms(5)
         assert len(server.frames) == 3
-        server.connection.keep(-400)
+        server.connection.add_held_bytes(-400)
         harness.run_until(lambda: len(server.frames) == 4)
-        server.connection.keep(-1200)
+        server.connection.add_held_bytes(-1200)
         assert len(server.frames) == 4, "delivered within keep"
         harness.run_until(lambda: len(server.frames) == 7)
 

@@ -109,7 +109,7 @@ class TestEtcdMachine(machine_for(_open_fresh).TestCase):  # type: ignore[misc] 
 def test_an_ephemeral_node_for_a_lease_that_is_gone_tells_of_the_end_of_the_session(harness: EtcdHarness) -> None:
     session = harness.session(session_timeout_ms=60_000)
     states: Recorder[SessionState] = Recorder()
-    session.listen(states)
+    session.add_session_listener(states)
     harness.expire_session(session)
     with pytest.raises(CoordinationError, match="expired"):
         session.create("/registered", ephemeral=True)
@@ -179,7 +179,7 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
         wait_until(lambda: is_created(sessions[1], "/b", b"after"))
         assert sessions[1].children("/registered") == ["0", "1"]
         states: Recorder[SessionState] = Recorder()
-        sessions[1].listen(states)
+        sessions[1].add_session_listener(states)
         order[1].kill()  # one of three is left: no quorum
         states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
         with pytest.raises(CoordinationError):
@@ -197,8 +197,8 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
 
 
 def test_the_session_time_is_what_the_service_agreed_to(harness: EtcdHarness) -> None:
-    assert harness.session(session_timeout_ms=4100).keep() == 5000
-    assert harness.session(session_timeout_ms=1).keep() == 2000  # the least that etcd gives
+    assert harness.session(session_timeout_ms=4100).heartbeat() == 5000
+    assert harness.session(session_timeout_ms=1).heartbeat() == 2000  # the least that etcd gives
 
 
 def test_a_fault_that_nobody_expected_does_not_end_the_keeping_of_the_session(
@@ -246,7 +246,7 @@ def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: P
             closing(EtcdCoordination(_url(others[0].port, "/p"), session_timeout_ms=30_000)) as witness,
         ):
             states: Recorder[SessionState] = Recorder()
-            session.listen(states)
+            session.add_session_listener(states)
             session.create("/registered", ephemeral=True)
             session.create("/written")
             stop = Event()
@@ -258,11 +258,11 @@ def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: P
                     while _exists(witness, "/registered") and len(states.told) < 2:
                         began_s = time.monotonic()
                         with suppress(CoordinationError):
-                            promised_until_s = max(promised_until_s, began_s + session.keep() / 1000)
+                            promised_until_s = max(promised_until_s, began_s + session.heartbeat() / 1000)
                     assert _exists(witness, "/registered") or promised_until_s <= time.monotonic()
                     assert states.told == [SessionState.SUSPENDED, SessionState.CONNECTED]
                     assert _exists(witness, "/registered")
-                    wait_until(lambda: session.keep() > 0)
+                    wait_until(lambda: session.heartbeat() > 0)
             finally:
                 stop.set()
                 writer.join()

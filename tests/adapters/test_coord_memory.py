@@ -84,7 +84,7 @@ def test_a_session_that_expires_while_disconnected_is_told_when_it_is_back() -> 
     tree = MemoryTree(deliver=due.append)
     one, other = tree.session(), tree.session()
     states: list[SessionState] = []
-    one.listen(states.append)
+    one.add_session_listener(states.append)
     one.create("/registered", ephemeral=True)
     tree.disconnect(one)
     due.pop()()
@@ -151,9 +151,9 @@ def test_a_session_that_is_kept_lasts() -> None:
     client.create("/client", ephemeral=True)
     for _ in range(5):
         timed.clock.advance(999)
-        assert session.keep() == 1000
+        assert session.heartbeat() == 1000
         assert timed.tree.expire_overdue() == 1000
-    assert client.keep() == math.inf
+    assert client.heartbeat() == math.inf
     assert client.get("/registered").ephemeral
     assert client.get("/client").ephemeral
 
@@ -161,14 +161,14 @@ def test_a_session_that_is_kept_lasts() -> None:
 def test_a_session_that_is_not_kept_ends_and_begins_again_when_its_user_wakes_up() -> None:
     timed = _Timed()
     session, other = timed.tree.session(), timed.tree.session()
-    session.listen(timed.states.append)
+    session.add_session_listener(timed.states.append)
     told: list[Collection[str] | None] = []
     session.watch_below("/registered", told.append)
     session.create("/registered/one", ephemeral=True)
     timed.tell()
     del told[:]
     timed.clock.advance(600)
-    other.keep()
+    other.heartbeat()
     assert timed.tree.expire_overdue() == 400
     timed.clock.advance(400)
     assert timed.tree.expire_overdue() == 600
@@ -178,10 +178,10 @@ def test_a_session_that_is_not_kept_ends_and_begins_again_when_its_user_wakes_up
     assert (told, timed.states) == ([], [])  # nobody talks to it while it is paused
     for _ in range(2):
         with pytest.raises(SessionExpired):
-            session.keep()  # also the second time: its listener does not know yet
+            session.heartbeat()  # also the second time: its listener does not know yet
     timed.tell()
     assert (told, timed.states) == ([None], [SessionState.EXPIRED])
-    assert session.keep() == 1000
+    assert session.heartbeat() == 1000
     assert session.children("/registered") == ["two"]
 
 
@@ -201,7 +201,7 @@ def test_an_overdue_session_does_nothing_more_even_if_nobody_ended_it() -> None:
 def test_a_session_that_is_cut_off_for_too_long_has_ended_when_it_is_back() -> None:
     timed = _Timed()
     session, other = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
-    session.listen(timed.states.append)
+    session.add_session_listener(timed.states.append)
     session.create("/registered", ephemeral=True)
     timed.tree.disconnect(session)
     timed.clock.advance(1000)

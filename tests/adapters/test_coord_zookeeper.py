@@ -116,7 +116,7 @@ def test_an_answer_that_makes_no_sense_costs_the_connection_and_not_the_session(
 ) -> None:
     session = harness.session()
     states: Recorder[SessionState] = Recorder()
-    session.listen(states)
+    session.add_session_listener(states)
     session.create("/registered", ephemeral=True)
     watch = Watch(session, "/a")
     harness.cable(session).swallow()
@@ -149,7 +149,7 @@ def test_a_fault_in_the_thread_of_the_connection_ends_the_session_but_not_the_ad
 ) -> None:
     session = harness.session(session_timeout_ms=1000)
     states: Recorder[SessionState] = Recorder()
-    session.listen(states)
+    session.add_session_listener(states)
     session.create("/registered", ephemeral=True)
     watch = Watch(session, "/a")
 
@@ -228,7 +228,7 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
             watch.wait(b"after", [])
         assert sessions[1].children("/registered") == ["0", "1", "2"]
         states: Recorder[SessionState] = Recorder()
-        sessions[1].listen(states)
+        sessions[1].add_session_listener(states)
         left = [server for server in servers if server is not leader]
         left[0].kill()  # one of three is left: no quorum
         states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
@@ -247,8 +247,8 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
 
 
 def test_the_session_time_is_what_the_service_agreed_to(harness: ZookeeperHarness) -> None:
-    assert harness.session(session_timeout_ms=900).keep() == 1000  # `minSessionTimeout` of the server
-    assert harness.session(session_timeout_ms=7300).keep() == 7300
+    assert harness.session(session_timeout_ms=900).heartbeat() == 1000  # `minSessionTimeout` of the server
+    assert harness.session(session_timeout_ms=7300).heartbeat() == 7300
 
 
 def test_a_server_that_is_too_old_to_watch_all_below(harness: ZookeeperHarness) -> None:

@@ -51,7 +51,7 @@ def member(tmp_path: Path, reports: Recorder[str]) -> Iterator[ManagedEtcd]:
 
 def _is_kept(session: Coordination) -> bool:
     try:
-        return session.keep() > 0
+        return session.heartbeat() > 0
     except CoordinationError:
         return False
 
@@ -74,7 +74,7 @@ def test_what_it_holds_is_there_at_the_next_start(member: ManagedEtcd, reports: 
 
 def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: ManagedEtcd) -> None:
     with closing(EtcdCoordination(member.url(), session_timeout_ms=1000, report=pytest.fail)) as session:
-        assert session.keep() == 1000
+        assert session.heartbeat() == 1000
 
 
 @pytest.mark.parametrize("guard", [False, True], ids=["server", "shell before it"])
@@ -84,7 +84,7 @@ def test_one_that_dies_is_started_again_and_sessions_go_on(
     told: Recorder[str] = Recorder()
     with _session(member, told) as session:
         states: Recorder[SessionState] = Recorder()
-        session.listen(states)
+        session.add_session_listener(states)
         session.create("/registered", ephemeral=True)
         first = etcd_of(member.folder)
         victim = etcd_of(member.folder, guard=guard)
@@ -232,7 +232,7 @@ def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(cluster: _
     for number, session in cluster.open.items():
         session.create(f"/registered/{number}", ephemeral=True)
     states: Recorder[SessionState] = Recorder()
-    cluster.open[1].listen(states)
+    cluster.open[1].add_session_listener(states)
     victim = etcd_of(cluster.folder(1))
     assert victim is not None
     victim.kill()

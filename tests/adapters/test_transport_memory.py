@@ -150,11 +150,11 @@ def test_it_runs_on_a_real_scheduler() -> None:
     answers: list[bytes] = []
 
     class Client:
-        def frame(self, content: memoryview) -> None:
+        def on_frame(self, content: memoryview) -> None:
             answers.append(bytes(content))
             reactor.stop()
 
-        def closed(self, error: TransportError | None) -> None: ...
+        def on_closed(self, error: TransportError | None) -> None: ...
 
     def opened(outcome: Connection | TransportError) -> Client | None:
         assert not isinstance(outcome, TransportError)

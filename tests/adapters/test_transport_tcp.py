@@ -20,7 +20,7 @@ from barnabas.adapters.transport_tcp.outbound import Outbound
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, Limits, TransportError
-from barnabas.ports.words import Position
+from barnabas.ports.types import Position
 from barnabas.testing.contracts.transport import (
     LIMITS,
     Bytes,

@@ -192,7 +192,7 @@ def test_a_produce_on_a_connection_that_broke_fails() -> None:
     end = SlowLink()
     replies = end.submit(_produce())
     end.take()
-    end.link.closed(TransportError("reset"))
+    end.link.on_closed(TransportError("reset"))
     end.scheduler.advance(100)
     assert _types(replies) == [[TransportError]]
     assert "reset" in str(replies[0])

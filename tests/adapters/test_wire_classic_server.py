@@ -122,7 +122,7 @@ def test_message_sets_are_writable_memory_of_the_frame() -> None:
                 seen.append(part.records.obj is frame and not part.records.readonly)
 
     end = ClassicServerEnd()
-    ClassicServer(Broker(), listener="x", report=print).accept(end.connection).frame(memoryview(frame))
+    ClassicServer(Broker(), listener="x", report=print).accept(end.connection).on_frame(memoryview(frame))
     assert seen == [True, True]
 
 
@@ -288,8 +288,8 @@ def test_nothing_is_taken_after_a_hang_up() -> None:
     end = ClassicServerEnd()
     handler = end.connection.handler
     assert handler is not None
-    handler.frame(memoryview(b"\0\x09"))
-    handler.frame(memoryview(FETCH))
+    handler.on_frame(memoryview(b"\0\x09"))
+    handler.on_frame(memoryview(FETCH))
     assert end.broker.requests == []
     assert len(end.reports) == 1
 

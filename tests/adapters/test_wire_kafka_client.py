@@ -33,19 +33,19 @@ class BrokerEnd:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.connection: PairConnection | None = None
-        self.on_frame: Callable[[bytes], None] | None = None
+        self.react: Callable[[bytes], None] | None = None
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         assert isinstance(connection, PairConnection)
         self.connection = connection
         return self
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         self.frames.append(bytes(content))
-        if self.on_frame is not None:
-            self.on_frame(bytes(content))
+        if self.react is not None:
+            self.react(bytes(content))
 
-    def closed(self, error: TransportError | None) -> None: ...
+    def on_closed(self, error: TransportError | None) -> None: ...
 
     def answer(self, body: bytes, index: int = -1) -> None:
         """Answer the frame of this index."""

@@ -32,7 +32,7 @@ from barnabas.ports.broker_api.groups import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import Malformed
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 CLICKS = TopicPartition("clicks", 3)
 LOST = FetchedOffset("clicks", 3, error=ErrorCode.NOT_COORDINATOR)

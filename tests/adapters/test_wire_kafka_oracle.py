@@ -26,7 +26,7 @@ from barnabas.ports.broker_api.groups import DeleteGroupsResult, DescribeGroupsR
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 KIO_LACKS = {(27, 0), (35, 0), (42, 3)}
 

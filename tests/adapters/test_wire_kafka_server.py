@@ -382,5 +382,5 @@ def test_records_are_writable_memory_of_the_frame() -> None:
 
     end = ServerEnd()
     handler = KafkaServer(Broker(), listener="x", report=print).accept(end.connection)
-    handler.frame(memoryview(bytearray(request_frame(PRODUCE, 11, 1, SAMPLES[PRODUCE].request))))
+    handler.on_frame(memoryview(bytearray(request_frame(PRODUCE, 11, 1, SAMPLES[PRODUCE].request))))
     assert seen == [True, True]

@@ -69,7 +69,7 @@ def test_a_commit_goes_by_id_and_its_result_by_name() -> None:
         OffsetCommitPartition("b", 0, 8, 2, "text", ID_B),
         OffsetCommitPartition("a", 4, 9, topic_id=ID_A),
     )
-    assert request is not None and request.knows_no_group
+    assert request is not None and request.knows_group_id_not_found
     assert [(p.topic, p.partition, p.offset, p.topic_id) for p in request.partitions] == [
         ("a", 3, 7, ID_A),
         ("a", 4, 9, ID_A),
@@ -97,14 +97,14 @@ def test_a_topic_that_the_broker_does_not_have_is_told_by_its_name() -> None:
 @pytest.mark.parametrize("most", [8, 9])
 def test_an_older_broker_is_told_names(most: int) -> None:
     request, result = commit(OffsetCommitPartition("a", 3, 7, topic_id=ID_A), most=most)
-    assert request is not None and request.knows_no_group is (most == 9)
+    assert request is not None and request.knows_group_id_not_found is (most == 9)
     assert [(p.topic, p.topic_id) for p in request.partitions] == [("a", bytes(16))]
     assert [(p.topic, p.error) for p in result.partitions] == [("a", ErrorCode.NONE)]
 
 
 def test_a_commit_with_a_topic_whose_id_is_not_known_goes_by_name() -> None:
     request, _ = commit(OffsetCommitPartition("a", 3, 7, topic_id=ID_A), OffsetCommitPartition("b", 0, 1))
-    assert request is not None and not request.knows_no_group
+    assert request is not None and not request.knows_group_id_not_found
     assert [(p.topic, p.topic_id) for p in request.partitions] == [("a", bytes(16)), ("b", bytes(16))]
 
 

@@ -13,7 +13,7 @@ from barnabas.ports.broker_api.transactions import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import Malformed
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 

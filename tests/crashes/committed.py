@@ -10,7 +10,7 @@ from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.core.message.control_records import read_marker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 CODECS = builtin_codecs()
 

@@ -13,7 +13,7 @@ from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.report import Level, Line
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.crashes import Crash, Left, crashes
 
 _Served = dict[TopicPartition, list[Written]]

@@ -8,7 +8,7 @@ from crashes.written import Broken, Written, serve
 
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_header import BatchHeader, parse_header
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 @frozen

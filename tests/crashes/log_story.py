@@ -31,7 +31,7 @@ from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import LogDir
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.crashes import Disk, Note, Recording
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=50)

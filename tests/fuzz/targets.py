@@ -44,7 +44,7 @@ from barnabas.core.message.record_validation import validate_records
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError, ConfigError, Malformed
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import batch, numbered
 
 CODECS = builtin_codecs()

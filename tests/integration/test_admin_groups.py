@@ -13,7 +13,7 @@ from barnabas.ports.broker_api.groups import GroupProtocol, JoinGroup
 from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 START_MS = 1_700_000_000_000
 MESSAGES = 10

@@ -27,7 +27,7 @@ from barnabas.pipeline.table_audit import TableAudit, audited_load
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.quarantine import FOLDER as QUARANTINE
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestBroker
 
 QUICK = {"interval.ms": 100, "window.ms": 60_000}

@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.app.cli.times import parse_duration_ms, parse_period_ms, parse_time_ms
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 START_MS = 1_700_000_000_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

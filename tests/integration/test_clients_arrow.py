@@ -20,7 +20,7 @@ from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 T0 = TopicPartition("t", 0)

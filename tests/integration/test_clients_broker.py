@@ -17,7 +17,7 @@ from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 @pytest.fixture(params=["tcp", "in-process", "disk"])

@@ -13,7 +13,7 @@ from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.fetch import AbortedTransaction, Fetch, FetchResult, FetchResultPartition
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsResult, ListOffsetsResultPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
 

@@ -12,7 +12,7 @@ from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.core.client.producer.hashing import crc32_partition, murmur2_partition
 from barnabas.ports.broker_api.groups import JoinGroup, LeaveGroup, SyncGroup
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceRes
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
 

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.producers import InitProducerId
 from barnabas.ports.broker_api.transactions import AddPartitionsToTxn, EndTxn, TxnOffsetCommit, TxnOffsetCommitResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 QUICK = {"linger_ms": 0, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
 IN = TopicPartition("in", 0)

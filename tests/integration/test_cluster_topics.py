@@ -7,7 +7,7 @@ import pytest
 from support.waiting import wait_for
 
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
-from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
@@ -126,7 +126,7 @@ def test_only_leaders_answer(quiet: TestCluster) -> None:
         offsets = ListOffsets(partitions=[ListOffsetsPartition(topic=topic, partition=0, timestamp=LATEST)])
         (listed,) = quiet.broker(broker_id).ask(offsets).partitions
         epoch = quiet.leader_epoch(topic)
-        question = EpochQuestion(topic=topic, partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+        question = OffsetForLeaderPartition(topic=topic, partition=0, current_leader_epoch=-1, leader_epoch=epoch)
         (ended,) = quiet.broker(broker_id).ask(OffsetForLeaderEpoch(partitions=[question])).partitions
         if broker_id == leader:
             assert (listed.error, listed.offset) == (ErrorCode.NONE, 2)
@@ -148,7 +148,7 @@ def test_epochs_end_where_another_leader_began(quiet: TestCluster) -> None:
     now = quiet.leader_epoch(topic)
 
     def end_of(epoch: int, current: int = -1) -> Any:
-        question = EpochQuestion(topic=topic, partition=0, current_leader_epoch=current, leader_epoch=epoch)
+        question = OffsetForLeaderPartition(topic=topic, partition=0, current_leader_epoch=current, leader_epoch=epoch)
         return quiet.broker(second).ask(OffsetForLeaderEpoch(partitions=[question])).partitions[0]
 
     assert (end_of(first).leader_epoch, end_of(first).end_offset) == (first, 2)

@@ -18,7 +18,7 @@ from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.producers import DescribeProducers
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestCluster
 from barnabas.testing.logs import numbered
 

@@ -13,7 +13,7 @@ from support.waiting import wait_for
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestCluster
 
 QUICK: dict[str, Any] = {

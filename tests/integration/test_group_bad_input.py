@@ -36,7 +36,7 @@ from barnabas.ports.broker_api.groups import (
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 TOPIC = "sound"
 GROUP_KEYS = (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47)

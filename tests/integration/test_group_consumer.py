@@ -15,7 +15,7 @@ from barnabas.app.clients.consumer_listener import RebalanceListener
 from barnabas.core.client.errors import CommitFailed, NoOffset
 from barnabas.core.client.group.events import CommittedOffset
 from barnabas.ports.errors import BarnabasError, ClosedError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -13,7 +13,7 @@ from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import CommitFailed
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.tcp_proxy import TcpProxy
 
 ALL = [0, 1, 2, 3]

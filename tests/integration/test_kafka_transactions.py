@@ -18,7 +18,7 @@ from barnabas.app.clients.aio import AsyncConsumer
 from barnabas.pipeline.load import load
 from barnabas.pipeline.topics.connect import ClientCluster
 from barnabas.pipeline.topics.model import LATEST, ClusterPartition
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestBroker
 
 if TYPE_CHECKING:

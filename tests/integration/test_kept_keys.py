@@ -9,7 +9,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Producer
 from barnabas.ports.broker_api.configs import ResourceKind
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 OWN = {
     "min.compaction.lag.ms": "1000",

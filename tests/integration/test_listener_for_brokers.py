@@ -8,7 +8,7 @@ from support.api_connection import ApiConnection
 from support.waiting import wait_for
 
 from barnabas import Admin, Producer
-from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
@@ -56,7 +56,7 @@ def test_who_calls_itself_a_replica_where_clients_come_in_is_refused(cluster: Te
     asked = FetchPartition(topic, 0, 0, 1000, topic_id=image.topic(topic).topic_id)
     epoch = image.brokers[replica].broker_epoch
     offset = ListOffsetsPartition(topic=topic, partition=0, timestamp=LATEST)
-    question = EpochQuestion(topic=topic, partition=0, leader_epoch=0)
+    question = OffsetForLeaderPartition(topic=topic, partition=0, leader_epoch=0)
     own_life = Fetch(partitions=[asked], replica_id=replica, replica_epoch=epoch, max_wait_ms=0)
     no_life = Fetch(partitions=[evolve(asked, topic=topic)], replica_id=replica, max_wait_ms=0)
     for request, version, allowed in (

@@ -16,7 +16,7 @@ from barnabas.app.mirror import MirrorMaker, assigned, layout
 from barnabas.app.mirror.assigned import AssignedReader
 from barnabas.core.client.errors import ProducerFenced
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 MESSAGES = 3000
 

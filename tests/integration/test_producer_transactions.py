@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestBroker
 
 pytestmark = [pytest.mark.process]

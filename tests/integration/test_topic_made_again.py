@@ -8,7 +8,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, CommitFailed, NoOffset
 from barnabas.core.client.group.events import Assigned, CommittedOffset
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 OLD = [b"old-%d" % number for number in range(5)]
 PLACE = TopicPartition("t", 0)

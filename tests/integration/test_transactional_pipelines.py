@@ -10,7 +10,7 @@ from barnabas import AbortNeeded, CommitFailed, Message, Producer, ProducerFence
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing import TestBroker, TestCluster
 
 WAIT_S = 240

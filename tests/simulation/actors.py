@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.topics import CreateTopics, CreateTopicsResult, N
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 
 RETRY_MS = 50.0

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import Address, TransportError
-from barnabas.ports.words import Position
+from barnabas.ports.types import Position
 from barnabas.simulation.machine import Machine
 
 CODECS = builtin_codecs()

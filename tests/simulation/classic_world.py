@@ -9,7 +9,7 @@ from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.ports.coordination import CoordinationError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation.disk import FaultyDisk
 from barnabas.simulation.machine import Machine
 from barnabas.simulation.surroundings import Surroundings

@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.offsets import EARLIEST
 from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Program, World
 
 BEHIND_MAX = 30

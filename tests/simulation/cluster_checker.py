@@ -20,7 +20,7 @@ from barnabas.core.replica.partition import Partition
 from barnabas.core.tree.tree import Change
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import SimulatedBroker, World
 
 Key = tuple[bytes, int]

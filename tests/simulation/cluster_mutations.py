@@ -32,7 +32,7 @@ from barnabas.core.replica.local_partitions import LocalPartitions
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.coordination import SessionState, SetNode
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 
 SEEDS_MAX = 15
 

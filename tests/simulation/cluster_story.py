@@ -27,7 +27,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.entropy import Entropy
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Disasters, SimulatedBroker, World
 
 SECONDS = 8.0

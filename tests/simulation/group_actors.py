@@ -10,7 +10,7 @@ from barnabas.core.client.group.membership import GroupMembership
 from barnabas.ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 
 GROUP = "crew"

@@ -6,7 +6,7 @@ import pytest
 from support.long_tests import first_is_quick
 
 from barnabas import Admin, Producer
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 
 MESSAGES = 60

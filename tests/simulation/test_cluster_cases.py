@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.replicas import ElectionType
 from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ApiError, BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import COORDINATION, World
 from barnabas.simulation.session import SimulatedSession
 

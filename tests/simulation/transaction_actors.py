@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.produce import Produce, ProducePartition, Produce
 from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Program, World
 
 PARTITIONS = 2

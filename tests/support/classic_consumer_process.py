@@ -45,7 +45,7 @@ class NotedConsumer(ClassicConsumer):
     """Tells what it owns."""
 
     def __init__(self, outside: ConsumerOutside, *arguments: Any, **named: Any) -> None:
-        outside.coordination.listen(note_state)
+        outside.coordination.add_session_listener(note_state)
         super().__init__(outside, *arguments, **named)
 
     def give_up(self, owned: Collection[Owned]) -> dict[Owned, int]:

@@ -134,14 +134,14 @@ class _Handler:
         self._broker = broker
         self._connection = connection
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         frame = bytes(content)
         self._broker.frames.append(frame)
         answer = self._broker.answer(frame)
         if answer is not None:
             self._connection.send([answer])
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         pass
 
 

@@ -11,7 +11,7 @@ from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.storage import Folder
-from barnabas.ports.words import Buffer
+from barnabas.ports.types import Buffer
 from barnabas.testing.logs import bytes_of, open_log
 
 OVERHEAD = 10

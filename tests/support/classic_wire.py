@@ -122,10 +122,10 @@ class ClassicClientEnd:
         self.connection = connection
         return self
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         self.frames.append(bytes(content))
 
-    def closed(self, error: TransportError | None) -> None: ...
+    def on_closed(self, error: TransportError | None) -> None: ...
 
     @property
     def link(self) -> ClassicLink:

@@ -19,7 +19,7 @@ from barnabas.core.message.codec import NO_CODECS, Codecs
 from barnabas.core.message.message import Message
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.logs import TP, batch, bytes_of
 
 COMPACT = LogConfig(

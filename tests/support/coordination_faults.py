@@ -72,11 +72,11 @@ class FaultyCoordination:
     def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
         return self._inner.watch_below(path, changed)
 
-    def keep(self) -> float:
-        return self._run("keep", "", self._inner.keep)
+    def heartbeat(self) -> float:
+        return self._run("heartbeat", "", self._inner.heartbeat)
 
-    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
-        return self._inner.listen(state_changed)
+    def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
+        return self._inner.add_session_listener(on_state_changed)
 
     def close(self) -> None:
         self._inner.close()

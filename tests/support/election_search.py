@@ -49,7 +49,7 @@ from barnabas.core.cluster.topics import (
 )
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 Entry = tuple[int, int]
 """The leader epoch of a message, and which message it is."""

@@ -8,7 +8,7 @@ from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState, Topic
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 def elect_again(registry: ClusterRegistry, name: str, number: int) -> PartitionState:

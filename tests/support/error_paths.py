@@ -23,7 +23,7 @@ from barnabas.ports.broker_api.configs import (
     ResourceKind,
 )
 from barnabas.ports.broker_api.envelope import Request
-from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,
@@ -63,7 +63,7 @@ from barnabas.ports.broker_api.transactions import (
     WriteTxnMarkers,
 )
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 LONG = "x" * 32_767
 CLASSIC_COMPACTED = {"cleanup.policy": "compact", "message.format": "classic"}
@@ -177,7 +177,7 @@ def offsets(topic: str, timestamp: int = -1, *, partition: int = 0, epoch: int =
 
 
 def epochs(topic: str, *, partition: int = 0, epoch: int = -1) -> Any:
-    entry = EpochQuestion(topic=topic, partition=partition, leader_epoch=0, current_leader_epoch=epoch)
+    entry = OffsetForLeaderPartition(topic=topic, partition=partition, leader_epoch=0, current_leader_epoch=epoch)
     return lambda _: OffsetForLeaderEpoch(partitions=[entry])
 
 

@@ -31,7 +31,7 @@ from barnabas.ports.broker_api.groups import (
 )
 from barnabas.ports.broker_api.transactions import TxnOffsetCommit
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 PARTITIONS = 4
 ID, OTHER_ID = b"t" * 16, b"o" * 16

@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.groups import (
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 class IdleMember:

@@ -8,7 +8,7 @@ from typing import Any
 from support.waiting import PATIENCE_S
 
 from barnabas import Consumer, Message
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 from .waiting import wait_for
 

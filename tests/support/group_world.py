@@ -46,7 +46,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Timer
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 Script = Callable[["Consumer", Any], Any]
 SESSION_MS = 10_000

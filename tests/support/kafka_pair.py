@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Piece, TransportError
-from barnabas.ports.words import Position
+from barnabas.ports.types import Position
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class PairConnection:
     def unsent_bytes(self) -> int:
         return 0
 
-    def keep(self, change: int) -> None:
+    def add_held_bytes(self, change: int) -> None:
         self.kept_bytes += change
 
     def send(self, pieces: Sequence[Piece]) -> None:
@@ -155,7 +155,7 @@ class PairConnection:
         """Give a frame to the handler, in memory that is lost afterwards."""
         memory = bytearray(content)
         assert self.handler is not None
-        self.handler.frame(memoryview(memory))
+        self.handler.on_frame(memoryview(memory))
         memory[:] = b"\xee" * len(memory)
 
     def step(self) -> bool:
@@ -166,7 +166,7 @@ class PairConnection:
         if self.handler is not None and (self.is_closed or (self._other_closed() and not self.inbox)):
             self.is_closed = True
             handler, self.handler = self.handler, None
-            handler.closed(None)
+            handler.on_closed(None)
             return True
         return False
 

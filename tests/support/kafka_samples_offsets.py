@@ -17,7 +17,7 @@ from barnabas.ports.broker_api.groups import (
 )
 from barnabas.ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 _OFFSET_COMMIT = Sample(
     OffsetCommit(
@@ -119,7 +119,7 @@ _OFFSET_COMMIT = Sample(
     ),
 )
 
-OFFSET_COMMIT = newer_by_id(_OFFSET_COMMIT, older_until=9, knows_no_group=True)
+OFFSET_COMMIT = newer_by_id(_OFFSET_COMMIT, older_until=9, knows_group_id_not_found=True)
 
 _FETCHED = [
     FetchedOffset("clicks", 3, 2**40, 5, "half way"),

@@ -13,7 +13,7 @@ from barnabas.ports.broker_api.producers import (
 )
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 INIT_PRODUCER_ID = Sample(
     InitProducerId(transactional_id="orders", transaction_timeout_ms=77, producer_id=4001, producer_epoch=12),

@@ -9,7 +9,12 @@ from barnabas.ports.broker_api.configs import (
     ConfigResource,
     ResourceOutcome,
 )
-from barnabas.ports.broker_api.epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
+from barnabas.ports.broker_api.epochs import (
+    EpochEndOffset,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResult,
+    OffsetForLeaderPartition,
+)
 from barnabas.ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
 from barnabas.ports.broker_api.replicas import (
     AlterPartitionReassignments,
@@ -64,9 +69,9 @@ REPLACE_CONFIGS = Sample(
 OFFSET_FOR_LEADER_EPOCH = Sample(
     OffsetForLeaderEpoch(
         partitions=[
-            EpochQuestion(topic="clicks", partition=0, leader_epoch=4, current_leader_epoch=6),
-            EpochQuestion(topic="clicks", partition=9, leader_epoch=0),
-            EpochQuestion(topic=LONG_NAME, partition=1, leader_epoch=2),
+            OffsetForLeaderPartition(topic="clicks", partition=0, leader_epoch=4, current_leader_epoch=6),
+            OffsetForLeaderPartition(topic="clicks", partition=9, leader_epoch=0),
+            OffsetForLeaderPartition(topic=LONG_NAME, partition=1, leader_epoch=2),
         ],
         replica_id=-2,
     ),
@@ -85,9 +90,9 @@ OFFSET_FOR_LEADER_EPOCH = Sample(
     },
     OffsetForLeaderEpochResult(
         partitions=[
-            EpochEnd(topic="clicks", partition=0, leader_epoch=3, end_offset=1 << 40),
-            EpochEnd(topic="clicks", partition=9),
-            EpochEnd(topic=LONG_NAME, partition=1, error=ErrorCode.FENCED_LEADER_EPOCH),
+            EpochEndOffset(topic="clicks", partition=0, leader_epoch=3, end_offset=1 << 40),
+            EpochEndOffset(topic="clicks", partition=9),
+            EpochEndOffset(topic=LONG_NAME, partition=1, error=ErrorCode.FENCED_LEADER_EPOCH),
         ],
         throttle_ms=13,
     ),

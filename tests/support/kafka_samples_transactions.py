@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.transactions import (
     ListTransactionsResult,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 _PARTITIONS = [TopicPartition("clicks", 0), TopicPartition("clicks", 5), TopicPartition(LONG_NAME, 7)]
 _OUTCOMES = [

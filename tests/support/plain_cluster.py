@@ -27,7 +27,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 Script = Callable[[int, Any], Any]
 

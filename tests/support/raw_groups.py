@@ -25,7 +25,7 @@ from barnabas.ports.broker_api.groups import (
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 ResultT = TypeVar("ResultT")
 AT_ONCE = 3

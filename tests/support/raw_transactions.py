@@ -12,7 +12,7 @@ from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.producers import InitProducerId
 from barnabas.ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, DescribeTransactions, EndTxn
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 
 RETRIED = frozenset(

@@ -22,7 +22,7 @@ from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.errors import ApiError
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import LogDir
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.logs import batch, bytes_of, numbered
 
 TP = TopicPartition("t", 0)

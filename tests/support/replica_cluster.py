@@ -30,7 +30,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import size_of
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation.disk import FaultyDisk
 from barnabas.testing.logs import batch, messages_in
 

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPar
 from barnabas.ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import batch
 
 ME, OTHER = 1, 2

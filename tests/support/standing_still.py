@@ -11,9 +11,9 @@ _NO_ANSWER = ("no answer", "cannot be reached", "lost the connection")
 
 
 def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -> None:
-    """Its session time is 12 s: `keep` gives up after four, and another server serves long before the session ends."""
+    """The session time is 12 s. `heartbeat` gives up after 4 s; another server serves long before the session ends."""
     states: Recorder[SessionState] = Recorder()
-    session.listen(states)
+    session.add_session_listener(states)
     session.create("/registered", ephemeral=True)
     server.pause()
     try:
@@ -29,7 +29,7 @@ def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -
 
 def _refusal_of(session: Coordination) -> str:
     try:
-        session.keep()
+        session.heartbeat()
     except CoordinationError as error:
         return str(error)
     return ""

@@ -27,7 +27,7 @@ from barnabas.ports.broker_api.transactions import (
     WrittenTxnMarker,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 PARTITIONS = 4
 HERE, ELSEWHERE = 1, 2

@@ -28,7 +28,7 @@ from barnabas.ports.broker_api.transactions import (
     TxnOffsetCommitResult,
 )
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 @define

@@ -7,7 +7,7 @@ from ....core.log.manager.log_manager import LogManager
 from ....core.log.partition_log.unified_log import UnifiedLog
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...config import BrokerConfig
 from ...config.classic import CLASSIC, PARTITION_COUNTS
 from ...config.classic import is_classic as is_classic_topic

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ....ports.errors import BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..cluster_status import NOBODY, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:

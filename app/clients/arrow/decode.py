@@ -14,7 +14,7 @@ from ....core.message.corrupt_record import is_damage
 from ....core.message.message import Headers
 from ....core.message.message_set import MessageSet
 from ....ports.errors import ApiError
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from .record_columns import HEADERS_TYPE, RecordColumns, RecordRun, columns_of
 from .varints import OddError
 

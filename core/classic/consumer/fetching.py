@@ -16,8 +16,8 @@ from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.storage import Region
 from ....ports.transport import TransportError
+from ....ports.types import Buffer
 from ....ports.values import frozen
-from ....ports.words import Buffer
 from ...client.errors import NoOffset
 from ...client.links import LinkOutside, NodeLink
 from ...message.classic.message_set import ClassicMessageSet

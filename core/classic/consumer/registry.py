@@ -73,7 +73,7 @@ class ConsumerRegistry:
         self._triggered = triggered
         self._freed = freed
         try:
-            self._cancels.append(self._coordination.listen(state_changed))
+            self._cancels.append(self._coordination.add_session_listener(state_changed))
             self._watch(layout.consumer_ids_path(self._group))
             self._watch(layout.BROKER_IDS)
             if self._subscription.topic_filter is not None:

@@ -145,7 +145,7 @@ class BrokerRegistrar:
 
         Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)`, what the `clash` of a node makes, and `CoordinationError`.
         """
-        self._listening = self._coordination.listen(self._session_changed)
+        self._listening = self._coordination.add_session_listener(self._session_changed)
         self._busy = True
         applied = _apply(self._coordination, self._changes())
         self._busy = False

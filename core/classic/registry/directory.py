@@ -210,7 +210,7 @@ class RegistryDirectory:
 
         try:
             if plan.first:
-                found.cancels[""] = self._coordination.listen(self._session_changed)
+                found.cancels[""] = self._coordination.add_session_listener(self._session_changed)
             watch(layout.BROKER_IDS)
             for topic in plan.topics:
                 watch(layout.topic_path(topic))

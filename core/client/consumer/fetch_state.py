@@ -8,8 +8,8 @@ from attrs import define, field
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...message.corrupt_record import Damage
 from ...message.message_set import MessageSet
 from ..course import Course, CourseRules

@@ -15,7 +15,7 @@ from ....ports.broker_api.offsets import (
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...message.codec import Codecs
 from ...message.corrupt_record import CorruptRecord
 from ...message.message_set import MessageSet

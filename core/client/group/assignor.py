@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from .protocol import Subscription
 
 Shares = dict[str, list[TopicPartition]]

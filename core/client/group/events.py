@@ -7,8 +7,8 @@ from attrs import field
 from ....ports.broker_api.groups import NO_GENERATION
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 
 
 @frozen(kw_only=True)

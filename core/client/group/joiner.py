@@ -16,7 +16,7 @@ from ....ports.broker_api.groups import (
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import HookError
 from ..finder import GONE, CoordinatorFinder, is_gone

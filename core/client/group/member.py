@@ -6,7 +6,7 @@ from enum import Enum
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll
 from ..finder import CoordinatorFinder

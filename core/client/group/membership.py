@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ....ports.entropy import Entropy
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import Poll
 from ..finder import CoordinatorFinder

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from .events import Assigned, CommittedOffset, Failed, GroupEvent, Lost, Revoke
 
 

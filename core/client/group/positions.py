@@ -17,8 +17,8 @@ from ....ports.broker_api.groups import (
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout
 from ..finder import CoordinatorFinder, is_gone

@@ -10,8 +10,8 @@ from struct import Struct, error, unpack_from
 
 from attrs import field
 
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 """What groups of consumers call themselves."""

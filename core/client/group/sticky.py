@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush, heapreplace
 from struct import Struct
 
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from .assignor import Shares, subscribers, wanted_topics
 from .protocol import ProtocolReader, Subscription, encode_partitions
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from ....ports.clock import Clock
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...message.batch_header import HEADER_SIZE
 from ...message.message import Headers
 from ..effects import NEVER

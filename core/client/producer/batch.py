@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ....ports.errors import BarnabasError
 from ....ports.report import counted
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...message.codec import Codec
 from ...message.message import Headers
 from ...message.numbered_header import NumberedHeader

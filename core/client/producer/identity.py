@@ -13,7 +13,7 @@ from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from .batch import Batch

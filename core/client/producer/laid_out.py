@@ -1,6 +1,6 @@
 """A batch whose records were laid out elsewhere, many at once."""
 
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...message.batch_header import TRANSACTIONAL_BIT
 from ...message.batch_writer import assemble_batch
 from ...message.codec import Codec

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from ....ports.errors import BarnabasError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..effects import Poll
 from .batch import Batch
 

@@ -14,8 +14,8 @@ from ....ports.broker_api.produce import Produce, ProducePartition, ProduceResul
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...message.codec import Codec
 from ...message.numbered_header import NumberedHeader
 from ..cluster_view import ClusterView

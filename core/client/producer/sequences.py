@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from .batch import Batch
 
 SEQUENCE_MASK = 0x7FFFFFFF

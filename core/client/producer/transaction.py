@@ -19,8 +19,8 @@ from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTx
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError, silent

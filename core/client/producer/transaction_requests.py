@@ -7,8 +7,8 @@ from ....ports.broker_api.groups import OffsetCommitPartition
 from ....ports.broker_api.producers import InitProducerId
 from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..group.events import CommittedOffset, GroupMetadata
 
 

@@ -5,7 +5,7 @@ from struct import Struct
 
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import ApiError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..log import Record
 from ..skipped import SkippedRecords
 from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset

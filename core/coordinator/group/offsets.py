@@ -3,7 +3,7 @@ transaction, what may be forgotten."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from .records import StoredOffset
 from .states import GroupState
 

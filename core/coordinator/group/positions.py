@@ -20,7 +20,7 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.error_codes import ErrorCode
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...traffic.steps import Steps
 from ..log import Record
 from ..record_fields import STRING_BYTES_MAX
@@ -51,7 +51,9 @@ class Positions:
             if request.generation_id < 0:
                 entry = runtime.create(request.group_id)
             else:
-                error = ErrorCode.GROUP_ID_NOT_FOUND if request.knows_no_group else ErrorCode.ILLEGAL_GENERATION
+                error = (
+                    ErrorCode.GROUP_ID_NOT_FOUND if request.knows_group_id_not_found else ErrorCode.ILLEGAL_GENERATION
+                )
         if error is ErrorCode.NONE and entry is not None:
             error = entry.group.check_commit(request, runtime.now_ms)
         if error is not ErrorCode.NONE or entry is None:

@@ -15,8 +15,8 @@ from attrs import field
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..record_fields import FlexibleReader, RecordReader, UnknownVersion, encode_text, encode_varint
 
 LONG_MAX = 2**63 - 1

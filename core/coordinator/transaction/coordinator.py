@@ -23,7 +23,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.report import info
 from ....ports.scheduler import Outcome, Scheduler, Timer
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...cluster.topics import INTERNAL_TOPICS
 from ...traffic.steps import StepRunner, Steps
 from .config import TransactionConfig

@@ -9,8 +9,8 @@ from ....ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteT
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.scheduler import Scheduler
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...client.driver import Submit
 from ...cluster.topics import NO_LEADER
 

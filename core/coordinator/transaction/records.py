@@ -9,8 +9,8 @@ from struct import Struct
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..record_fields import FlexibleReader, RecordReader, UnknownVersion, encode_text
 from .states import TransactionState
 

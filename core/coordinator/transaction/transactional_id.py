@@ -8,8 +8,8 @@ from attrs import evolve
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn
 from ....ports.error_codes import ErrorCode
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from .config import TransactionConfig
 from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
 from .records import NO_PARTITIONS, StoredTransaction

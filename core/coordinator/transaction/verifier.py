@@ -8,7 +8,7 @@ from ....ports.broker_api.transactions import AddPartitionsToTxn, AddPartitionsT
 from ....ports.error_codes import ErrorCode
 from ....ports.metrics import Counter
 from ....ports.scheduler import Scheduler
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...client.driver import Submit
 from .coordinator import TransactionCoordinator
 

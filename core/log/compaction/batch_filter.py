@@ -1,6 +1,6 @@
 """The second pass of a cleaning: the filter of each batch (Kafka: RecordFilter)."""
 
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader
 from ...message.compacted_batch import make_empty_batch, retain_records
 from ...message.record_scan import ScannedRecords

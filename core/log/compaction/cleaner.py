@@ -6,8 +6,8 @@ messages deleted in a later group cannot reappear before the earlier groups are 
 
 from collections.abc import Iterator, Sequence
 
+from ....ports.types import Buffer, Offset
 from ....ports.values import frozen
-from ....ports.words import Buffer, Offset
 from ...message.batch_header import BatchHeader, parse_header
 from ...message.compacted_batch import make_empty_batch
 from ..config import LogConfig

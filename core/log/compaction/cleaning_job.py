@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.storage import Folder, Region
+from ....ports.types import Offset, TopicPartition
 from ....ports.values import frozen
-from ....ports.words import Offset, TopicPartition
 from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ...message.codec import Codecs
 from ..config import LogConfig

@@ -10,7 +10,7 @@ from ....ports.report import Line, counted, info
 from ....ports.report import error as failure
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import StorageError
-from ....ports.words import Offset, TopicPartition
+from ....ports.types import Offset, TopicPartition
 from ...message.codec import Codecs
 from ..formats.registry import BATCHES
 from ..log_format import LogSegment

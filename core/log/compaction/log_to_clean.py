@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ...message.codec import Codecs
 from ..config import LONG_MAX
 from ..partition_log.unified_log import UnifiedLog

@@ -1,6 +1,6 @@
 """Passes through logs whose deletion policies let single messages go: when they are due, and what stays."""
 
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ...message.batch_header import BatchHeader
 from ...message.batch_reader import decode_batch
 from ...message.compacted_batch import retain_records

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ....ports.storage import Folder
-from ....ports.words import Offset
+from ....ports.types import Offset
 from ...message.batch_header import assign_offset
 from ..checkpoints import LogCheckpoint
 from ..config import LogConfig

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ....ports.storage import Folder, StorageError
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.classic.validation import ValidatedSet, validate_set
 from ...message.codec import Codecs
 from ...traffic.steps import Steps

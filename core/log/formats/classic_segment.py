@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ....ports.errors import ApiError
 from ....ports.report import counted, warning
 from ....ports.storage import File, Folder, Region
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.classic.entry import LENGTH, OVERHEAD_BYTES
 from ...message.classic.reader import read_header
 from ...message.classic.validation import find_valid_prefix

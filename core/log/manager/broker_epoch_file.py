@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from ....ports.storage import FileMissing, LogDir, StorageError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...cluster.topics import LastRegistration
 
 BROKER_EPOCH = "broker-epoch"

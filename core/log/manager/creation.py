@@ -8,8 +8,8 @@ from attrs import evolve
 from ....ports.entropy import Entropy
 from ....ports.errors import BarnabasError
 from ....ports.storage import FileMissing, Folder, StorageError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...message.codec import Codecs
 from ..checkpoints import (
     PARTITION_METADATA,

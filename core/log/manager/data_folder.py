@@ -8,7 +8,7 @@ from attrs import evolve
 
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...cluster.topics import LifeNote
 from ..checkpoints import (
     CLEAN_SHUTDOWN,

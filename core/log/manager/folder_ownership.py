@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import FileMissing, Folder, StorageError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..formats.registry import CLASSIC, detect_format
 from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .creation import read_partition_metadata, write_partition_metadata

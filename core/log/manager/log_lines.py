@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ....ports.report import Line, counted, info
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..log_format import LogSegment
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

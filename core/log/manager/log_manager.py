@@ -11,7 +11,7 @@ from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted, info
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import LogDir, StorageError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ...cluster.topics import LifeNote
 from ...message.codec import Codecs
 from ..checkpoints import HIGH_WATERMARK, format_offsets

@@ -6,7 +6,7 @@ from ....ports.clock import Clock
 from ....ports.errors import ConfigError
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import StorageError
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..config import LogConfig
 from ..log_format import LogSegment
 from ..retention import DeletionPolicy

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ....ports.storage import FileMissing, LogDir, StorageError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ..checkpoints import read_epochs
 from ..formats.registry import detect_format
 from ..names import SNAPSHOT_SUFFIX, classic_folder_partition, folder_partition, folder_state, segment_file

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ....ports.errors import ClosedError
 from ....ports.storage import File, Folder, StorageError
-from ....ports.words import Offset
+from ....ports.types import Offset
 from ..checkpoints import LEADER_EPOCHS
 from ..config import LogConfig
 

@@ -1,7 +1,7 @@
 """Flushes of a log: the work for another thread, and the handling of its failure."""
 
 from ....ports.storage import StorageError
-from ....ports.words import Offset
+from ....ports.types import Offset
 from ..checkpoints import format_epochs
 from .durability import FlushWork
 from .log_state import LogState

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import BatchHeader
 from ..checkpoints import LogCheckpoint
 from ..config import LONG_MAX

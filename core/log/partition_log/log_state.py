@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ....ports.storage import Folder
-from ....ports.words import Offset, TopicPartition
+from ....ports.types import Offset, TopicPartition
 from ...message.codec import Codecs
 from ..config import LogConfig
 from ..formats.registry import get_log_format

@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from ....ports.errors import BarnabasError
 from ....ports.storage import FileMissing, Folder, StorageError
+from ....ports.types import Offset
 from ....ports.values import frozen
-from ....ports.words import Offset
 from ..log_format import LogSegment
 from ..names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from ..segment.damage import NO_BOUND

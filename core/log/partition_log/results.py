@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ....ports.storage import Region
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 
 
 class AppendResult(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ClosedError
 from ....ports.storage import StorageError
-from ....ports.words import Offset
+from ....ports.types import Offset
 from ...traffic.steps import Steps
 from ..segment.segment_list import FoundRecord, SegmentList
 from .log_state import LogState

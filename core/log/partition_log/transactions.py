@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ..segment.offset_index import CorruptIndex
 from ..segment.segment import Segment
 from ..segment.transaction_index import AbortedTxn

@@ -13,7 +13,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import Folder, StorageError
-from ....ports.words import Offset, TopicPartition
+from ....ports.types import Offset, TopicPartition
 from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ...message.control_records import EndTransactionMarker, encode_marker, read_marker

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ...message.batch_header import TRANSACTIONAL_BIT, BatchHeader, parse_header
 from ..append_origin import AppendOrigin
 

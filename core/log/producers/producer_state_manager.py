@@ -7,7 +7,7 @@ offset. The next flush writes it after the records below it are durable; without
 from collections.abc import Callable, Mapping, Sequence
 
 from ....ports.storage import FileMissing, Folder, StorageError
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import BatchHeader
 from ...message.control_records import EndTransactionMarker
 from ..log_format import LogSegment

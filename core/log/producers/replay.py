@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ....ports.errors import ApiError
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import BatchHeader
 from ...message.control_records import EndTransactionMarker, read_marker
 from ..segment.offset_index import CorruptIndex

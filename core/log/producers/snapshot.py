@@ -4,7 +4,7 @@ from struct import Struct, error
 
 from crc32c import crc32c
 
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ..config import LONG_MAX
 from .producer_state import NO_OFFSET, NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
 

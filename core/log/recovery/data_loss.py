@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ....ports.report import Line, error
-from ....ports.words import TopicPartition
+from ....ports.types import TopicPartition
 from ..checkpoints import SealedSegment
 from ..log_format import LogSegment
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ....ports.report import counted
 from ....ports.storage import FileInfo, Folder
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ..batch_scan import BadBatch, BatchIterator
 from ..checkpoints import LogCheckpoint
 from ..config import LogConfig

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ....ports.report import info, warning
 from ....ports.storage import FileInfo, Folder
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ..checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from ..config import LONG_MAX
 from ..names import (

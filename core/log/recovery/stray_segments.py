@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ....ports.report import warning
 from ....ports.storage import Folder
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import HEADER_SIZE
 from ..batch_scan import BadBatch, scan_batches
 from ..checkpoints import SealedSegment

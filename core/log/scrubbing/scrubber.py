@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ....ports.clock import Clock
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import Region, StorageError
+from ....ports.types import Offset, Position, TopicPartition
 from ....ports.values import frozen
-from ....ports.words import Offset, Position, TopicPartition
 from ...message.batch_header import BatchHeader
 from ..compaction.throttler import Throttler
 from ..formats.registry import BATCHES

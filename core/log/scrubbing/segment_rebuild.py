@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from ....ports.errors import ApiError
 from ....ports.storage import File, Folder, Region
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ..compaction.cleaning_job import CannotClean
 from ..compaction.suffixed_folder import SuffixedFolder

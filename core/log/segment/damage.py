@@ -10,8 +10,8 @@ from struct import Struct
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.types import Buffer, Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Buffer, Offset, Position
 from ...message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, parse_header
 from ..batch_scan import SCAN_CHUNK_BYTES, BadBatch, Readable, crc_matches, scan_batches
 from ..config import LONG_MAX

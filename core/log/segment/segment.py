@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import File, Folder, Region, StorageError
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
 from ..batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
 from ..config import LogConfig

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import ApiError
 from ....ports.storage import File, Region
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...message.batch_header import HEADER_SIZE, parse_header
 from ...message.codec import Codecs
 from ...message.timestamp_search import find_first_record

@@ -2,7 +2,7 @@
 
 from ....ports.errors import ApiError
 from ....ports.storage import File
-from ....ports.words import Offset, Position
+from ....ports.types import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES
 from ...log.segment.damage import Gap, walk
 from ...message.batch_header import DELETE_HORIZON_BIT, BatchHeader

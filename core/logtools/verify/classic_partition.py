@@ -6,8 +6,8 @@ from struct import Struct
 
 from ....ports.errors import ApiError
 from ....ports.storage import File, Folder
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES
 from ...log.checkpoints import PARTITION_METADATA, SealedSegment
 from ...log.config import LONG_MAX

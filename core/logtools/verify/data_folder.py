@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 from attrs import field
 
 from ....ports.storage import FileMissing, LogDir, StorageError
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANED,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from ....ports.report import Line
 from ....ports.storage import File, FileInfo, Folder
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES
 from ...log.names import (
     CLASSIC_SUFFIX,

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from struct import Struct
 
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ...message.batch_header import BatchHeader
 
 _NO_TIMESTAMP = -1

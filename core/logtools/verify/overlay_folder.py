@@ -6,7 +6,7 @@ What is appended stays in memory, what is copied from a file that is there stays
 from collections.abc import Mapping
 
 from ....ports.storage import File, FileInfo, FileMissing, Folder, LogDir, Region, StorageError
-from ....ports.words import Buffer, Position
+from ....ports.types import Buffer, Position
 
 _COPY_BYTES = 1 << 20
 

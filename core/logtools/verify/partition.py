@@ -5,8 +5,8 @@ from functools import partial
 from typing import TypeVar
 
 from ....ports.storage import FileInfo, FileMissing, Folder
+from ....ports.types import Offset, Position, TopicPartition
 from ....ports.values import frozen
-from ....ports.words import Offset, Position, TopicPartition
 from ...log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, SealedSegment, format_epochs, parse_epochs
 from ...log.config import LONG_MAX
 from ...log.names import (

@@ -7,8 +7,8 @@ was and the batches beside it leave one answer, these are restored, and nothing 
 from collections.abc import Callable, Iterator
 
 from ....ports.storage import File
+from ....ports.types import Offset, Position
 from ....ports.values import frozen
-from ....ports.words import Offset, Position
 from ...log.batch_scan import SCAN_CHUNK_BYTES, BatchIterator, crc_matches
 from ...log.config import LONG_MAX
 from ...log.segment.damage import Gap, walk

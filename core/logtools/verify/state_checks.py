@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ....ports.errors import ApiError
 from ....ports.storage import File
-from ....ports.words import Position
+from ....ports.types import Position
 from ...log.config import LONG_MAX
 from ...log.leader_epoch_cache import NO_EPOCH, LeaderEpochCache
 from ...log.producers.producer_state import ProducerStateEntry, ProducerStates

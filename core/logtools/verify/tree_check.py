@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import cast
 
 from ....ports.storage import FileMissing, Folder
+from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ....ports.words import TopicPartition
 from ...cluster.layout import TOPICS, decode_topic
 from ...log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
 from .findings import Finding, Fix, note

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ..codec import Codecs
 from ..crc32 import crc32
 

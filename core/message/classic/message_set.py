@@ -7,7 +7,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import Region, size_of
 from ....ports.transport import Piece
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..corrupt_record import CorruptRecord, is_damage
 from ..message import Message

@@ -5,7 +5,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from ....ports.errors import ApiError
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..message import CREATE_TIME, Message
 from .entry import Opener, read_entry, read_header, read_inner_entry, read_plain_run

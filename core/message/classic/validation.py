@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ...traffic.steps import Steps
 from ..codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..crc32 import crc32

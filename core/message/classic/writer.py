@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 from struct import Struct
 
-from ....ports.words import Buffer
+from ....ports.types import Buffer
 from ..codec import Codec
 from ..crc32 import crc32
 from .entry import CODEC_MASK, MAGIC_0, MAGIC_1, MAGIC_1_HEADER_BYTES, MESSAGE_BYTES_MIN

@@ -9,7 +9,7 @@ from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 from barnabas.app.clients.simple_consumer import SimpleConsumer
 from barnabas.core.message.batch_header import BatchHeader
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 from .model import PATIENCE_S, Client, Record, Unavailable
 

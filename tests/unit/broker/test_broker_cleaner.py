@@ -6,7 +6,7 @@ from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 _CLEANER, _MANAGER = "kafka_log_logcleaner", "kafka_log_logcleanermanager"

@@ -32,10 +32,10 @@ class Client:
         self.connection = connection
         return self
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         self.answers.append(bytes(content))
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         self.is_closed = True
 
     def send(self, pieces: Sequence[bytes]) -> None:

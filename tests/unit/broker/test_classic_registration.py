@@ -23,14 +23,14 @@ class Blocking:
     def __init__(self, session: MemorySession) -> None:
         self.session = session
         self.create, self.get, self.set, self.delete = session.create, session.get, session.set, session.delete
-        self.commit, self.children, self.watch, self.listen, self.close = (
+        self.commit, self.children, self.watch, self.add_session_listener, self.close = (
             session.commit,
             session.children,
             session.watch,
-            session.listen,
+            session.add_session_listener,
             session.close,
         )
-        self.get_many, self.keep, self.watch_below = session.get_many, session.keep, session.watch_below
+        self.get_many, self.heartbeat, self.watch_below = session.get_many, session.heartbeat, session.watch_below
 
 
 class Started:

@@ -30,7 +30,7 @@ from barnabas.ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, Lis
 from barnabas.ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteTopics, NewPartitions, NewTopic
 from barnabas.ports.coordination import NoNode
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import Buffer
+from barnabas.ports.types import Buffer
 from barnabas.testing.manual_broker import ManualBroker
 
 LISTENERS = "kafka://broker:9092,classic://broker:9093"

@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.configs import (
 from barnabas.ports.broker_api.groups import FindCoordinator
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 OFFSETS = "__consumer_offsets"

@@ -12,7 +12,7 @@ from barnabas.ports.broker_api.envelope import Caller, Request
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 
 KEY = TopicPartition("t", 0)

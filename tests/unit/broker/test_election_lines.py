@@ -7,7 +7,7 @@ from attrs import evolve
 from barnabas.app.broker.cluster_member import told_of_election
 from barnabas.core.cluster.election import ElectionRules, claimed, settled
 from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 KEY = TopicPartition("t", 0)
 REPLICAS = (1, 2, 3)

@@ -19,7 +19,7 @@ from support.replica_house import led_in_sync, reached
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api.groups import SyncGroup
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2

@@ -32,7 +32,7 @@ from barnabas.ports.broker_api.groups import (
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import HERE, ManualBroker
 
 COUNTERS = "kafka_server_group_coordinator_metrics"

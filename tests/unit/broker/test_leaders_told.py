@@ -8,7 +8,7 @@ from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.broker_api.fetch import CurrentLeader, Fetch, FetchPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import HERE, ManualBroker, produce
 
 OTHER = BrokerRegistration(broker_id=2, endpoints=("kafka://other:9092",), rack="r2")

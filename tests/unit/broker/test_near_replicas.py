@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.offsets import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import HERE, ITSELF, ManualBroker
 
 OWN_RACK = "a"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from barnabas.ports.broker_api.envelope import Caller, Origin, Request
-from barnabas.ports.broker_api.epochs import EpochQuestion, OffsetForLeaderEpoch
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.offsets import LATEST, ListOffsets, ListOffsetsPartition
 from barnabas.ports.error_codes import ErrorCode
@@ -21,7 +21,9 @@ def _asking(replica_id: int) -> list[Request[Any]]:
     return [
         Fetch(partitions=[FetchPartition("t", 0, 0, 1000)], max_wait_ms=0, replica_id=replica_id),
         ListOffsets(partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=LATEST)], replica_id=replica_id),
-        OffsetForLeaderEpoch(partitions=[EpochQuestion(topic="t", partition=0, leader_epoch=0)], replica_id=replica_id),
+        OffsetForLeaderEpoch(
+            partitions=[OffsetForLeaderPartition(topic="t", partition=0, leader_epoch=0)], replica_id=replica_id
+        ),
     ]
 
 

@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker, batch
 
 PRODUCE, OFFSET_COMMIT, OFFSET_FETCH = 0, 8, 9

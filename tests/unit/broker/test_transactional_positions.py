@@ -11,7 +11,7 @@ from barnabas.ports.broker_api.groups import OffsetCommitPartition, OffsetFetch,
 from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.broker_api.transactions import TxnMarker, TxnOffsetCommit, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.transactions import (
     ListTransactions,
 )
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 from barnabas.testing.manual_broker import ManualBroker
 

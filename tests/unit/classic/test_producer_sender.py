@@ -65,7 +65,7 @@ class Node:
         self.connections.append(connection)
         return self
 
-    def frame(self, content: memoryview) -> None:
+    def on_frame(self, content: memoryview) -> None:
         if bytes(content[:2]) == b"\x00\x04":
             self.questions += 1
             if self.answers:
@@ -73,7 +73,7 @@ class Node:
         else:
             self.frames.append(bytes(content))
 
-    def closed(self, error: TransportError | None) -> None:
+    def on_closed(self, error: TransportError | None) -> None:
         pass
 
     @property

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.groups import ListedGroup
 from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata
 from barnabas.ports.broker_api.replicas import OngoingReassignment
 from barnabas.ports.errors import BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 NODES = [BrokerNode(node_id=1, host="h", port=9092)]
 CLUSTER = DescribeClusterResult(cluster_id="c", controller_id=1, brokers=NODES)

@@ -14,7 +14,7 @@ from barnabas.core.client.producer.accumulator import (
 from barnabas.core.client.producer.batch import Batch
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.message_set import MessageSet
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
 

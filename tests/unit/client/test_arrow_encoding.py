@@ -22,7 +22,7 @@ from barnabas.core.message.varint import encode_varint
 from barnabas.plugins.builtin.partitioners import PARTITIONER_NAMES, builtin_partitioner
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
 contents = st.none() | st.binary(max_size=9) | st.integers(50, 9000).map(lambda size: b"x" * size)

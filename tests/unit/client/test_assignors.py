@@ -19,7 +19,7 @@ from barnabas.core.client.group.assignor import Assignor, Shares
 from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin_assignor
 from barnabas.core.client.group.protocol import Subscription
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.contracts.assignor import (
     AssignorContract,
     Subscriptions,

@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.offsets import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 ASK = Metadata(topics=[], allow_auto_topic_creation=False)
 

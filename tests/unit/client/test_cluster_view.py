@@ -9,7 +9,7 @@ from barnabas.core.client.effects import NEVER, backoff_ms
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 def viewed(cluster: PlainCluster, bootstrap: int = 1) -> tuple[ClusterView, Play]:

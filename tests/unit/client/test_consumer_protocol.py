@@ -24,7 +24,7 @@ from barnabas.core.client.group.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 OWNED = (TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1))
 FULL = Subscription(topics=("t", "u"), user_data=b"x", owned=OWNED, generation_id=7, rack="r")

@@ -17,7 +17,7 @@ from barnabas.core.message.corrupt_record import CorruptRecord, Damage
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 ASKED_MAX = 300
 BASE_OFFSET, LENGTH, LEADER_EPOCH = range(8), range(8, 12), range(12, 16)

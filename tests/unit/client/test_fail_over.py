@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.offsets import EARLIEST, ListOffsets
 from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER

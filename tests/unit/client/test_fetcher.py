@@ -23,7 +23,7 @@ from barnabas.ports.broker_api.offsets import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
 

@@ -13,7 +13,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, PartitionMetadata, TopicMetadata
 from barnabas.ports.errors import ClosedError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 def test_a_machine_is_polled_and_answered_with_the_lock_and_heard_without() -> None:

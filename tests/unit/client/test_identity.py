@@ -22,7 +22,7 @@ from barnabas.ports.broker_api.producers import InitProducerId, InitProducerIdRe
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 Answer = Callable[[Produce], Any]
 

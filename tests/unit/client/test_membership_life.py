@@ -23,7 +23,7 @@ from barnabas.ports.broker_api.groups import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 T = [TopicPartition("t", number) for number in range(8)]
 

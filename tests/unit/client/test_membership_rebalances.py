@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.group_world import SESSION_MS, Consumer, World
 
 from barnabas.core.client.group.events import Lost
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 KINDS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 

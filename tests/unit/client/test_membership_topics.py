@@ -7,7 +7,7 @@ from barnabas.core.client.group.events import Assigned, Revoke
 from barnabas.ports.broker_api.groups import JoinGroup
 from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 METADATA_MS = 2_000
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.app.clients.reassigning import from_json, moved, planned, to_json
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 

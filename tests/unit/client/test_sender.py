@@ -19,7 +19,7 @@ from barnabas.ports.broker_api.produce import Produce, ProduceResult, ProduceRes
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 class Bench(Play):

@@ -34,7 +34,7 @@ from barnabas.ports.broker_api.transactions import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 GROUP = GroupMetadata(group_id="g", generation_id=3, member_id="m")
 LOST = TransportError("lost")

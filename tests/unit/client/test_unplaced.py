@@ -12,7 +12,7 @@ from barnabas.ports.broker_api.metadata import MetadataResult, TopicMetadata
 from barnabas.ports.broker_api.metadata import PartitionMetadata as Part
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 class Waiting:

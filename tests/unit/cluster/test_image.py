@@ -13,7 +13,7 @@ from barnabas.core.cluster.deltas import (
 from barnabas.core.cluster.image import ClusterImage, Contents
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic, first_state
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 MOVED = PartitionState(leader=2, leader_epoch=1, isr=(2,))
 

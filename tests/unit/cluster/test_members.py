@@ -31,7 +31,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.report import Level, Line
 from barnabas.ports.scheduler import Outcome
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 SESSION_MS = 9000
 

@@ -16,7 +16,7 @@ from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, Partitio
 from barnabas.ports.coordination import BadVersion
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 LIVE = {number: BrokerRegistration(broker_id=number, endpoints=(), broker_epoch=number + 10) for number in range(1, 6)}
 TOPIC = Topic(name="t", topic_id=b"t" * 16, partitions={0: (1, 2, 3), 1: (2, 3, 1)})

@@ -29,7 +29,7 @@ from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import BadVersion, CoordinationError, Node, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 
 class House:

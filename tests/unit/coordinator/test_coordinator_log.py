@@ -16,7 +16,7 @@ from barnabas.core.message.message import Message
 from barnabas.core.replica.partition import Partition
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import bytes_of
 
 TOPIC = "__transaction_state"

@@ -10,7 +10,7 @@ from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.records import StoredOffset, encode_group_key, encode_offset_key
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 DAY_MS = 24 * 3_600_000
 READS_T = bytes.fromhex("0000 00000001 0001 74 ffffffff")

@@ -18,7 +18,7 @@ from barnabas.core.coordinator.group.states import GroupState
 from barnabas.core.coordinator.group.subscription import subscribed_topics
 from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

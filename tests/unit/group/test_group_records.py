@@ -24,7 +24,7 @@ from barnabas.core.coordinator.group.records import (
 from barnabas.core.coordinator.record_fields import UnknownVersion
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 ID = bytes(range(16))
 GROUP = StoredGroup(

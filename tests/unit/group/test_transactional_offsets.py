@@ -10,7 +10,7 @@ from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import StoredOffset
 from barnabas.core.coordinator.open_records import OpenRecords
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ALL = (A0, A1, B0)

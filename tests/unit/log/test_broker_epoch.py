@@ -28,7 +28,7 @@ from barnabas.core.log.manager.broker_epoch_file import (
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KeepAll
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import put
 
 KEY = TopicPartition("t", 0)

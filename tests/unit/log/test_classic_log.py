@@ -17,7 +17,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError, StorageFull
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import bytes_of
 
 LATEST, EARLIEST = -1, -2

@@ -15,7 +15,7 @@ from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import StorageError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import bytes_of, put, read_all
 
 CONFIG = LogConfig(message_format="classic", segment_bytes=14, retention_ms=-1)

@@ -18,7 +18,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import ZstdCodec
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import Offset, TopicPartition
+from barnabas.ports.types import Offset, TopicPartition
 from barnabas.testing.logs import TP, batch, bytes_of, numbered
 
 DAY_MS = 86_400_000

@@ -6,7 +6,7 @@ from support.cleaned_log import CleanedLogs, last_values, messages_of
 
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
 from barnabas.core.message.batch_reader import whole_batches
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 from barnabas.testing.logs import TP, bytes_of
 
 _keys = st.sampled_from([b"a", b"b", b"c", b"a longer key"])

@@ -10,7 +10,7 @@ from barnabas.plugins.builtin.deletion_policies import builtin_deletion_policy
 from barnabas.plugins.builtin.record_deletion import HeaderTtl, KeyPrefixAge, duration_ms
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.contracts.deletion_policy import DeletionPolicyContract, infos
 
 

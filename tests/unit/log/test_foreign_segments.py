@@ -10,7 +10,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.message.batch_header import assign_offset
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import File, Folder
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 from barnabas.testing.logs import batch, open_log, put, read_all
 
 SIZE = len(batch(b"00000000"))

@@ -16,7 +16,7 @@ from barnabas.core.log.checkpoints import (
     read_offsets,
 )
 from barnabas.core.log.names import DELETE_FOLDER_SUFFIX, folder_partition, folder_state, transient_folder_name
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 GARBAGE = [
     b"",

@@ -16,7 +16,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.report import counted
 from barnabas.ports.storage import Folder
-from barnabas.ports.words import Offset, Position
+from barnabas.ports.types import Offset, Position
 from barnabas.testing.logs import batch, bytes_of, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))

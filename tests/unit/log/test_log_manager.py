@@ -19,7 +19,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.storage import FolderLocked, LogDir, StorageError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered, put, read_all
 
 CONFIG = LogConfig(segment_bytes=200, retention_ms=-1)

@@ -15,7 +15,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.storage import StorageError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import put, read_all
 
 

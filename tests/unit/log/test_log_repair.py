@@ -16,7 +16,7 @@ from barnabas.core.logtools.verify.findings import Finding
 from barnabas.core.logtools.verify.repair import repair
 from barnabas.core.message.batch_header import CRC_AT
 from barnabas.ports.storage import StorageError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 
 SIZES = [1, 3, 2, 5, 1, 1, 4, 2, 2, 6, 1, 3, 1, 1, 2, 3, 5, 1]

@@ -12,7 +12,7 @@ from barnabas.core.message.control_records import EndTransactionMarker, encode_m
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError
-from barnabas.ports.words import Buffer, Position
+from barnabas.ports.types import Buffer, Position
 from barnabas.testing.logs import batch, bytes_of, numbered, open_log, put, read_all
 
 

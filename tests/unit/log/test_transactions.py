@@ -19,7 +19,7 @@ from barnabas.core.message.control_records import EndTransactionMarker, encode_m
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError
-from barnabas.ports.words import Position
+from barnabas.ports.types import Position
 from barnabas.testing.logs import batch, numbered, open_log, put
 
 FAR = 1 << 40

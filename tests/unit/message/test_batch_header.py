@@ -24,7 +24,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.codecs import ZstdCodec, builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 
 ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT, PRODUCER_ID_AT, COUNT_AT = 21, 23, 43, 57
 

@@ -14,7 +14,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Region
-from barnabas.ports.words import Buffer, Position
+from barnabas.ports.types import Buffer, Position
 
 CODECS = builtin_codecs()
 

@@ -20,7 +20,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import Buffer
+from barnabas.ports.types import Buffer
 
 CODECS = builtin_codecs()
 BOUND = 1 << 20

@@ -11,7 +11,7 @@ from barnabas.pipeline.source.exactly_once import (
     parse_notes,
 )
 from barnabas.ports.errors import BarnabasError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 TASKS = st.dictionaries(st.integers(1, 10**6), st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1)))
 

@@ -5,7 +5,7 @@ import pytest
 from barnabas.core.replica.selection import NearReader, ReplicaSelector, ReplicaView
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.broker_api.envelope import ANONYMOUS
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.contracts.replica_selector import ReplicaSelectorContract
 
 PLACE = TopicPartition("t", 0)

@@ -9,7 +9,7 @@ from barnabas.core.log.compaction.log_cleaner import LogCleaner
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.ports.broker_api.produce import ProducePartition
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 from barnabas.testing.logs import batch
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=400, min_cleanable_dirty_ratio=0.0)

@@ -14,7 +14,7 @@ from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 E = ErrorCode

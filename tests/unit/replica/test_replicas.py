@@ -15,7 +15,7 @@ from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered, put
 from barnabas.testing.manual_broker import batch
 

@@ -13,7 +13,7 @@ from barnabas.core.replica.sessions import EPOCH_MAX, SessionAnswer, next_epoch
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import Offset
+from barnabas.ports.types import Offset
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from barnabas.core.replica import verified_appends
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import batch, numbered
 from barnabas.testing.manual_broker import ManualBroker
 

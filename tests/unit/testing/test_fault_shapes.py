@@ -36,7 +36,7 @@ from barnabas.ports.broker_api.produce import Produce, ProducePartition, Produce
 from barnabas.ports.broker_api.producers import DescribeProducers, DescribeProducersResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 from barnabas.testing.faults import Fault, Faults
 from barnabas.testing.faulty_api import FaultyApi
 from barnabas.testing.shapes import known_requests, request_type, shape_of

@@ -4,7 +4,7 @@ import pytest
 from support.transaction_house import T0, T1, U0, TransactionHouse
 
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 LAST = 32766
 

@@ -16,7 +16,7 @@ from barnabas.core.coordinator.transaction.records import (
 from barnabas.core.coordinator.transaction.states import TransactionState
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 ONGOING = StoredTransaction(
     producer_id=258,

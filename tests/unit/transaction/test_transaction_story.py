@@ -15,7 +15,7 @@ from barnabas.core.coordinator.log import Record
 from barnabas.ports.broker_api.groups import PartitionOutcome
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.types import TopicPartition
 
 SEEDS = 150
 STEPS = 120

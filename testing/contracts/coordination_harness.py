@@ -114,6 +114,7 @@ class Follower:
         self._top = top
         self.told: Recorder[tuple[str, ...] | None] = Recorder()
         self.nodes: dict[str, bytes] = {}
+        self._failure: Exception | None = None
         self._reading = threading.Lock()
         self.cancel = session.watch_below(top, self._changed)
         with self._reading:
@@ -123,8 +124,9 @@ class Follower:
         try:
             with self._reading:
                 self._read_all() if paths is None else self._read(list(paths))
-        except (CoordinationError, ClosedError):
-            return  # disconnected again, or the test is over
+        except (CoordinationError, ClosedError) as error:
+            self._failure = error  # disconnected again, or the test is over
+            return
         self.told(None if paths is None else tuple(paths))
 
     def _read_all(self) -> None:
@@ -148,4 +150,8 @@ class Follower:
 
     def wait(self, nodes: dict[str, bytes]) -> None:
         """Return once it has seen exactly these."""
-        wait_until(lambda: dict(self.nodes) == nodes)
+        try:
+            wait_until(lambda: dict(self.nodes) == nodes)
+        except AssertionError as error:
+            seen = f"told: {self.told.told}; last reading that failed: {self._failure!r}"
+            raise AssertionError(f"the nodes are {self.nodes}, not {nodes}; {seen}") from error

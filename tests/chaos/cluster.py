@@ -8,19 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from chaos.switchboard import Pair, Switchboard
+from chaos.switchboard import Pair, SwitchboardProcess
 from support.etcd_server import etcd_cluster
 from support.ports import free_ports
 from support.process import COMMAND
 from support.server_process import ServerProcess
+from support.waiting import PATIENCE_S
 from support.zookeeper_server import zookeeper_ensemble
 
 from barnabas import Admin
+from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 
 BROKERS = 3
 SESSION_MS = 2000
-START_S, STOP_S, HEALTHY_S = 30, 30, 90
+START_S, STOP_S, HEALTHY_S = PATIENCE_S, PATIENCE_S, 3 * PATIENCE_S
 MEMBERS: dict[str, Callable[[Path, int], Sequence[ServerProcess]]] = {
     "zookeeper": zookeeper_ensemble,
     "etcd": etcd_cluster,
@@ -41,7 +43,7 @@ class ChaosBroker:
     """`barnabas serve`. Clients reach it directly, brokers over the switchboard."""
 
     def __init__(
-        self, number: int, folder: Path, switchboard: Switchboard, coordination: str, *, replicas: int
+        self, number: int, folder: Path, switchboard: SwitchboardProcess, coordination: str, *, replicas: int
     ) -> None:
         self.number = number
         self.name = f"broker-{number}"
@@ -63,10 +65,6 @@ class ChaosBroker:
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = threading.Event()
         self.starts = 0
-
-    @property
-    def pid(self) -> int | None:
-        return None if self.process is None else self.process.pid
 
     def start(self) -> None:
         """Returns at once; `ready` is set once it serves."""
@@ -130,7 +128,7 @@ class ChaosCluster:
         self._closed = False
         self.replicas = min(REPLICAS, brokers)
         self.members = MEMBERS[over](folder / over, members)
-        self.switchboard = Switchboard(lambda: {b.name: b.pid for b in self.brokers if b.pid is not None})
+        self.switchboard = SwitchboardProcess()
         self.brokers: list[ChaosBroker] = []
         for number in range(1, brokers + 1):
             place = self._coordination_of(number)
@@ -232,6 +230,25 @@ class ChaosCluster:
             if each.leader < 0 or len(each.isr) < len(each.replicas)
         ]
         return ", ".join(behind)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic with all replicas that the cluster has by default; it is waited for by `wait_healthy`.
+
+        A busy machine may keep the coordination service from an answer: nobody knows then if the topic was created.
+        """
+        until = time.monotonic() + HEALTHY_S
+        while True:
+            try:
+                with Admin(self.bootstrap) as admin:
+                    admin.create_topic(name, partitions=partitions, replication_factor=self.replicas)
+                break
+            except BarnabasError as error:
+                code = getattr(error, "code", None)
+                if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    break
+                if code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() > until:
+                    raise
+        self.topics.add(name)
 
     def leader_of(self, topic: str, partition: int) -> ChaosBroker | None:
         """Who leads it, as far as somebody tells."""

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -250,5 +251,10 @@ class SmallDisks:
     there = False
 
     def close(self) -> None:
+        """Leave the files in the folders."""
         for path in self._mounted:
+            saved = f"{path}-saved"
+            shutil.copytree(path, saved)
             subprocess.run(["umount", "-l", path], capture_output=True, check=False)
+            shutil.copytree(saved, path, dirs_exist_ok=True)
+            shutil.rmtree(saved)

@@ -28,13 +28,15 @@ from chaos.faults import FAULTS, SmallDisks
 from chaos.history import ACKNOWLEDGED, Fault, History
 from chaos.replicas import read_replicas
 from chaos.transactions import RecreatedTopic, TransactionalLoad
+from kills.work import PARTITIONS as TRANSACTIONAL_PARTITIONS
 from kills.work import SOURCE, TARGET
+from support.waiting import PATIENCE_S
 
 from barnabas import Admin
 
 WARM_S = 2.0
 CALM_S = (0.5, 2.0)
-FINISH_S, DRAIN_S = 150, 60
+FINISH_S, DRAIN_S = 2 * PATIENCE_S, PATIENCE_S
 NEEDS_SMALL_DISKS = "fill-disk"
 NEEDS_A_SPARE = "cancel-moves"
 """A broker more than replicas, to move partitions to."""
@@ -124,9 +126,7 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
 
 
 def _make_topic(cluster: ChaosCluster) -> None:
-    with Admin(cluster.bootstrap) as admin:
-        admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=cluster.replicas)
-    cluster.topics.add(TOPIC)
+    cluster.create_topic(TOPIC, PARTITIONS)
     cluster.wait_healthy()
 
 
@@ -153,8 +153,9 @@ def _transactional(
     """The load in transactions, and whoever recreates a topic, where the plan asks for them."""
     if not plan.transactions:
         return None, [], {}
-    load = TransactionalLoad(cluster.bootstrap, cluster.replicas, seed=plan.seed)
-    cluster.topics |= {SOURCE, TARGET}
+    for topic in (SOURCE, TARGET):
+        cluster.create_topic(topic, TRANSACTIONAL_PARTITIONS)
+    load = TransactionalLoad(cluster.bootstrap, seed=plan.seed)
     return load, [RecreatedTopic("recreated-topic", history, cluster.bootstrap, now, cluster.replicas)], {}
 
 

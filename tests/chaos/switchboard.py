@@ -1,16 +1,23 @@
 """The network between brokers, and between them and their coordination: each connection can be cut, one way or both."""
 
+import multiprocessing
+import re
 import selectors
+import signal
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable
+from multiprocessing.connection import Connection
+from typing import Any
 
-import psutil
 from attrs import define, field
 
 BUFFER_MAX = 1 << 18
-STOP_WAIT_S = 10
+STOP_WAIT_S = 120
 CLIENT = "client"
+UNKNOWN = ""
+"""Who has opened a connection and said nothing yet."""
 
 Name = str
 Pair = tuple[Name, Name]
@@ -26,6 +33,8 @@ class _End:
     receiver: Name
     out: bytearray = field(factory=bytearray)
     """For this side."""
+    first: bytearray = field(factory=bytearray)
+    """What it has sent while it is `UNKNOWN`."""
     other: "_End | None" = None
     ended: bool = False
 
@@ -33,13 +42,13 @@ class _End:
 class Switchboard:
     """Forwards connections from ports of its own. Names are those of brokers, of coordination members, or `CLIENT`.
 
+    A port that serves several brokers takes the name of each connection from the client id in its first request.
+
     What is cut from A to B stays where it is, as packets would that get no answer, and flows on once the cut is healed;
     `reset` besides breaks the connections that there are, and new ones while it lasts.
     """
 
-    def __init__(self, pids: Callable[[], dict[Name, int]]) -> None:
-        """`pids`: the processes of brokers that run now, to tell who opens a connection."""
-        self._pids = pids
+    def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[socket.socket, tuple[Name | None, Name, tuple[str, int]]] = {}
         self._ends: set[_End] = set()
@@ -53,7 +62,7 @@ class Switchboard:
         self._thread.start()
 
     def open(self, receiver: Name, target: tuple[str, int], sender: Name | None = None) -> int:
-        """A port that leads to `target`; `sender` None: looked up for each connection."""
+        """A port that leads to `target`; `sender` None: each connection says it."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         listener.setblocking(False)
 
@@ -129,10 +138,10 @@ class Switchboard:
     def _accept(self, listener: socket.socket) -> None:
         sender, receiver, target = self._listeners[listener]
         try:
-            mine, address = listener.accept()
+            mine, _ = listener.accept()
         except OSError:
             return  # it has gone again
-        sender = sender or self._who(address[1])
+        sender = sender or UNKNOWN
         if {(sender, receiver), (receiver, sender)} & self._reset:
             mine.close()
             return
@@ -151,16 +160,6 @@ class Switchboard:
         self._watch(one)
         self._watch(two)
 
-    def _who(self, port: int) -> Name:
-        for name, pid in self._pids().items():
-            try:
-                connections = psutil.Process(pid).net_connections(kind="tcp")
-            except psutil.Error:
-                continue
-            if any(each.laddr and each.laddr.port == port for each in connections):
-                return name
-        return CLIENT
-
     def _read(self, end: _End) -> None:
         assert end.other is not None
         try:
@@ -169,14 +168,31 @@ class Switchboard:
             return
         except OSError:
             data = b""
-        if data:
-            end.other.out += data
-            self._write(end.other)
-        else:
+        if not data:
             end.ended = True
             if not end.other.out:
                 self._drop(end)
+        elif end.sender != UNKNOWN:
+            end.other.out += data
+            self._write(end.other)
+        else:
+            self._ask_sender(end, data)
         self._watch(end)
+
+    def _ask_sender(self, end: _End, data: bytes) -> None:
+        """Take the sender from the first bytes, once they are enough; then forward them."""
+        assert end.other is not None
+        end.first += data
+        sender = sender_of(end.first)
+        if sender == UNKNOWN:
+            return
+        end.sender = end.other.receiver = sender
+        if {(sender, end.receiver), (end.receiver, sender)} & self._reset:
+            self._drop(end)
+            return
+        end.other.out += end.first
+        end.first.clear()
+        self._write(end.other)
 
     def _write(self, end: _End) -> None:
         assert end.other is not None
@@ -223,3 +239,75 @@ class Switchboard:
                 if each.socket in self._selector.get_map():
                     self._selector.unregister(each.socket)
                 each.socket.close()
+
+
+_CLIENT_ID = struct.Struct(">ihhih")
+"""The beginning of a request of Kafka's protocol: size, API, version, correlation id, length of the client id."""
+
+
+def sender_of(request: bytes | bytearray) -> Name:
+    """Return the broker whose client id begins a request, `CLIENT` for another one, `UNKNOWN` while more must come."""
+    if len(request) < _CLIENT_ID.size:
+        return UNKNOWN
+    length = _CLIENT_ID.unpack_from(request)[-1]
+    if len(request) < _CLIENT_ID.size + length:
+        return UNKNOWN
+    client_id = bytes(request[_CLIENT_ID.size : _CLIENT_ID.size + max(0, length)])
+    found = re.match(rb"broker-[0-9]+(?=-)", client_id)
+    return found[0].decode() if found else CLIENT
+
+
+class SwitchboardProcess:
+    """A `Switchboard` in a process of its own.
+
+    The sessions of the brokers last as long as their pings arrive in time. In one process with all producers and
+    readers they would wait for its interpreter lock.
+    """
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._orders, theirs = spawn.Pipe()
+        self._asking = threading.Lock()
+        self._process = spawn.Process(target=_serve, args=(theirs,), name="switchboard", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def open(self, receiver: Name, target: tuple[str, int], sender: Name | None = None) -> int:
+        """See `Switchboard.open`."""
+        port: int = self._ask("open", receiver, target, sender)
+        return port
+
+    def cut(self, pairs: Iterable[Pair], *, reset: bool = False) -> None:
+        """See `Switchboard.cut`."""
+        self._ask("cut", list(pairs), reset=reset)
+
+    def heal(self) -> None:
+        """See `Switchboard.heal`."""
+        self._ask("heal")
+
+    def close(self) -> None:
+        """End the process and all connections."""
+        self._orders.close()
+        self._process.join(STOP_WAIT_S)
+        self._process.kill()
+
+    def _ask(self, order: str, *arguments: object, **named: object) -> Any:
+        with self._asking:
+            self._orders.send((order, arguments, named))
+            if not self._orders.poll(STOP_WAIT_S):
+                raise TimeoutError("the switchboard does not obey")
+            return self._orders.recv()
+
+
+def _serve(orders: Connection) -> None:
+    """Obey until the other end of the pipe is closed, or its process has gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent ends this process
+    board = Switchboard()
+    try:
+        while True:
+            order, arguments, named = orders.recv()
+            orders.send(getattr(board, order)(*arguments, **named))
+    except (EOFError, BrokenPipeError):
+        pass
+    finally:
+        board.close()

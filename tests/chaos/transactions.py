@@ -13,7 +13,7 @@ from chaos.history import History
 from confluent_kafka import KafkaException
 from kills.run import everything, positions, watermarks
 from kills.verdict import aborted_reads, lost_or_doubled, offsets_apart, partial_transactions
-from kills.work import PARTITIONS, SOURCE, TARGET, Source, Transformer, Witness
+from kills.work import Source, Transformer, Witness
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.ports.error_codes import ErrorCode
@@ -29,15 +29,10 @@ RETRY_S = 0.2
 
 
 class TransactionalLoad:
-    """A producer, transformers and a read_committed reader. Start it on a healthy cluster."""
+    """A producer, transformers and a read_committed reader. Start it on a healthy cluster that has both topics."""
 
-    def __init__(
-        self, bootstrap: str, replicas: int, *, seed: int, transformers: int = 2, per_second: float = 50
-    ) -> None:
+    def __init__(self, bootstrap: str, *, seed: int, transformers: int = 2, per_second: float = 50) -> None:
         self._bootstrap = bootstrap
-        with Admin(bootstrap) as admin:
-            for topic in (SOURCE, TARGET):
-                admin.create_topic(topic, partitions=PARTITIONS, replication_factor=replicas)
         self._source = Source(bootstrap, per_second)
         self._transformers = [Transformer(bootstrap, f"transformer-{n}", seed + n) for n in range(transformers)]
         self._witness = Witness(bootstrap)
@@ -55,8 +50,11 @@ class TransactionalLoad:
         """Let the load come to its end on a healthy cluster, note every anomaly, and return figures."""
         self._source.stop()
         ends = watermarks(self._bootstrap)
-        with suppress(TimeoutError):  # `offsets_apart` says where the group stands
+        try:
             _wait_until(lambda: positions(self._bootstrap) == ends)
+        except TimeoutError:  # `offsets_apart` says where the group stands
+            doing = ", ".join(f"{each.name}: {each.doing}" for each in self._transformers)
+            history.transactional.append(("offsets-apart", f"the transformers are in {doing}"))
         for each in self._transformers:
             each.stop()
         target = everything(self._bootstrap)

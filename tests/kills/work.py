@@ -89,6 +89,8 @@ class Transformer(Work):
         self._bootstrap = bootstrap
         self._chance = random.Random(seed)
         self.committed = self.aborted = self.lives = 0
+        self.doing = "nothing yet"
+        """What it does, or waits for."""
         super().__init__(name)
 
     def work(self) -> None:
@@ -111,7 +113,7 @@ class Transformer(Work):
                 **QUICK,
             }
         )
-        settled(lambda: producer.init_transactions(CALL_S))
+        self._settled("init_transactions", lambda: producer.init_transactions(CALL_S))
         with closing(
             Consumer(
                 {
@@ -129,6 +131,7 @@ class Transformer(Work):
         ) as consumer:
             consumer.subscribe([SOURCE])
             while not self.stopping.is_set():
+                self.doing = f"consume from {consumer.assignment()}"
                 messages = [each for each in consumer.consume(TOGETHER, 0.1) if each.error() is None]
                 if messages:
                     self._transform(producer, consumer, messages)
@@ -141,17 +144,34 @@ class Transformer(Work):
             ends = {each.partition(): (each.offset() or 0) + 1 for each in messages}
             positions = [TopicPartition(SOURCE, partition or 0, offset) for partition, offset in ends.items()]
             metadata = consumer.consumer_group_metadata()
-            settled(lambda: producer.send_offsets_to_transaction(positions, metadata, CALL_S))
+            self._settled(
+                "send_offsets_to_transaction", lambda: producer.send_offsets_to_transaction(positions, metadata, CALL_S)
+            )
             if self._chance.random() < 0.1:
                 raise Reconsidered
-            settled(lambda: producer.commit_transaction(CALL_S))
+            self._settled("commit_transaction", lambda: producer.commit_transaction(CALL_S))
             self.committed += 1
         except (KafkaException, Reconsidered) as error:
             if isinstance(error, KafkaException) and not error.args[0].txn_requires_abort():
                 raise
-            settled(lambda: producer.abort_transaction(CALL_S))
+            self._settled("abort_transaction", lambda: producer.abort_transaction(CALL_S))
             self.aborted += 1
+            self.doing = "committed"
             back_to_committed(consumer)
+
+    def _settled(self, name: str, call: Callable[[], object]) -> None:
+        """Call it until it says how it ended: what can be tried again is."""
+        until = time.monotonic() + 3 * CALL_S
+        self.doing = name
+        while True:
+            try:
+                call()
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > until:
+                    raise
+                self.doing = f"{name} again after {error.args[0]}"
+            else:
+                return
 
     def _write(self, producer: Producer, messages: list[Message]) -> None:
         name = f"{self.name}-{self.lives}-{self.committed + self.aborted}"
@@ -165,19 +185,6 @@ class Transformer(Work):
 
 class Reconsidered(Exception):
     """The user changes his mind."""
-
-
-def settled(call: Callable[[], object]) -> None:
-    """Call it until it says how it ended: what can be tried again is."""
-    until = time.monotonic() + 3 * CALL_S
-    while True:
-        try:
-            call()
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > until:
-                raise
-        else:
-            return
 
 
 def back_to_committed(consumer: Consumer) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionContext, DeletionPolicy, RecordPolicy, SegmentInfo
     from ..core.message.codec import Codec
-    from ..core.replica.selection import NearReader, ReplicaSelector, ReplicaView
+    from ..core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
     from .host import PluginHost
 
 _HOMES = {
@@ -33,14 +33,14 @@ _HOMES = {
     "Encoder": "..core.client.serde",
     "EventHandler": "..core.client.producer.handlers",
     "MessageCounter": "..core.client.message_counter",
-    "NearReader": "..core.replica.selection",
+    "NearReader": "..core.replica.leader.replica_selector",
     "Partitioner": "..core.client.producer.partitioner",
     "PluginHost": ".host",
     "ProducerItem": "..core.client.producer.handlers",
     "Rebalancer": "..core.classic.rebalancer",
     "RecordPolicy": "..core.log.retention",
-    "ReplicaSelector": "..core.replica.selection",
-    "ReplicaView": "..core.replica.selection",
+    "ReplicaSelector": "..core.replica.leader.replica_selector",
+    "ReplicaView": "..core.replica.leader.replica_selector",
     "SegmentInfo": "..core.log.retention",
     "Subscription": "..core.client.group.protocol",
     "murmur2_partition": "..core.client.producer.hashing",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
-    from ..core.replica.selection import ReplicaSelector
+    from ..core.replica.leader.replica_selector import ReplicaSelector
     from ..ports.types import TopicPartition
 
 

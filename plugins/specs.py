@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionContext, DeletionPolicy
     from ..core.message.codec import Codec
-    from ..core.replica.selection import ReplicaSelector
+    from ..core.replica.leader.replica_selector import ReplicaSelector
 
 PROJECT = "barnabas"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -7,7 +7,7 @@ from ..app.broker.node import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.log.partition_log.unified_log import UnifiedLog
-from ..core.replica.partition import Partition
+from ..core.replica.partition.partition import Partition
 from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
 from .clock import SkewedClock

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ..adapters.coord_memory import MemoryTree
-from ..core.cluster.following import ROOT
+from ..core.cluster.metadata_listener import ROOT
 from .machine import Machine
 from .network import Who, node_name
 

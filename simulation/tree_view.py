@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ..adapters.coord_memory import MemoryTree
 from ..core.cluster import layout
-from ..core.cluster.store import states_paths
+from ..core.cluster.topic_store import states_paths
 from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from ..ports.coordination import NoNode
 

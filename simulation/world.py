@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from ..core.replica.partition import Partition
+from ..core.replica.partition.partition import Partition
 from ..ports.transport import Address
 from ..ports.types import TopicPartition
 from .broker import SimulatedBroker

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..app.clients.consumer import Consumer
     from ..app.clients.producer import Producer
     from ..core.client.producer.batch import Delivery
-    from ..core.cluster.store import StoredTopic
+    from ..core.cluster.topic_store import StoredTopic
 
 T = TypeVar("T")
 

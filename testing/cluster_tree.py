@@ -10,7 +10,7 @@ from contextlib import suppress
 from ..app.compose.memory import memory_tree
 from ..core.cluster import layout
 from ..core.cluster.brokers import live_brokers, stored_controller
-from ..core.cluster.store import StoredTopic, read_topics, states_change, write_states
+from ..core.cluster.topic_store import StoredTopic, read_topics, states_change, write_states
 from ..core.cluster.topics import BrokerRegistration, PartitionState
 from ..ports.coordination import Coordination
 from ..ports.errors import ClosedError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...core.log.append_origin import AppendOrigin
 from ...core.log.formats.validation import ValidationTakesLong
 from ...core.log.log_format import ValidatedBatch
-from ...core.replica.append import unwritable
+from ...core.replica.leader.appender import unwritable
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api.classic import (
     RANDOM_PARTITION,

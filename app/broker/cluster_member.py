@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from ...core.cluster.broker_lifecycle import LastLife, Membership
 from ...core.cluster.change_queue import ChangeQueue, elsewhere, on_disk
 from ...core.cluster.controller import Controller, without_leader
 from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
@@ -16,10 +17,9 @@ from ...core.cluster.election import (
     wants_claim,
     with_isr,
 )
-from ...core.cluster.following import ClusterFollower, Refresh
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.lease import Lease
-from ...core.cluster.membership import LastLife, Membership
+from ...core.cluster.metadata_listener import ClusterFollower, Refresh
 from ...core.cluster.producer_ids import raise_above
 from ...core.cluster.topics import (
     ALONE_EPOCH,
@@ -30,8 +30,8 @@ from ...core.cluster.topics import (
     ReplicaId,
     Topic,
 )
-from ...core.replica.insync import IsrChange
-from ...core.replica.partition import Partition
+from ...core.replica.partition.isr_manager import IsrChange
+from ...core.replica.partition.partition import Partition
 from ...ports.broker_api.envelope import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
-from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX
+from ...core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX
 from ...core.cluster.topics import Topic
 from ...ports.broker_api.envelope import Reply
 from ...ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic

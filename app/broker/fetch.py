@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ...core.replica.isolation import FetchIsolation
-from ...core.replica.nearest import NearReplicas
-from ...core.replica.reading import Nearest
-from ...core.replica.selection import NearReader, ReplicaSelector
-from ...core.replica.sessions import SessionAnswer
+from ...core.replica.leader.fetch_params import Nearest
+from ...core.replica.leader.fetch_sessions import SessionAnswer
+from ...core.replica.leader.preferred_read_replica import NearReplicas
+from ...core.replica.leader.replica_selector import NearReader, ReplicaSelector
+from ...core.replica.partition.fetch_isolation import FetchIsolation
 from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.epochs import CONSUMER
 from ...ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from ...core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
 from ...core.cluster.image import ClusterImage
-from ...core.cluster.store import read_live_topics
+from ...core.cluster.topic_store import read_live_topics
 from ...core.cluster.topics import Topic
 from ...core.coordinator.group.config import GroupConfig
 from ...core.coordinator.group.coordinator import GroupCoordinator

@@ -4,7 +4,7 @@ from functools import partial
 
 from ...core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, TopicSet
 from ...core.cluster.image import ClusterImage
-from ...core.cluster.moves import grown
+from ...core.cluster.reassignment import grown
 from ...core.cluster.topics import INTERNAL_TOPICS, Topic
 from ...ports.coordination import BadVersion
 from ...ports.errors import BarnabasError

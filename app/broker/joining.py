@@ -5,9 +5,9 @@ from collections.abc import Callable
 from attrs import evolve
 
 from ...core.client.links import LinkOutside, Links
-from ...core.cluster.following import ClusterFollower, Refresh
+from ...core.cluster.broker_lifecycle import LastLife
 from ...core.cluster.lease import Lease
-from ...core.cluster.membership import LastLife
+from ...core.cluster.metadata_listener import ClusterFollower, Refresh
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import BrokerRegistration
 from ...core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_registrations, recorded_epoch

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
-from ...core.replica.partition import Partition
+from ...core.replica.partition.partition import Partition
 from .state import BrokerState
 
 

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from ...core.replica.isolation import FetchIsolation
-from ...core.replica.lookup import look_up
-from ...core.replica.partition import Partition
+from ...core.replica.leader.offset_lookup import look_up
+from ...core.replica.partition.fetch_isolation import FetchIsolation
+from ...core.replica.partition.partition import Partition
 from ...core.traffic.steps import Steps
 from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.offsets import (

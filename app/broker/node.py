@@ -10,7 +10,7 @@ from ...core.client.links import Links
 from ...core.cluster.change_queue import complete
 from ...core.cluster.lease import Lease
 from ...core.cluster.registry import ClusterRegistry
-from ...core.cluster.store import confirm_deleted, deleted_of
+from ...core.cluster.topic_store import confirm_deleted, deleted_of
 from ...core.cluster.topics import BrokerRegistration
 from ...core.log.compaction.log_cleaner import LogCleaner
 from ...core.log.config import LogConfig

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve
 
-from ...core.cluster import layout, store
+from ...core.cluster import layout, topic_store
 from ...core.cluster.brokers import cluster_id, live_brokers
-from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, LEFT_OUT, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
+from ...core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.manager.meta_properties import check_common_cluster
 from ...core.log.manager.survey import PartitionOnDisk, find_partitions
@@ -178,9 +178,9 @@ def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> No
         if found.topic is None:
             continue
         if found.action == CREATE:
-            store.create_topic(coordination, found.topic, found.states)
+            topic_store.create_topic(coordination, found.topic, found.states)
         else:
-            store.write_topic(coordination, found.topic)
+            topic_store.write_topic(coordination, found.topic)
 
 
 def _shown(topic_id: bytes | None) -> str:

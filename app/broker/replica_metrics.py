@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from ...core.cluster.topics import NO_LEADER
-from ...core.replica.partition import Partition
+from ...core.replica.partition.partition import Partition
 from ...ports.metrics import Metrics
 from .state import BrokerState
 

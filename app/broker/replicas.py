@@ -6,7 +6,7 @@ from attrs import evolve
 
 from ...core.cluster.election import asked_to_elect, awaited_claims, preferred
 from ...core.cluster.image import ClusterImage
-from ...core.cluster.moves import begin_move, cancel_move, is_moving, target_of, touched
+from ...core.cluster.reassignment import begin_move, cancel_move, is_moving, target_of, touched
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.replicas import (

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...core.replica.selection import ReplicaSelector
+from ...core.replica.leader.replica_selector import ReplicaSelector
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
 from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
 from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs

@@ -11,9 +11,9 @@ from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
 from ...core.log.manager.log_manager import LogManager
 from ...core.log.partition_log.unified_log import UnifiedLog
-from ...core.replica.insync import IsrChange
-from ...core.replica.partition import Partition
-from ...core.replica.replicas import AssignedReplica, Replicas
+from ...core.replica.partition.isr_manager import IsrChange
+from ...core.replica.partition.partition import Partition
+from ...core.replica.replica_manager import AssignedReplica, Replicas
 from ...core.replica.settings import ReplicationSettings
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api.envelope import Caller, Reply

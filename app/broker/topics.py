@@ -10,8 +10,8 @@ from attrs import evolve
 from ...core.cluster.change_queue import elsewhere
 from ...core.cluster.election import new_state
 from ...core.cluster.layout import deleted_path, topic_path
-from ...core.cluster.planning import plan_partitions, plan_topic
-from ...core.cluster.store import confirm_deleted
+from ...core.cluster.topic_planning import plan_partitions, plan_topic
+from ...core.cluster.topic_store import confirm_deleted
 from ...core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
 from ...ports.broker_api.envelope import Caller, Reply
 from ...ports.broker_api.topics import (

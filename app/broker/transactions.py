@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ...core.cluster.store import read_live_topics
+from ...core.cluster.topic_store import read_live_topics
 from ...core.cluster.topics import Topic
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...ports.types import TopicPartition
 from .image import ClusterImage
-from .moves import is_moving
+from .reassignment import is_moving
 
 
 def unbalanced(image: ClusterImage, percentage: int) -> Sequence[TopicPartition]:

@@ -20,7 +20,7 @@ from .change_queue import ChangeQueue, elsewhere, is_unreachable
 from .deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from .election import Brokers, ElectionRules, awaits_unclean_election, describe_loss, preferred, settled
 from .image import ClusterImage
-from .moves import finished_moves
+from .reassignment import finished_moves
 from .registry import ClusterRegistry, Deposed
 from .topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId, Topic
 

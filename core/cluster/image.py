@@ -21,7 +21,7 @@ from .deltas import (
     TopicSet,
     TopicUnreadable,
 )
-from .layered import Layered
+from .immutable_map import Layered
 from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic, first_state, metric_name
 
 States = Mapping[int, PartitionState]

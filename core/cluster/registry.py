@@ -24,7 +24,7 @@ from ...ports.errors import ApiError
 from ...ports.report import error
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from . import layout, store, telling
+from . import layout, telling, topic_store
 from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
@@ -40,8 +40,8 @@ from .deltas import (
     TopicUnreadable,
 )
 from .image import ClusterImage, Contents
-from .planning import check_configs_fit, check_new_name
-from .store import StoredTopic
+from .topic_planning import check_configs_fit, check_new_name
+from .topic_store import StoredTopic
 from .topics import BrokerRegistration, PartitionState, Topic, first_state
 
 Told = Callable[[Delta, ClusterImage], None]
@@ -90,7 +90,7 @@ class _StatesWrite:
         for node, states in _by_node(decided).items():
             version = image.states_version(topic.name, node)
             of_node = {number: known[number] for number in layout.partitions_of_node(node) if number in known}
-            change = store.states_change(topic, node, of_node | states, version)
+            change = topic_store.states_change(topic, node, of_node | states, version)
             after = 0 if version is None else version + 1
             delta = StatesChanged(topic=topic.name, topic_id=topic.topic_id, states=states, version=after, node=node)
             yield cls(topic=topic, decided=states, change=change, delta=delta)
@@ -143,8 +143,8 @@ class ClusterRegistry:
         stored: dict[str, StoredTopic] = {}
         for start in range(0, len(names), TOPICS_AT_A_TIME):
             some = names[start : start + TOPICS_AT_A_TIME]
-            stored |= await elsewhere(partial(store.read_topics, self._coordination, some, self._report))
-        configs = await elsewhere(partial(store.read_all_broker_configs, self._coordination, self._report))
+            stored |= await elsewhere(partial(topic_store.read_topics, self._coordination, some, self._report))
+        configs = await elsewhere(partial(topic_store.read_all_broker_configs, self._coordination, self._report))
         known = {name: each.topic for name, each in stored.items() if each.topic is not None}
         going = {name for name, each in stored.items() if each.deleting}
         contents = Contents(
@@ -159,7 +159,7 @@ class ClusterRegistry:
     async def reread(self, *names: str) -> None:
         """Let what the tree says of topics count: after a write that may have been done or not."""
         begun = self._readings
-        found = await elsewhere(partial(store.read_topics, self._coordination, names, self._report))
+        found = await elsewhere(partial(topic_store.read_topics, self._coordination, names, self._report))
         changed: list[str] = []
         for name in names:
             stored = found.get(name)
@@ -183,7 +183,7 @@ class ClusterRegistry:
         changed: list[str] = []
         for start in range(0, len(asked), TOPICS_AT_A_TIME):
             some = asked[start : start + TOPICS_AT_A_TIME]
-            found = await elsewhere(partial(store.read_own_nodes, self._coordination, some))
+            found = await elsewhere(partial(topic_store.read_own_nodes, self._coordination, some))
             changed += [name for name in some if not self._is_known(name, *found[name])]
         return changed
 
@@ -274,7 +274,7 @@ class ClusterRegistry:
             # The node was removed by hand, and another broker has made it again.
             self.apply(StatesChanged(topic=name, topic_id=topic_id, states={}, version=None, node=number))
         path = layout.states_path(topic_id, number)
-        states = store.states_in(topic, path, node.data, self._report, may_be_ahead=True)
+        states = topic_store.states_in(topic, path, node.data, self._report, may_be_ahead=True)
         is_lost = states is None
         if states is None:
             # A node that was overwritten since it was read last has lost what is known here. Of any other nothing is
@@ -286,7 +286,7 @@ class ClusterRegistry:
         self.apply(delta)
         if not is_lost or self.image.states_version(name, number) != node.version:
             return None
-        return SetNode(path, store.encode_states_node(topic, number, self.image.states_of(name)), node.version)
+        return SetNode(path, topic_store.encode_states_node(topic, number, self.image.states_of(name)), node.version)
 
     def _is_behind(self, name: str, number: int, node: Node) -> bool:
         """Return True if a node has an earlier version, and earlier states, than the image."""
@@ -318,7 +318,7 @@ class ClusterRegistry:
         """Store a planned topic. Raises `ApiError(TOPIC_ALREADY_EXISTS)`."""
         check_new_name(self.image, topic.name)
         states = states or {}
-        await elsewhere(partial(store.create_topic, self._coordination, topic, states))
+        await elsewhere(partial(topic_store.create_topic, self._coordination, topic, states))
         if states:
             await self.reread(topic.name)
         else:
@@ -331,7 +331,7 @@ class ClusterRegistry:
         False: nothing was made, since it is too much for one, or something of one of them is there already; `create`
         says which.
         """
-        if not await elsewhere(partial(store.create_topics, self._coordination, made)):
+        if not await elsewhere(partial(topic_store.create_topics, self._coordination, made)):
             return False
         with_states = [topic.name for topic, states in made if states]
         if with_states:
@@ -362,13 +362,13 @@ class ClusterRegistry:
             version = self.image.states_version(after.name, node)
             numbers = (number for number in layout.partitions_of_node(node) if number in after.partitions)
             of_node = {number: known[number] for number in numbers if number in known} | decided
-            changes.append(store.states_change(after, node, of_node, version))
+            changes.append(topic_store.states_change(after, node, of_node, version))
             stored |= of_node
             versions[node] = 0 if version is None else version + 1
-        if not store.fits_one_commit([SetNode("", layout.encode_topic(after)), *changes]):
+        if not topic_store.fits_one_commit([SetNode("", layout.encode_topic(after)), *changes]):
             text = f"topic {after.name} changes in too many partitions at once; change fewer of them"
             raise ApiError(ErrorCode.POLICY_VIOLATION, text)
-        await elsewhere(partial(store.rewrite_topic, self._coordination, before, after, changes))
+        await elsewhere(partial(topic_store.rewrite_topic, self._coordination, before, after, changes))
         if not changes:
             self.apply(TopicSet(topic=after))
         else:
@@ -379,7 +379,7 @@ class ClusterRegistry:
         before = self.image.topic(name)
         check_configs_fit(configs)
         topic = before.with_configs(configs)
-        await elsewhere(partial(store.write_configs, self._coordination, topic))
+        await elsewhere(partial(topic_store.write_configs, self._coordination, topic))
         self.apply(TopicSet(topic=topic))
         self._tell_configured(f"topic {name}", before.configs, topic.configs)
 
@@ -390,7 +390,7 @@ class ClusterRegistry:
         Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`, `BadVersion` if it is not the topic of this name any more.
         """
         topic = self.image.topic(name)
-        topic = await elsewhere(partial(store.mark_deleting, self._coordination, topic, brokers))
+        topic = await elsewhere(partial(topic_store.mark_deleting, self._coordination, topic, brokers))
         self.apply(TopicDeleting(topic=topic))
         self._report(telling.deleted(topic))
         return topic
@@ -398,7 +398,7 @@ class ClusterRegistry:
     async def finish_delete(self, topic: Topic) -> None:
         """Remove all nodes of a topic that `begin_delete` marked; its name is free then. Doing it again is harmless,
         also when there is another topic of that name by now."""
-        await elsewhere(partial(store.remove_topic, self._coordination, topic))
+        await elsewhere(partial(topic_store.remove_topic, self._coordination, topic))
         going = self.image.deleting.get(topic.name)
         if going is not None and going.topic_id == topic.topic_id:
             self.apply(TopicGone(name=topic.name))
@@ -441,7 +441,7 @@ class ClusterRegistry:
         await elsewhere(self._coordination.heartbeat)  # what is read from now on is not older than now
         for name in names:
             topic = self.image.topics.get(name)
-            paths = [] if topic is None else store.states_paths(topic)
+            paths = [] if topic is None else topic_store.states_paths(topic)
             nodes = await elsewhere(partial(self._coordination.get_many, paths)) if paths else []
             for number, (path, node) in enumerate(zip(paths, nodes, strict=True)):
                 if node is None or not self._is_behind(name, number, node):
@@ -457,17 +457,19 @@ class ClusterRegistry:
 
     async def _still_there(self, names: Sequence[str]) -> list[str]:
         """Those of these topics that the tree still has; that the others are gone is told in another way."""
-        found = await elsewhere(partial(store.read_own_nodes, self._coordination, names))
+        found = await elsewhere(partial(topic_store.read_own_nodes, self._coordination, names))
         topics = self.image.topics
         return [
             name
             for name, (own, _) in found.items()
-            if name in topics and own is not None and store.tells_of(own, name, topics[name].topic_id)
+            if name in topics and own is not None and topic_store.tells_of(own, name, topics[name].topic_id)
         ]
 
     def _write_states(self, portion: Sequence["_StatesWrite"], guards: Mapping[str, int] | None) -> None:
         made = {each.topic.name: each.topic for each in portion if isinstance(each.change, CreateNode)}
-        store.write_states(self._coordination, [each.change for each in portion], guards, topics=list(made.values()))
+        topic_store.write_states(
+            self._coordination, [each.change for each in portion], guards, topics=list(made.values())
+        )
 
     def _portions(self, names: Sequence[str], decide: Decide, nodes_max: int) -> Iterator[Sequence["_StatesWrite"]]:
         """What goes into one commit each. Fewer nodes in each after a failure: one that others change all the time

@@ -11,8 +11,8 @@ from ...ports.scheduler import Scheduler
 from ...ports.types import TopicPartition
 from ..log.append_origin import AppendOrigin
 from ..message.batch_writer import encode_columns
-from ..replica.append import ALL_IN_SYNC
-from ..replica.replicas import Replicas
+from ..replica.leader.appender import ALL_IN_SYNC
+from ..replica.replica_manager import Replicas
 
 Record = tuple[bytes, bytes | None]
 """Key and value; None is a tombstone."""

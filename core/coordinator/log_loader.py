@@ -16,9 +16,9 @@ from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
 from ..message.control_records import read_marker
 from ..message.key_value_reader import KeysAndValues, TransactionSpan, read_plain_batches
-from ..replica.partition import Partition
+from ..replica.partition.partition import Partition
 from ..replica.purgatory import Delayed
-from ..replica.replicas import Replicas
+from ..replica.replica_manager import Replicas
 from .log import Record
 from .open_records import OpenRecords
 

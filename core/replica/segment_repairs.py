@@ -31,9 +31,9 @@ from ..log.segment.damage import NO_BOUND, Gap
 from ..log.segment.offset_index import CorruptIndex
 from ..log.segment.segment import Segment
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
-from .followed import records_of
-from .partition import Partition
-from .replicas import Replicas
+from .follower.partition_fetch_state import records_of
+from .partition.partition import Partition
+from .replica_manager import Replicas
 
 _FETCH_BYTES = 1 << 20
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 60_000.0, 3_600_000.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ...ports.values import frozen
-from .throttle import UNTHROTTLED
+from .partition.replication_quota import UNTHROTTLED
 
 
 def _unthrottled() -> int:

@@ -2,9 +2,9 @@
 (* One topic name that is deleted and created again: topic ids, versions of nodes, committed offsets, markers.
 
    What stands for what:
-     Create, MarkDeleting, Remove   core/cluster/store.py: create_topic, mark_deleting, remove_topic
-     ReadTopic, ReadStates          core/cluster/following.py: a broker reads the two nodes one after the other, late
-     CreateStates, ChangeStates     core/cluster/store.py: write_states; core/cluster/registry.py: change_states
+     Create, MarkDeleting, Remove   core/cluster/topic_store.py: create_topic, mark_deleting, remove_topic
+     ReadTopic, ReadStates          core/cluster/metadata_listener.py: a broker reads the two nodes one after the other, late
+     CreateStates, ChangeStates     core/cluster/topic_store.py: write_states; core/cluster/registry.py: change_states
      Commit, Load, FetchOffset      core/coordinator/group: committed offsets, their log, and tombstones
      EndTransaction, PassOver ...   core/coordinator/transaction/markers.py
 

@@ -7,12 +7,12 @@
      Claim             claimed, wants_claim; app/broker/cluster_member.py
      ElectPreferred    preferred, moved_to
      SetMinIsr         the change of min.insync.replicas in the partition's state; core/cluster/controller.py
-     BeginMove ...     core/cluster/moves.py
-     Produce, Fetch    core/replica/partition.py, core/replica/followers.py
-     ExpandIsr, ShrinkIsr  core/replica/insync.py: the ISR change of a leader and its compare-and-set
-     Learn             core/cluster/following.py: a broker reads the state, at any later time
+     BeginMove ...     core/cluster/reassignment.py
+     Produce, Fetch    core/replica/partition/partition.py, core/replica/partition/followers.py
+     ExpandIsr, ShrinkIsr  core/replica/partition/isr_manager.py: the ISR change of a leader and its compare-and-set
+     Learn             core/cluster/metadata_listener.py: a broker reads the state, at any later time
      Backup, Restore   an operator; core/cluster/election.py, distrusted
-     Crash, Start      kill -9 or an orderly stop, and the registration of the next life; core/cluster/membership.py
+     Crash, Start      kill -9 or an orderly stop, and the registration of the next life; core/cluster/broker_lifecycle.py
 
    A broker acts on `view`, the state as it read it last, however old that is. No lease is modelled: whatever holds here
    holds for a leader that has lost the coordination service. Only acks=all is modelled.
@@ -283,7 +283,7 @@ Backup ==
     /\ backup' = tree
     /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, lead, wish, committed, count>>
 
-(* Brokers do not run meanwhile, and notice at their start that the service went back (core/cluster/membership.py,
+(* Brokers do not run meanwhile, and notice at their start that the service went back (core/cluster/broker_lifecycle.py,
    app/broker/cluster_member.py). *)
 Restore ==
     /\ backup.epoch > 0 /\ backup.replicas # {} /\ tree # backup /\ \A b \in Brokers : live[b] = 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ...ports.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ...core.replica.selection import NearReader, ReplicaSelector, ReplicaView
+    from ...core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
 
 
 class RackAwareSelector:

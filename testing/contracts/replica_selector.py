@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...core.replica.selection import NearReader, ReplicaSelector, ReplicaView
+from ...core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
 from ...ports.broker_api.envelope import ANONYMOUS
 from ...ports.types import TopicPartition
 

@@ -11,10 +11,10 @@ from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.adapters.system import SystemClock
 from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.core.cluster import layout
+from barnabas.core.cluster.broker_lifecycle import LastLife, Membership
 from barnabas.core.cluster.brokers import children
 from barnabas.core.cluster.change_queue import ChangeQueue
 from barnabas.core.cluster.lease import Lease
-from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.errors import BarnabasError
 from barnabas.testing.contracts.coordination_harness import wait_until

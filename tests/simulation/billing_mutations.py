@@ -11,7 +11,7 @@ from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.log.compaction.cleaned_transactions import CleanedTransactions
 from barnabas.core.log.compaction.offset_map import OffsetMap
 from barnabas.core.log.partition_log.transactions import LogTransactions
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 
 
 def shows_what_is_undecided(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from simulation.cluster_checker import entries_of
 
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.simulation import World
 
 WAITING_MAX = 60

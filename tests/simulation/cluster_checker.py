@@ -11,12 +11,12 @@ from math import inf
 from attrs import define, field
 
 from barnabas.core.cluster import layout
-from barnabas.core.cluster.store import states_paths
+from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
 from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.tree.tree import Change
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError

@@ -10,10 +10,10 @@ from simulation.transaction_story import TransactionStory
 
 from barnabas.app.broker import replicas
 from barnabas.app.broker.state import BrokerState
-from barnabas.core.cluster import controller, election, membership, moves, store
+from barnabas.core.cluster import broker_lifecycle, controller, election, reassignment, topic_store
+from barnabas.core.cluster.broker_lifecycle import Membership
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.lease import Lease
-from barnabas.core.cluster.membership import Membership
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState
 from barnabas.core.coordinator import log as coordinator_log
@@ -23,13 +23,13 @@ from barnabas.core.coordinator.table import CoordinatorTable
 from barnabas.core.coordinator.transaction.transactional_id import TransactionalId
 from barnabas.core.coordinator.transaction.verifier import TransactionVerifier
 from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
-from barnabas.core.replica import append
-from barnabas.core.replica.delayed_produce import Required
-from barnabas.core.replica.followers import NO_BOUND, FollowerProgress, Followers
-from barnabas.core.replica.insync import InSync
-from barnabas.core.replica.isolation import FetchIsolation
-from barnabas.core.replica.local_partitions import LocalPartitions
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.leader import appender
+from barnabas.core.replica.leader.delayed_produce import Required
+from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
+from barnabas.core.replica.partition.followers import NO_BOUND, FollowerProgress, Followers
+from barnabas.core.replica.partition.isr_manager import InSync
+from barnabas.core.replica.partition.local_partitions import LocalPartitions
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.coordination import SessionState, SetNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import Offset, TopicPartition
@@ -181,7 +181,7 @@ def answers_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
         def reached(self) -> bool:
             return True
 
-    patch.setattr(append, "Required", AtOnce)
+    patch.setattr(appender, "Required", AtOnce)
 
 
 def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -314,9 +314,9 @@ def ends_moves_at_once(patch: pytest.MonkeyPatch) -> None:
         after, states = topic, {}
         for number in sorted({*topic.adding, *topic.removing}):
             key = TopicPartition(topic.name, number)
-            target, known, live = moves.target_of(topic, number), image.state(key), image.brokers_with(key)
+            target, known, live = reassignment.target_of(topic, number), image.state(key), image.brokers_with(key)
             if target[0] in live:
-                after = moves._with(after, number, target, (), ())
+                after = reassignment._with(after, number, target, (), ())
                 states[number] = election.later(election.uncleanly_led(known, target[0], target, live, rules), known)
         return None if after is topic else (after, states)
 
@@ -325,16 +325,16 @@ def ends_moves_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_who_joined_a_replaced_move(patch: pytest.MonkeyPatch) -> None:
     """A move that takes the place of another one deletes at once what that one had added."""
-    begin_move = moves.begin_move
+    begin_move = reassignment.begin_move
 
     def begun(topic: Any, number: int, target: Sequence[int], live: Any) -> Any:
-        origin = moves.origin_of(topic, number)
+        origin = reassignment.origin_of(topic, number)
         begin_move(topic, number, target, live)  # refuses what it refuses
         going = tuple(broker for broker in origin if broker not in target)
         coming = tuple(broker for broker in target if broker not in origin)
-        return moves._with(topic, number, (*target, *going), coming, going)
+        return reassignment._with(topic, number, (*target, *going), coming, going)
 
-    patch.setattr(moves, "begin_move", begun)
+    patch.setattr(reassignment, "begin_move", begun)
     patch.setattr(replicas, "begin_move", begun)
 
 
@@ -467,13 +467,13 @@ def ends_no_transaction(patch: pytest.MonkeyPatch) -> None:
 
 def writes_whatever_the_version(patch: pytest.MonkeyPatch) -> None:
     """Who writes states does not ask if others have changed them since."""
-    change = store.states_change
+    change = topic_store.states_change
 
     def changed(*arguments: Any) -> Any:
         made = change(*arguments)
         return SetNode(made.path, made.data, None) if isinstance(made, SetNode) else made
 
-    patch.setattr(store, "states_change", changed)
+    patch.setattr(topic_store, "states_change", changed)
 
 
 def learns_versions_without_contents(patch: pytest.MonkeyPatch) -> None:
@@ -485,7 +485,7 @@ def learns_versions_without_contents(patch: pytest.MonkeyPatch) -> None:
         if node is None or known is None or node.version <= known:
             return applied(self, name, topic_id, number, node)
         topic = self.image.topics[name]
-        old = store.encode_states_node(topic, number, self.image.states_of(name))
+        old = topic_store.encode_states_node(topic, number, self.image.states_of(name))
         return applied(self, name, topic_id, number, evolve(node, data=old) if node.version % 4 == 0 else node)
 
     patch.setattr(ClusterRegistry, "_apply_states", version_only)
@@ -498,7 +498,7 @@ def keeps_the_partition_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def gives_every_life_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
     """Registrations are not counted."""
-    patch.setattr(membership, "next_broker_epoch", lambda _: 1)
+    patch.setattr(broker_lifecycle, "next_broker_epoch", lambda _: 1)
 
 
 LATEST = 1 << 30

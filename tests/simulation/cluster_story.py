@@ -24,7 +24,7 @@ from simulation.swarm import LOSSES, Swarm
 
 from barnabas import Admin
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.configs import ResourceKind
 from barnabas.ports.entropy import Entropy
 from barnabas.ports.types import TopicPartition

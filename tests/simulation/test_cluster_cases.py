@@ -10,7 +10,7 @@ from barnabas.core.client.cluster_view import ClusterView
 from barnabas.core.cluster import layout, registry
 from barnabas.core.cluster.change_queue import elsewhere
 from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.core.cluster.store import states_paths
+from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER
 from barnabas.core.tree import tree
 from barnabas.ports.broker_api.configs import ResourceKind

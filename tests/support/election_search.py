@@ -2,9 +2,9 @@
 checker does, but for the code that runs.
 
 `Situation` is one partition with its assignment and its state in the tree, its brokers and their logs; what changes
-them is what `core/cluster/election.py` and `core/cluster/moves.py` say. An `Action` is a thing that may happen; `Scope`
-says which ones, and how often each in one history. `search` plays all histories, situation by situation, and stops at
-the first that loses a message. To add an action, write a function of a situation and a broker that changes the
+them is what `core/cluster/election.py` and `core/cluster/reassignment.py` say. An `Action` is a thing that may happen;
+`Scope` says which ones, and how often each in one history. `search` plays all histories, situation by situation, and
+stops at the first that loses a message. To add an action, write a function of a situation and a broker that changes the
 situation, with one that says for which brokers it can happen now, and name both in `ACTIONS`.
 
 Left out: time, and leases: a deposed leader that serves on must do no harm by itself.
@@ -20,7 +20,8 @@ from typing import Any, TypeVar, cast
 from attrs import define, evolve, frozen
 
 from barnabas.app.broker.cluster_member import ClusterMember
-from barnabas.core.cluster import moves
+from barnabas.core.cluster import reassignment
+from barnabas.core.cluster.broker_lifecycle import Membership
 from barnabas.core.cluster.election import (
     Brokers,
     ElectionRules,
@@ -36,7 +37,6 @@ from barnabas.core.cluster.election import (
     with_isr,
 )
 from barnabas.core.cluster.image import ClusterImage
-from barnabas.core.cluster.membership import Membership
 from barnabas.core.cluster.topics import (
     ALONE_EPOCH,
     NO_LEADER,
@@ -47,7 +47,7 @@ from barnabas.core.cluster.topics import (
     ReplicaId,
     Topic,
 )
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.errors import ApiError
 from barnabas.ports.types import TopicPartition
 
@@ -618,12 +618,12 @@ def _waiting(now: Situation) -> Iterable[int]:
 
 
 def _targets(now: Situation) -> Iterable[int]:
-    present = moves.target_of(now.topic, KEY.partition)
+    present = reassignment.target_of(now.topic, KEY.partition)
     return [place for place, target in enumerate(now.scope.targets) if target != present]
 
 
 def _moving(now: Situation) -> Iterable[int]:
-    return (CONTROLLER,) if now.live and moves.is_moving(now.topic, KEY.partition) else ()
+    return (CONTROLLER,) if now.live and reassignment.is_moving(now.topic, KEY.partition) else ()
 
 
 def append(now: Situation, leader: int) -> None:
@@ -736,16 +736,16 @@ def start(now: Situation, broker: int) -> None:
 def move(now: Situation, place: int) -> None:
     """An operator reassigns the partition; another reassignment may be on its way."""
     try:
-        topic = moves.begin_move(now.topic, KEY.partition, now.scope.targets[place], now.live)
+        topic = reassignment.begin_move(now.topic, KEY.partition, now.scope.targets[place], now.live)
     except ApiError:
         return
-    now.move_to(topic, moves.touched(now.tree))
+    now.move_to(topic, reassignment.touched(now.tree))
 
 
 def cancel(now: Situation, _broker: int) -> None:
     """An operator cancels the reassignment."""
     try:
-        topic, states = moves.cancel_move(now.topic, KEY.partition, now.image, now.rules)
+        topic, states = reassignment.cancel_move(now.topic, KEY.partition, now.image, now.rules)
     except ApiError:
         return
     now.move_to(topic, states[KEY.partition])
@@ -753,7 +753,7 @@ def cancel(now: Situation, _broker: int) -> None:
 
 def finish(now: Situation, _broker: int) -> None:
     """The controller ends the reassignment if it may."""
-    finished = moves.finished_moves(now.topic, now.image, now.rules)
+    finished = reassignment.finished_moves(now.topic, now.image, now.rules)
     if finished is not None:
         now.move_to(finished[0], finished[1][KEY.partition])
 

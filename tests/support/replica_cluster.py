@@ -16,10 +16,10 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.replica.insync import IsrChange
-from barnabas.core.replica.partition import Partition
-from barnabas.core.replica.replicas import AssignedReplica, Replicas
-from barnabas.core.replica.sessions import SessionAnswer
+from barnabas.core.replica.leader.fetch_sessions import SessionAnswer
+from barnabas.core.replica.partition.isr_manager import IsrChange
+from barnabas.core.replica.partition.partition import Partition
+from barnabas.core.replica.replica_manager import AssignedReplica, Replicas
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api.envelope import Request

@@ -13,9 +13,9 @@ from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.replica.isolation import FetchIsolation
-from barnabas.core.replica.partition import Partition
-from barnabas.core.replica.replicas import AssignedReplica, Replicas
+from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
+from barnabas.core.replica.partition.partition import Partition
+from barnabas.core.replica.replica_manager import AssignedReplica, Replicas
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api.fetch import FetchPartition, FetchResultPartition
 from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition

@@ -16,7 +16,7 @@ from support.group_requests import (
 )
 from support.replica_house import led_in_sync, reached
 
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.groups import SyncGroup
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import Offset

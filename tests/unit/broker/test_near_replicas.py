@@ -8,8 +8,8 @@ from support.replica_house import led_in_sync, reached
 
 from barnabas.core.cluster.deltas import BrokersChanged
 from barnabas.core.cluster.topics import BrokerRegistration
-from barnabas.core.replica.partition import Partition
-from barnabas.core.replica.selection import NearReader, ReplicaView
+from barnabas.core.replica.leader.replica_selector import NearReader, ReplicaView
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.plugins import hookimpl
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResultPartition
 from barnabas.ports.broker_api.offsets import (

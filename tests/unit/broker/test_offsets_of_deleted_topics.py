@@ -12,8 +12,8 @@ from barnabas.core.cluster.layout import topic_path
 from barnabas.core.coordinator.group.records import StoredOffset, encode_offset, encode_offset_key
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.message.batch_writer import encode_columns
-from barnabas.core.replica.append import ALL_IN_SYNC
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.leader.appender import ALL_IN_SYNC
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.produce import ProducePartition
 from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.coordination import Coordination, CoordinationError, Node

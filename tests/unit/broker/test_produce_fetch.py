@@ -179,7 +179,7 @@ def test_what_old_clients_can_read_stays_where_it_is(broker: ManualBroker, monke
 def test_an_answer_to_old_clients_ends_after_so_many_batches(
     broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.core.replica.reading.HEADERS_MAX", 3)
+    monkeypatch.setattr("barnabas.core.replica.leader.fetch_params.HEADERS_MAX", 3)
     for _ in range(5):
         broker.produce("t", b"plain")
     whole = _size(broker.fetch("t").partitions[0].records)

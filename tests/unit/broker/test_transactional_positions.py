@@ -6,7 +6,7 @@ import pytest
 from support.group_requests import commit, committed, find, load_error, place_of
 from support.replica_house import led_in_sync, reached
 
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.groups import OffsetCommitPartition, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.broker_api.transactions import TxnMarker, TxnOffsetCommit, WriteTxnMarkers

@@ -14,10 +14,10 @@ from support.election_search import Lost, Scope, play, search
 from support.long_tests import first_is_quick
 
 from barnabas.app.broker.cluster_member import ClusterMember
-from barnabas.core.cluster import election, membership, moves
+from barnabas.core.cluster import broker_lifecycle, election, reassignment
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState, Topic
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 
 DATA: Mapping[str, int | None] = {"append": 2, "fetch": None}
 LEADERS_ARE_MOVED = Scope(replicas=2, min_isr=1, most={**DATA, "kill": 3, "start": 3, "elect": 2})
@@ -203,21 +203,21 @@ def test_committing_by_the_configuration_of_the_leader_is_found_to_lose(
 
 def test_cancelling_a_reassignment_whatever_the_isr_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replicas that come have the only copies of what was committed, and are deleted."""
-    monkeypatch.setattr(moves, "may_keep_only", lambda *_: True)
+    monkeypatch.setattr(reassignment, "may_keep_only", lambda *_: True)
     assert search(SCOPES["a_reassignment_there_and_back"]).lost
 
 
 def test_dropping_the_replicas_of_a_replaced_reassignment_is_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_move = moves.begin_move
+    begin_move = reassignment.begin_move
 
     def begun(topic: Topic, number: int, target: Sequence[int], live: Any) -> Topic:
         begin_move(topic, number, target, live)  # refuses what it refuses
-        origin = moves.origin_of(topic, number)
+        origin = reassignment.origin_of(topic, number)
         going = tuple(broker for broker in origin if broker not in target)
         coming = tuple(broker for broker in target if broker not in origin)
-        return moves._with(topic, number, (*target, *going), coming, going)
+        return reassignment._with(topic, number, (*target, *going), coming, going)
 
-    monkeypatch.setattr(moves, "begin_move", begun)
+    monkeypatch.setattr(reassignment, "begin_move", begun)
     assert search(REASSIGNMENTS_ARE_REPLACED).lost
 
 
@@ -238,7 +238,7 @@ def test_restore_that_another_broker_hides_from_the_counter_loses_nothing(monkey
     scope = Scope(replicas=2, spare=1, min_isr=1, most=most)
     for order in permutations(("start 1", "start 2", "start 3")):
         assert play(scope, [*before, *order]).tree.leader != NO_LEADER
-    monkeypatch.setattr(membership, "_is_older", lambda *_: False)
+    monkeypatch.setattr(broker_lifecycle, "_is_older", lambda *_: False)
     with pytest.raises(Lost, match="broker 2 leads in epoch 2 with 0 of"):
         play(scope, [*before, "start 3", "start 2"])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from barnabas.core.cluster.moves import begin_move, grown
+from barnabas.core.cluster.reassignment import begin_move, grown
 from barnabas.core.cluster.topics import Topic
 
 

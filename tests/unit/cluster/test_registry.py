@@ -9,7 +9,7 @@ from support.log_lines import infos_of, warnings_of
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.cluster import layout, store
+from barnabas.core.cluster import layout, topic_store
 from barnabas.core.cluster.assignment import Racks
 from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import (
@@ -22,8 +22,8 @@ from barnabas.core.cluster.deltas import (
     TopicSet,
 )
 from barnabas.core.cluster.image import ClusterImage
-from barnabas.core.cluster.planning import plan_partitions, plan_topic
 from barnabas.core.cluster.registry import ATTEMPTS, ClusterRegistry, CoordinationWentBack, Deposed
+from barnabas.core.cluster.topic_planning import plan_partitions, plan_topic
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name, first_state
 from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.coordination import BadVersion, CoordinationError, Node, NodeChange, NoNode
@@ -400,10 +400,10 @@ def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
     complete(house.registry.finish_delete(topic))
     assert house.create("t", 1).topic_id != topic.topic_id, "the name is free"
     for broker in (3, 1, 2):
-        assert store.deleted_of(house.session, broker) == {topic.topic_id: "t"}
-        store.confirm_deleted(house.session, topic.topic_id, broker)
-        store.confirm_deleted(house.session, topic.topic_id, broker)
-        assert store.deleted_of(house.session, broker) == {}
+        assert topic_store.deleted_of(house.session, broker) == {topic.topic_id: "t"}
+        topic_store.confirm_deleted(house.session, topic.topic_id, broker)
+        topic_store.confirm_deleted(house.session, topic.topic_id, broker)
+        assert topic_store.deleted_of(house.session, broker) == {}
     assert house.session.children("/barnabas/deleted") == []
 
 
@@ -415,7 +415,7 @@ def test_who_has_replicas_by_the_tree_is_asked_though_the_deleting_broker_does_n
     complete(house.registry.move(evolve(topic, partitions={0: (1, 3)}), {}))
     going = complete(late.begin_delete("t", {1}))
     assert going.partitions == {0: (1, 3)}
-    assert [broker for broker in (1, 2, 3) if store.deleted_of(house.session, broker)] == [1, 3]
+    assert [broker for broker in (1, 2, 3) if topic_store.deleted_of(house.session, broker)] == [1, 3]
     complete(late.finish_delete(going))
     assert house.reopened().image.is_empty
 

@@ -13,7 +13,7 @@ from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
 from barnabas.core.message.message import Message
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.types import TopicPartition

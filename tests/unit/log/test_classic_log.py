@@ -12,7 +12,7 @@ from barnabas.core.cluster.topics import ReplicaId, first_state
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

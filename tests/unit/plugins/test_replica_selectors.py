@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.replica.selection import NearReader, ReplicaSelector, ReplicaView
+from barnabas.core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.broker_api.envelope import ANONYMOUS
 from barnabas.ports.types import TopicPartition

@@ -8,7 +8,7 @@ from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.leader_epoch_cache import LeaderEpochCache
-from barnabas.core.replica.followed import where_to_cut
+from barnabas.core.replica.follower.partition_fetch_state import where_to_cut
 from barnabas.ports.broker_api.fetch import DivergingEpoch
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import put

@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.record_validation import PIECE
-from barnabas.core.replica import long_appends
-from barnabas.core.replica.long_appends import LongAppends
+from barnabas.core.replica.leader import long_appends
+from barnabas.core.replica.leader.long_appends import LongAppends
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult

@@ -10,8 +10,8 @@ from support.replica_cluster import KEY, ReplicaCluster
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
-from barnabas.core.replica.fetching import ReplicaFetchers
-from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.follower.fetcher import ReplicaFetchers
+from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.broker_api.produce import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode

@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.transactions import TxnMarker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import numbered
 
-from .test_replicas_machine import ReplicasMachine
+from .test_replica_manager_machine import ReplicasMachine
 
 _producers = st.integers(0, 1)
 

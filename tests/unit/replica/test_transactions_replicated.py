@@ -8,7 +8,7 @@ from support.replica_cluster import KEY, Member, ReplicaCluster
 
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
-from barnabas.core.replica.isolation import FetchIsolation
+from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.ports.broker_api.fetch import AbortedTransaction
 from barnabas.ports.broker_api.produce import ProducePartition
 from barnabas.ports.broker_api.transactions import TxnMarker, WrittenTxnMarker

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.core.replica import verified_appends
+from barnabas.core.replica.leader import verified_appends
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode

@@ -1,0 +1,1 @@
+"""The follower side of a partition: fetching from its leader."""

@@ -1,0 +1,411 @@
+"""Followers copy what leaders have: one connection and one question at a time for each leader (facts D4 to D6)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.report import info
+from ....ports.scheduler import Scheduler, Timer
+from ....ports.storage import StorageError, size_of
+from ....ports.types import TopicPartition
+from ...client.driver import Submit
+from ...cluster.topics import ReplicaId
+from ...log.manager.log_manager import LogManager
+from ...log.partition_log.unified_log import UnifiedLog
+from ..leader.fetch_sessions import NEW_SESSION_EPOCH, NO_SESSION, TopicIdPartition, next_epoch
+from ..partition.local_partitions import LocalPartitions
+from ..partition.partition import Partition
+from ..partition.replication_quota import Throttle, followers_throttled
+from ..purgatory import Purgatory
+from ..settings import ReplicationSettings
+from .follower_flushes import FollowerFlushes
+from .partition_fetch_state import Followed, records_of, where_to_cut
+
+_Asked = dict[TopicIdPartition, tuple[Followed, FetchPartition]]
+_ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+_NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
+"""The leader knows a later epoch: that comes from the tree, too."""
+
+
+class Copying:
+    """What all fetchers of a broker share: how what came is taken in."""
+
+    def __init__(
+        self,
+        *,
+        submit: Submit,
+        own: Callable[[], ReplicaId],
+        local: LocalPartitions,
+        logs: LogManager,
+        purgatory: Purgatory,
+        scheduler: Scheduler,
+        clock: Clock,
+        settings: ReplicationSettings,
+    ) -> None:
+        self.submit = submit
+        self.own = own
+        self.scheduler = scheduler
+        self.clock = clock
+        self.settings = settings
+        self._local = local
+        self._logs = logs
+        self._purgatory = purgatory
+        self._flushes = FollowerFlushes(logs)
+        self._noting: dict[TopicPartition, UnifiedLog] = {}
+        """Logs that were cut, which the checkpoints do not say yet."""
+        self.wake: Callable[[TopicPartition], None] = lambda _: None
+        """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""
+        self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
+
+    def may_ask(self, followed: Followed) -> bool:
+        """False while something must be done here first."""
+        partition = followed.partition
+        if followed.waiting or (self._noting and self._noting.get(partition.topic_partition) is partition.log):
+            return False
+        return not self._flushes.holds(partition.log)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """These partitions are no more: what was to be done for their logs is not told."""
+        for key in keys:
+            self._noting.pop(key, None)
+            self._flushes.forget(key)
+
+    def put_off_ms(self, followed: Followed) -> float:
+        """How long a replica has to wait for its share of what may be copied."""
+        partition = followed.partition
+        return self._throttle.wait_ms() if self._throttle.holds(partition) and not self._is_in_sync(partition) else 0.0
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        own, state = self.own(), partition.state
+        return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
+
+    def take(self, followed: Followed, result: FetchResultPartition) -> None:
+        """Take in what a leader answered for a partition."""
+        partition = followed.partition
+        try:
+            if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._out_of_range(followed, result)
+            elif result.error is not ErrorCode.NONE:
+                self._refused(followed, result.error)
+            elif result.diverging is not None:
+                log = partition.log
+                cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
+                self._cut(followed, cut, result.log_start_offset)
+            else:
+                self._append(followed, result)
+        except StorageError as error:
+            self.put_off(followed)
+            self._local.storage_failed(partition.topic_partition, error)
+        except Exception as error:  # noqa: BLE001  reported; the other partitions of that leader are followed on
+            if self.put_off(followed):
+                self._local.failed(f"following {partition.topic_partition}", error)
+
+    def tell(self, line: str) -> None:
+        """Report something that a person should know."""
+        self._local.tell(line)
+
+    def put_off(self, followed: Followed) -> bool:
+        """Ask for this partition later; True if it went well before."""
+        return followed.put_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
+
+    def _append(self, followed: Followed, result: FetchResultPartition) -> None:
+        partition, now_ms = followed.partition, self.clock.now_ms()
+        log_end = partition.log.log_end_offset
+        risen = partition.append_as_follower(
+            records_of(result),
+            high_watermark=result.high_watermark,
+            log_start=result.log_start_offset,
+            now_ms=now_ms,
+        )
+        if log_end == partition.log.log_end_offset and size_of(result.records):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
+        followed.went_well()
+        self._flushes.begin_if_due(partition.log, now_ms, lambda: self.wake(partition.topic_partition))
+        size = size_of(result.records)
+        if size and not self._is_in_sync(partition):
+            self._throttle.spend(partition, size)
+        if risen:
+            self._purgatory.check(partition.topic_partition)
+
+    def _refused(self, followed: Followed, error: ErrorCode) -> None:
+        if error in _NEWER_STATE_FIRST:
+            followed.waiting = True
+        elif self.put_off(followed) and error is ErrorCode.CORRUPT_MESSAGE:
+            partition = followed.partition
+            text = f"the log of its leader, broker {partition.leader}, is damaged at {partition.log.log_end_offset}"
+            self._local.tell(f"{partition.topic_partition} cannot be followed: {text}")
+
+    def _out_of_range(self, followed: Followed, result: FetchResultPartition) -> None:
+        """The leader has told its range: cut what it does not have, or begin where it begins."""
+        log, told = followed.partition.log, result.diverging
+        if told is not None and 0 <= told.end_offset < log.log_end_offset:
+            self._cut(followed, told.end_offset, result.log_start_offset)
+        elif result.log_start_offset > log.log_end_offset:
+            start = result.log_start_offset
+            self._local.tell(
+                f"{followed.partition.topic_partition}: its leader begins at {start}; "
+                f"what is here, up to {log.log_end_offset}, is given up"
+            )
+            self._cut(followed, start, start)
+        else:
+            self.put_off(followed)  # it has moved meanwhile
+
+    def _cut(self, followed: Followed, offset: int, leader_start: int) -> None:
+        """Drop what the leader does not have, and go on when the checkpoints say so, too.
+
+        Where nothing is left, all comes again from where the leader begins.
+        """
+        partition, now_ms = followed.partition, self.clock.now_ms()
+        log, key = partition.log, partition.topic_partition
+        before = log.log_end_offset
+        is_empty = log.log_start_offset == before  # all of it was deleted here: nothing is left to part with
+        if leader_start > before or offset < log.log_start_offset or is_empty:
+            partition.begin_anew_at(max(0, leader_start), now_ms)
+        elif offset >= before:
+            if self.put_off(followed):
+                self._local.tell(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")
+            return
+        else:
+            if offset < partition.high_watermark:
+                text = f"is cut at {offset}, below the high watermark {partition.high_watermark}"
+                self._local.tell(f"{key} {text}: its leader, broker {partition.leader}, was elected without them")
+            partition.truncate_to(offset, now_ms)
+        self._noting[key] = log
+
+        def noted() -> None:
+            if self._noting.get(key) is log:
+                del self._noting[key]
+                self.wake(key)
+
+        self._logs.checkpoint_of(log, noted)
+        self._purgatory.check(key)
+
+
+class _LeaderSession:
+    """The follower's end of a session: what the leader knows of what is asked for (KIP-227); in a new one it knows
+    nothing."""
+
+    def __init__(self) -> None:
+        self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
+        self.asked: _Asked = {}
+        self.refused: set[TopicIdPartition] = set()
+        """Of those: what was answered with an error. It is told in full again: the leader may not have known the topic
+        when it was told."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.id != NO_SESSION
+
+    def take_epoch(self) -> int:
+        """Of the request that is about to be sent."""
+        epoch = self.epoch
+        if self.is_open:
+            self.epoch = next_epoch(epoch)
+        return epoch
+
+    def begun(self, session_id: int) -> None:
+        """A leader may have granted none, and then all is told again."""
+        if session_id == NO_SESSION:
+            self.asked = {}
+        else:
+            self.id, self.epoch = session_id, next_epoch(NEW_SESSION_EPOCH)
+
+
+class LeaderFetcher:
+    """What is copied from one leader. Owner thread only."""
+
+    def __init__(self, leader: int, copying: Copying) -> None:
+        self._leader = leader
+        self._copying = copying
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._under_way = 0
+        self._soon = self._urgent = False
+        self._grants_sessions = True
+        self._complained = False
+        self._session = _LeaderSession()
+        self._timer: Timer | None = None
+
+    def add(self, followed: Followed) -> None:
+        """Copy this one, too; where a question waits for news of the others, there is another one now."""
+        self._followed[followed.partition.topic_partition] = followed
+        self.turn_at_once()
+
+    def remove(self, key: TopicPartition) -> None:
+        self._followed.pop(key, None)
+
+    def close(self) -> None:
+        """Ask no more; what is answered yet is not taken in."""
+        self._followed.clear()
+        self._cancel_timer()
+
+    def turn_at_once(self) -> None:
+        """Something can be asked for again."""
+        self._urgent = True
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        if not self._soon and self._may_ask():
+            self._soon = True
+            self._copying.scheduler.call_later(0, self._turn)
+
+    def _may_ask(self) -> bool:
+        """In a session the leader answers what waits when the next question comes."""
+        return self._under_way < (2 if self._urgent and self._session.is_open else 1)
+
+    def _turn(self) -> None:
+        """Ask, unless an answer is awaited, or there is nothing to ask for yet."""
+        self._soon = False
+        if not self._may_ask():
+            return
+        self._urgent = False
+        self._cancel_timer()
+        now_ms = self._copying.clock.monotonic_ms()
+        ready: list[Followed] = []
+        next_ms = float("inf")
+        for each in self._followed.values():
+            if not self._copying.may_ask(each):
+                continue
+            due_ms = max(each.not_before_ms, now_ms + self._copying.put_off_ms(each))
+            if due_ms <= now_ms:
+                ready.append(each)
+            else:
+                next_ms = min(next_ms, due_ms)
+        if ready:
+            self._ask(ready, next_ms - now_ms)
+        elif next_ms < float("inf"):
+            self._timer = self._copying.scheduler.call_later(next_ms - now_ms, self._turn)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask(self, ready: Sequence[Followed], others_due_ms: float) -> None:
+        settings, own, session = self._copying.settings, self._copying.own(), self._session
+        asked: _Asked = {}
+        changed: list[FetchPartition] = []
+        for each in ready:
+            known = session.asked.get(each.place)
+            again = each.place in session.refused
+            if known is None or known[0] is not each or again or not each.asks_the_same(known[1]):
+                known = (each, each.question(settings.fetch_max_bytes))
+                changed.append(known[1])
+            asked[each.place] = known
+        session.refused.clear()
+        wait_ms = int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms)))
+        begins = not session.is_open
+        request = Fetch(
+            partitions=changed,
+            max_wait_ms=0 if begins and self._grants_sessions else wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_response_max_bytes,
+            replica_id=own.broker_id,
+            replica_epoch=own.broker_epoch,
+            session_id=session.id,
+            session_epoch=session.take_epoch(),
+            forgotten=[place for place in session.asked if place not in asked],
+        )
+        session.asked = asked
+        self._under_way += 1
+        self._copying.submit(self._leader, request, lambda result: self._answered(result, session, asked, begins))
+
+    def _answered(self, result: Any, session: _LeaderSession, asked: _Asked, begins: bool) -> None:
+        self._under_way -= 1
+        if session is not self._session:
+            self._turn_soon()  # the answer before it has ended the session
+            return
+        if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
+            self._session = _LeaderSession()
+            if not isinstance(result, FetchResult) or result.error not in _ANOTHER_SESSION:
+                self._failed(asked, result.error.name if isinstance(result, FetchResult) else str(result))
+            self._turn_soon()
+            return
+        self._complained = False
+        told: set[TopicIdPartition] = set()
+        for each in result.partitions:
+            place = (each.topic_id, each.partition)
+            told.add(place)
+            if each.error is not ErrorCode.NONE:
+                session.refused.add(place)
+            if place in asked:
+                self._take(*asked[place], each)
+        if begins:
+            for place, (followed, _) in asked.items():
+                if place not in told:
+                    self._copying.put_off(followed)
+            self._grants_sessions = result.session_id != NO_SESSION
+            session.begun(result.session_id)
+        self._turn_soon()
+
+    def _failed(self, asked: _Asked, why: str) -> None:
+        if self._followed:
+            self._complain(why)
+        for followed, _ in asked.values():
+            self._copying.put_off(followed)
+
+    def _complain(self, why: str) -> None:
+        if not self._complained:
+            self._complained = True
+            self._copying.tell(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
+
+    def _take(self, followed: Followed, question: FetchPartition, result: FetchResultPartition) -> None:
+        key = followed.partition.topic_partition
+        if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
+            return  # another leader epoch has come meanwhile
+        self._copying.take(followed, result)
+        if size_of(result.records) and self._followed.get(key) is followed:
+            self._followed[key] = self._followed.pop(key)  # the others come before it next time
+
+
+class ReplicaFetchers:
+    """All that this broker follows. Fulfils `Following`. Owner thread only."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._copying = copying
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._copying.wake = self._wake
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        self.forget(partition)
+        if self._closed:
+            return
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[partition.leader] = LeaderFetcher(partition.leader, self._copying)
+        self._leaders[partition.topic_partition] = partition.leader
+        fetcher.add(Followed(partition))
+
+    def _wake(self, key: TopicPartition) -> None:
+        leader = self._leaders.get(key)
+        if leader is not None:
+            self._fetchers[leader].turn_at_once()
+
+    def forget(self, partition: Partition) -> None:
+        leader = self._leaders.pop(partition.topic_partition, None)
+        if leader is not None:
+            self._fetchers[leader].remove(partition.topic_partition)
+
+    def close(self) -> None:
+        self._closed = True
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        self._leaders.clear()
+        for fetcher in fetchers:
+            fetcher.close()
+
+
+class FollowingNobody:
+    """A broker without others. Fulfils `Following`."""
+
+    def follow(self, partition: Partition) -> None:
+        """Nobody is there to copy from."""
+
+    def forget(self, partition: Partition) -> None:
+        """Nothing was copied."""
+
+    def close(self) -> None:
+        """Nothing to end."""

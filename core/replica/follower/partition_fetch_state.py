@@ -1,0 +1,83 @@
+"""One partition that this broker follows: what it asks the leader for, and what it does with the answer (facts D6)."""
+
+from ....ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
+from ....ports.types import Buffer
+from ...log.leader_epoch_cache import LeaderEpochCache
+from ..partition.partition import Partition
+
+FIRST_BACKOFF_MS = 20.0
+"""After an error. It doubles with each, up to `replica.fetch.backoff.ms`: a leader may hear a little later than its
+followers that it is one."""
+
+
+class Followed:
+    """Not frozen: it is the state itself. Owner thread only; times in ms, monotonic.
+
+    waiting: True while nothing is asked for, since the leader knows a newer epoch.
+    """
+
+    __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "place", "waiting")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.place = (partition.topic_id, partition.topic_partition.partition)
+        self.leader_epoch = partition.leader_epoch
+        self.not_before_ms = float("-inf")
+        self.waiting = False
+        self._failures = 0
+
+    def question(self, max_bytes: int) -> FetchPartition:
+        """What comes next."""
+        partition = self.partition
+        log = partition.log
+        return FetchPartition(
+            partition.topic_partition.topic,
+            partition.topic_partition.partition,
+            log.log_end_offset,
+            max_bytes,
+            self.leader_epoch,
+            log.log_start_offset,
+            log.epochs.latest,
+            partition.topic_id,
+        )
+
+    def asks_the_same(self, asked: FetchPartition) -> bool:
+        """True if `question` would be what it was."""
+        log = self.partition.log
+        return (
+            asked.offset == log.log_end_offset
+            and asked.log_start_offset == log.log_start_offset
+            and asked.last_fetched_epoch == log.epochs.latest
+        )
+
+    def put_off(self, now_ms: float, longest_ms: float) -> bool:
+        """Something went wrong: ask again later. True if it is the first time since something went well."""
+        self.not_before_ms = now_ms + min(longest_ms, FIRST_BACKOFF_MS * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        return self._failures == 1
+
+    def went_well(self) -> None:
+        self._failures = 0
+
+
+def where_to_cut(epochs: LeaderEpochCache, log_end: int, told: DivergingEpoch) -> int:
+    """Where a log ends for sure as the leader's does, given what the leader has told (facts D6).
+
+    Where the leader's epoch is not known here, another question may follow.
+    """
+    if told.end_offset < 0:
+        return log_end
+    epoch, end = epochs.end_offset_for(told.epoch, log_end)
+    if end < 0:
+        return min(told.end_offset, log_end)
+    if epoch != told.epoch:
+        return min(end, log_end)
+    return min(end, told.end_offset, log_end)
+
+
+def records_of(result: FetchResultPartition) -> memoryview:
+    """The record batches that came, in memory."""
+    records: Buffer = (
+        result.records if isinstance(result.records, bytes | bytearray | memoryview) else result.records.read()
+    )
+    return memoryview(records)

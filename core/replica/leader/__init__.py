@@ -1,0 +1,1 @@
+"""The leader side of a partition: appends, fetches, and the requests that wait."""

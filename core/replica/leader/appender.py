@@ -1,0 +1,399 @@
+"""Appends to the partitions that a broker leads: answered at once, or when acks says so (facts B2, C6, D8)."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.broker_api.produce import ProducePartition, ProduceResultPartition, RecordError
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, broker_failed
+from ....ports.scheduler import Scheduler
+from ....ports.storage import StorageError
+from ....ports.types import Offset, TopicPartition
+from ...cluster.topics import INTERNAL_TOPICS, check_not_internal
+from ...log.append_origin import AppendOrigin
+from ...log.check_budget import AlwaysChecked, CheckBudget
+from ...log.config import LogConfig
+from ...log.formats.validation import ValidationTakesLong
+from ...log.log_format import ValidatedBatch
+from ...log.partition_log.unified_log import AppendResult
+from ...log.producers.producer_state import ProducerStates
+from ...message.batch_header import parse_header
+from ...message.record_validation import InvalidRecords
+from ...traffic.steps import Steps
+from ..partition.local_partitions import LocalPartitions
+from ..partition.partition import Partition
+from ..partition.topic_stats import BrokerTopicStats
+from ..purgatory import Purgatory
+from .delayed_produce import NONE, DelayedProduce, Required
+from .durable_flushes import DurableFlushes
+from .early_batches import EarlyBatches
+from .long_appends import LongAppend, LongAppends
+
+AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
+"""Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
+
+ALL_IN_SYNC = -1
+_COMES_AGAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_BROKER = AppendOrigin.BROKER
+_ALWAYS = AlwaysChecked()
+_BUDGETS_MAX = 10_000
+"""Beyond, all senders begin with a new one."""
+_OF_THE_PRODUCER = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+)
+"""What a log refuses because of what it has of a producer."""
+
+
+class Appends:
+    """One partition's failure leaves the others of an append alone. Owner thread only."""
+
+    def __init__(
+        self,
+        local: LocalPartitions,
+        purgatory: Purgatory,
+        flushes: DurableFlushes,
+        stats: BrokerTopicStats,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self._local = local
+        self._purgatory = purgatory
+        self._flushes = flushes
+        self._stats = stats
+        self._clock = clock
+        self._early = EarlyBatches()
+        self._long = LongAppends(
+            scheduler,
+            clock,
+            append_steps=self._append_rest,
+            finish=self._finish_long,
+            report=lambda error: local.failed("an append that took long", error),
+        )
+        self._owners = self._long.by_owner
+        self._budgets: dict[Hashable, CheckBudget | None] = {}
+        """Of the owners that have appended lately."""
+
+    def append(
+        self,
+        entries: Sequence[ProducePartition],
+        done: AppendResults,
+        *,
+        acks: int,
+        timeout_ms: float,
+        allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        owner: Hashable = None,
+        through: Callable[[], None] | None = None,
+    ) -> bool:
+        """Append record batches to partitions that this broker leads.
+
+        `done` is called once, at once or later: with `acks` 0 or 1 after the append, with -1 when the in-sync replicas
+        have it, at the latest after `timeout_ms` (REQUEST_TIMED_OUT); where the topic's configuration asks for a flush
+        then, after that, unless acks is 0. Topics of the broker itself are open to the `origin` BROKER alone;
+        `allows_zstd` off refuses zstd. The memory of the records is the caller's again when this returns.
+
+        What takes long to open is opened in turns with other work. Then this returns False, and `through` is called
+        when the logs have taken or refused all of it. What the same `owner` appends meanwhile comes behind it.
+        """
+        now_ms = self._clock.now_ms()
+        pending: dict[Hashable, Required] = {}
+        results: list[ProduceResultPartition] = []
+        takes_long = owner in self._owners
+        budget = self._budgets.get(owner) or self._new_budget(owner)
+        if not takes_long:
+            try:
+                for entry in entries:
+                    results.append(self._append(entry, acks, now_ms, pending, origin, budget, allows_zstd=allows_zstd))
+            except ValidationTakesLong:
+                takes_long = True
+        if takes_long:
+            request = LongAppend(
+                entries,
+                results,
+                pending,
+                done,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                allows_zstd=allows_zstd,
+                origin=origin,
+                owner=owner,
+                through=through,
+            )
+            if self._long.add(request):
+                return False
+            results += [self._refuse_for_now(entry) for entry in request.rest]
+        self._finish(results, pending, timeout_ms, done)
+        return True
+
+    def _new_budget(self, owner: Hashable) -> CheckBudget | None:
+        if owner is None:
+            return None
+        if len(self._budgets) >= _BUDGETS_MAX:
+            self._budgets.clear()
+        budget = self._budgets[owner] = CheckBudget()
+        return budget
+
+    def is_busy(self, owner: Hashable) -> bool:
+        """True while records that this owner has sent are being opened."""
+        return self._long.is_busy(owner)
+
+    def _refuse_for_now(self, entry: ProducePartition) -> ProduceResultPartition:
+        self.put_off(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return _failed(entry, ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait until their records are checked")
+
+    def _append_rest(self, request: LongAppend, unpacked_max: int) -> Steps[None]:
+        """Append what is left of a request; raises `UnpackedTooLong`."""
+        while len(request.results) < len(request.entries):
+            entry = request.entries[len(request.results)]
+            try:
+                result = self._append_long(request, entry, None)
+            except ValidationTakesLong:
+                opened = yield from self._open(request, entry, unpacked_max)
+                result = self._append_long(request, entry, opened)
+            request.results.append(result)
+            yield None
+
+    def _append_long(
+        self, request: LongAppend, entry: ProducePartition, opened: "_Opened | None"
+    ) -> ProduceResultPartition:
+        return self._append(
+            entry,
+            request.acks,
+            self._clock.now_ms(),
+            request.pending,
+            request.origin,
+            _ALWAYS if request.owner is not request else None,
+            allows_zstd=request.allows_zstd,
+            opened=opened,
+        )
+
+    def _open(self, request: LongAppend, entry: ProducePartition, unpacked_max: int) -> Steps["_Opened"]:
+        """Open the records of an entry that `_append` has just come to."""
+        partition = self._local.by_key[entry.topic, entry.partition]
+        log, config, states = partition.log, partition.log.config, partition.log.producers
+        header = parse_header(entry.records)
+        number = len(request.results)
+        if header.transactional and (request.admitting is None or request.admitting[0] != number):
+            states.admitting.add(header.producer_id)
+            request.admitting = number, states
+        admitted: ValidatedBatch | None = None
+        refused: ApiError | None = None
+        try:
+            admitted = yield from log.validate_in_steps(
+                entry.records,
+                clock_ms=self._clock.now_ms,
+                allows_zstd=request.allows_zstd,
+                origin=request.origin,
+                unpacked_max=unpacked_max,
+                whole=request.owner is not request,
+            )
+        except ApiError as error:
+            refused = error
+        producer_id = header.producer_id if header.transactional else -1
+        began = request.admitting[1] if header.transactional and request.admitting is not None else states
+        return _Opened(partition, config, began, producer_id, admitted, refused)
+
+    def _finish_long(self, request: LongAppend, error: BaseException | None) -> None:
+        if error is not None:
+            self._local.failed("appending records that took long to open", error)
+            failure = broker_failed()
+            request.results += [_failed(each, failure.code, failure.message) for each in request.rest]
+        self._finish(request.results, request.pending, request.timeout_ms, request.done)
+
+    def _finish(
+        self,
+        results: Sequence[ProduceResultPartition],
+        pending: dict[Hashable, Required],
+        timeout_ms: float,
+        done: AppendResults,
+    ) -> None:
+        if not pending:
+            done(results)
+        else:
+            self._answer_later(results, pending, timeout_ms, done)
+        check = self._purgatory.check
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                check((result.topic, result.partition))
+
+    def put_off(self, entry: ProducePartition, code: ErrorCode) -> None:
+        """What is told `code` comes again: see `ProducerStates.put_off`."""
+        partition = self._local.by_key.get((entry.topic, entry.partition))
+        if partition is not None:
+            partition.log.producers.put_off(entry.records, code)
+        else:
+            self._early.note(entry, self._clock.now_ms())
+
+    def opened(self, partition: Partition) -> None:
+        """It is here from now on."""
+        self._early.opened(partition, self._clock.now_ms())
+
+    def _append(
+        self,
+        entry: ProducePartition,
+        acks: int,
+        now_ms: int,
+        pending: dict[Hashable, Required],
+        origin: AppendOrigin,
+        budget: CheckBudget | None,
+        *,
+        allows_zstd: bool,
+        opened: "_Opened | None" = None,
+    ) -> ProduceResultPartition:
+        """The result of one entry. Raises `ValidationTakesLong` where its records have to be `opened` first."""
+        topic, number, records = entry.topic, entry.partition, entry.records
+        try:
+            if topic in INTERNAL_TOPICS and origin is not _BROKER:
+                check_not_internal(topic, "clients do not write into it")
+            partition = self._local.led_for_append(topic, number, all_in_sync=acks == ALL_IN_SYNC)
+            if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
+                text = f"{partition.topic_partition} is of another topic of that name"
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+            if acks == ALL_IN_SYNC and partition.under_min_isr:
+                self.put_off(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
+                raise ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
+                )
+            admitted = opened.check(partition) if opened is not None else None
+            appended = self._append_to(partition, records, now_ms, origin, admitted, budget, allows_zstd=allows_zstd)
+        except InvalidRecords as error:
+            return _failed(entry, error.code, error.message, error.record_errors)
+        except ApiError as error:
+            if error.code in _COMES_AGAIN:
+                self.put_off(
+                    entry, error.code
+                )  # the lease, or word of being the leader, may come before what is behind it
+            return _failed(entry, error.code, error.message)
+        except ValidationTakesLong:
+            raise
+        except StorageError as error:
+            self.put_off(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._local.storage_failed(TopicPartition(topic, number), error)
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._local.failed(f"appending to {topic}-{number}", error)
+            failure = broker_failed()
+            return _failed(entry, failure.code, failure.message)
+        stats = self._stats.of(topic)
+        if appended.messages:
+            stats.messages_in.add(appended.messages)
+            stats.bytes_in.add(len(records))
+        end = appended.last_offset + 1
+        flushing = self._flushes.begin_if_due(partition, now_ms)
+        if acks != 0 and (flushing or (acks == ALL_IN_SYNC and partition.high_watermark < end)):
+            required = Offset(end)
+            pending[(topic, number)] = Required(
+                partition, required if acks == ALL_IN_SYNC else NONE, recovery_point=required if flushing else NONE
+            )
+        return ProduceResultPartition(
+            topic, number, ErrorCode.NONE, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
+        )
+
+    def _append_to(
+        self,
+        partition: Partition,
+        records: memoryview,
+        now_ms: int,
+        origin: AppendOrigin,
+        admitted: ValidatedBatch | None,
+        budget: CheckBudget | None,
+        *,
+        allows_zstd: bool,
+    ) -> AppendResult:
+        """Raises as `Partition.append_as_leader`. What only the state of a producer speaks against is final where this
+        broker is sure to lead; another leader may know more of the producer."""
+        try:
+            return partition.append_as_leader(
+                records,
+                now_ms=now_ms,
+                allows_zstd=allows_zstd,
+                origin=origin,
+                admitted=admitted,
+                bounded=True,
+                budget=budget,
+            )
+        except ApiError as error:
+            if error.code in _OF_THE_PRODUCER and not self._local.may_lead():
+                text = f"{partition.topic_partition} may have another leader, which knows more of the producer"
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text) from error
+            raise
+
+    def _answer_later(
+        self,
+        results: Sequence[ProduceResultPartition],
+        pending: dict[Hashable, Required],
+        timeout_ms: float,
+        done: AppendResults,
+    ) -> None:
+        required = dict(pending)
+
+        def finish() -> None:
+            done([_final(result, required, pending) for result in results])
+
+        waiting = DelayedProduce(pending, finish, lambda: done(broker_failed()))
+        self._purgatory.watch(waiting, tuple(pending), timeout_ms)
+
+
+class _Opened(NamedTuple):
+    """What became of the records of an entry, and what they were opened for."""
+
+    partition: Partition
+    config: LogConfig
+    states: ProducerStates
+    producer_id: int
+    """Of a batch in a transaction, else -1."""
+    admitted: ValidatedBatch | None
+    refused: ApiError | None
+
+    def check(self, partition: Partition) -> ValidatedBatch:
+        """What may be appended now. Raises `ApiError`, also for what has changed while the records were opened."""
+        states = self.states
+        is_in_transaction = self.producer_id < 0 or self.producer_id in states.admitting
+        states.admitting.discard(self.producer_id)
+        if self.refused is not None:
+            raise self.refused
+        if partition is not self.partition or partition.log.config is not self.config:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} has changed; send it again")
+        if not is_in_transaction:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "a marker has ended the transaction of the batch")
+        if self.producer_id >= 0 and partition.log.producers is not states:
+            text = f"the log of {partition.topic_partition} was cut; send the batch again"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        assert self.admitted is not None
+        return self.admitted
+
+
+def unwritable(topic: str, number: int) -> str:
+    """What a client is told of a log whose disk failed; where it lies is for the broker's log."""
+    return f"the log of {topic[:260]}-{number} cannot be written; the broker's log says why"
+
+
+def _failed(
+    entry: ProducePartition, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()
+) -> ProduceResultPartition:
+    return ProduceResultPartition(
+        entry.topic, entry.partition, code, error_message=message or None, record_errors=record_errors
+    )
+
+
+def _final(
+    result: ProduceResultPartition, required: dict[Hashable, Required], pending: dict[Hashable, Required]
+) -> ProduceResultPartition:
+    """The result of a partition at the end of the wait: the provisional one, or why it does not stand."""
+    key = (result.topic, result.partition)
+    wanted = required.get(key)
+    if wanted is None or result.error is not ErrorCode.NONE:
+        return result
+    code = ErrorCode.NONE
+    if wanted.lost():
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif wanted.failed():
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    elif key in pending:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    elif wanted.high_watermark and wanted.partition.under_min_isr:
+        code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return result if code is ErrorCode.NONE else ProduceResultPartition(*key, code)

@@ -1,0 +1,61 @@
+"""Appends that wait for the in-sync replicas, or for the disk."""
+
+from collections.abc import Callable, Hashable
+
+from ....ports.types import Offset
+from ..partition.partition import Partition
+from ..purgatory import Delayed
+
+NONE = Offset(0)
+"""Nothing to reach."""
+
+
+class Required:
+    """What one partition must reach: a high watermark, and a recovery point (0: none)."""
+
+    __slots__ = ("high_watermark", "leader_epoch", "partition", "recovery_point")
+
+    def __init__(self, partition: Partition, high_watermark: Offset, recovery_point: Offset = NONE) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.high_watermark = high_watermark
+        self.recovery_point = recovery_point
+
+    def reached(self) -> bool:
+        """True also when the leadership or the disk is lost: then there is nothing to wait for."""
+        partition = self.partition
+        return (
+            self.lost()
+            or self.failed()
+            or (partition.high_watermark >= self.high_watermark and partition.log.recovery_point >= self.recovery_point)
+        )
+
+    def failed(self) -> bool:
+        """True if it was to become durable, and cannot."""
+        log = self.partition.log
+        return log.recovery_point < self.recovery_point and log.failure is not None
+
+    def lost(self) -> bool:
+        """True if this broker does not lead the partition in the epoch of the append any more."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+
+class DelayedProduce(Delayed):
+    """An append that is answered when the in-sync replicas have it, and the disk where that was asked for.
+
+    `pending` maps partitions to what they must reach; what is left in it when the operation finishes has timed out.
+    """
+
+    __slots__ = ("pending",)
+
+    def __init__(
+        self, pending: dict[Hashable, Required], finish: Callable[[], None], failed: Callable[[], None]
+    ) -> None:
+        super().__init__(finish, failed)
+        self.pending = pending
+
+    def check(self, key: Hashable) -> bool:
+        required = self.pending.get(key)
+        if required is not None and required.reached():
+            del self.pending[key]
+        return not self.pending

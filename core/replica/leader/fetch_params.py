@@ -1,0 +1,205 @@
+"""Who reads, and what that means for each partition that it reads (facts C6, D4)."""
+
+from collections.abc import Callable
+
+from ....ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import size_of
+from ....ports.types import Offset
+from ...cluster.topics import ReplicaId
+from ..partition.fetch_isolation import FetchIsolation
+from ..partition.followers import UNKNOWN, FollowerProgress, Followers
+from ..partition.isr_manager import InSync
+from ..partition.local_partitions import LocalPartitions
+from ..partition.partition import Partition
+from ..partition.replication_quota import Throttle
+
+HEADERS_MAX = 2000
+"""So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
+client goes on from there with the next."""
+
+Nearest = Callable[[Partition, int], int]
+"""Tells which replica of a partition a consumer should read from at this offset; -1, or this broker: here."""
+
+
+class FetchReader:
+    """A consumer that reads. Not frozen: it counts what it has left."""
+
+    __slots__ = ("anywhere", "headers_left", "is_plain", "isolation", "nearest")
+
+    def __init__(
+        self, isolation: FetchIsolation, *, allows_zstd: bool, anywhere: bool = False, nearest: Nearest | None = None
+    ) -> None:
+        self.isolation = isolation
+        self.headers_left: int | None = None if allows_zstd else HEADERS_MAX
+        """How many more may be read for it; None: it knows zstd."""
+        self.anywhere = anywhere
+        """True if it may read from a follower."""
+        self.nearest = nearest
+        self.is_plain = nearest is None
+        """True if `check_readable` alone can keep it from the records of a leader."""
+
+    def again(self) -> None:
+        """It reads once more, after a wait."""
+        if self.headers_left is not None:
+            self.headers_left = HEADERS_MAX
+
+    def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:
+        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_readable` and `check_followed`."""
+        if self.anywhere and not partition.is_leader:
+            local.check_followed(partition, entry.current_leader_epoch)
+        else:
+            local.check_readable(partition, entry.current_leader_epoch)
+
+    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
+        """The answer where it is to get no records from here; None: it is."""
+        if entry.last_fetched_epoch >= 0 and partition.is_leader:  # a follower that lacks something is behind
+            diverging = partition.diverging(entry.offset, entry.last_fetched_epoch)
+            if diverging is not None and entry.offset >= partition.log.log_start_offset:
+                return empty(partition, entry, diverging=diverging)
+        if self.nearest is not None and partition.is_leader:
+            chosen = self.nearest(partition, entry.offset)
+            if chosen not in (-1, partition.broker_id):
+                return empty(partition, entry, preferred_read_replica=chosen)
+        return None
+
+    def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
+        """The answer in place of an error. A follower that has less than the reader is behind, which passes: one that
+        takes it for the leader would go back to the beginning of what it has read."""
+        code = error.code
+        is_behind = partition is not None and not partition.is_leader and entry.offset > partition.log.log_end_offset
+        if is_behind and code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            code = ErrorCode.OFFSET_NOT_AVAILABLE
+        return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
+
+    def held_back(self, partition: Partition) -> bool:  # noqa: ARG002
+        """True if it gets no records of the partition for now."""
+        return False
+
+    def needs_news(self, partition: Partition) -> bool:  # noqa: ARG002
+        """True if it is to be answered at once, whether there are records or not."""
+        return False
+
+
+class FollowerReader(FetchReader):
+    """A follower that reads, and tells by that how far it is."""
+
+    __slots__ = ("_insync", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
+
+    def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
+        super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
+        self.is_plain = False
+        self._replica = replica
+        self._insync = insync
+        self._throttle = throttle
+        self.now_ms = now_ms
+        """When it asked, monotonic."""
+        self._noted = False
+        self.changed: list[Partition] = []
+        """The partitions of which it told something that others may wait for."""
+        self.refused_records: list[tuple[Partition, int]] = []
+        """Where it asks again for records that it was given: it may have found them damaged."""
+
+    def again(self) -> None:
+        self._noted = True
+
+    def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:  # noqa: ARG002
+        """Raise `ApiError` where this broker is not its leader, as far as it knows, with or without the lease: a
+        follower that knows of a later leader does not ask here.
+        See docs/design/replication.md, 'Without the coordination service'."""
+        partition.check_leader(entry.current_leader_epoch)
+
+    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
+        if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
+            text = f"{partition.topic_partition} is of another topic of that name"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        # One that does not know itself in which life it is may read; what it has counts for nothing.
+        follower = self._follower(partition) if self._replica.broker_epoch >= 0 else None
+        result = super().without_records(partition, entry)
+        if result is None and not self._noted and follower is not None:
+            self._note(partition, follower, entry)
+        if result is None and self.held_back(partition):
+            return empty(partition, entry)
+        return result
+
+    def _note(self, partition: Partition, follower: FollowerProgress, entry: FetchPartition) -> None:
+        before = follower.log_start
+        if entry.offset == follower.given_at:
+            self.refused_records.append((partition, entry.offset))
+        risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self.now_ms)
+        risen = self._insync.fetched(partition, follower, self.now_ms) or risen
+        if risen or before != follower.log_start:
+            self.changed.append(partition)
+
+    def _follower(self, partition: Partition) -> FollowerProgress:
+        if partition.followers is None:
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition.topic_partition} has no followers")
+        return partition.followers.of(self._replica)
+
+    def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
+        """One that is out of range is told the range, so that it need not ask."""
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or partition is None:
+            return super().refused(partition, entry, error)
+        log = partition.log
+        return FetchResultPartition(
+            entry.topic,
+            entry.partition,
+            error.code,
+            log_start_offset=log.log_start_offset,
+            diverging=DivergingEpoch(log.epochs.latest, log.log_end_offset),
+            topic_id=entry.topic_id,
+        )
+
+    def answered(self, partition: Partition, result: FetchResultPartition, *, is_taken: bool = True) -> None:
+        """This is what it is told of the partition; `is_taken` off: it is sure to pass over it."""
+        known = self._known(partition)
+        if known is not None:
+            followers, follower = known
+            if is_taken:
+                follower.sent_high_watermark = Offset(result.high_watermark)
+                follower.sent_log_start = Offset(result.log_start_offset)
+            follower.given_at = follower.log_end if is_taken and size_of(result.records) else UNKNOWN
+            if not followers.is_in_sync(follower):
+                self._throttle.spend(partition, size_of(result.records))
+
+    def held_back(self, partition: Partition) -> bool:
+        known = self._known(partition)
+        return known is not None and self._throttle.holds(partition) and not known[0].is_in_sync(known[1])
+
+    def needs_news(self, partition: Partition) -> bool:
+        """Also when it follows no more: it is to hear of that."""
+        if self._replica.broker_epoch < 0:
+            return False
+        known = self._known(partition)
+        if known is None:
+            return True
+        follower, start = known[1], partition.log.log_start_offset
+        return follower.sent_high_watermark < partition.high_watermark or follower.sent_log_start < start
+
+    def _known(self, partition: Partition) -> tuple[Followers, FollowerProgress] | None:
+        """Its place at the leader; None where it is no follower (any more), or of a life that is over or unknown."""
+        followers = partition.followers
+        follower = None if followers is None else followers.known(self._replica)
+        return None if followers is None or follower is None else (followers, follower)
+
+
+def empty(
+    partition: Partition,
+    entry: FetchPartition,
+    *,
+    diverging: DivergingEpoch | None = None,
+    preferred_read_replica: int = -1,
+) -> FetchResultPartition:
+    return FetchResultPartition(
+        entry.topic,
+        entry.partition,
+        ErrorCode.NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+        diverging=diverging,
+        preferred_read_replica=preferred_read_replica,
+        topic_id=entry.topic_id,
+    )

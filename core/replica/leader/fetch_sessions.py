@@ -1,0 +1,253 @@
+"""Fetch sessions of followers (KIP-227): what a follower asks for is remembered, and both sides tell what has changed.
+
+Without them, brokers that have nothing to copy would tell each other so for every partition, twice a second.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResultPartition
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, broker_failed
+from ....ports.storage import size_of
+from ...cluster.topics import ReplicaId
+from ..partition.followers import FollowerProgress, Followers
+from ..partition.partition import Partition
+from ..purgatory import Delayed, Purgatory
+from .fetch_params import FollowerReader
+from .reader import Reads
+
+NO_SESSION = 0
+NEW_SESSION_EPOCH = 0
+FULL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+TopicIdPartition = tuple[bytes, int]
+"""The id of a topic, and the number of a partition."""
+
+
+def next_epoch(epoch: int) -> int:
+    """Of the request that follows in a session."""
+    return epoch + 1 if epoch < EPOCH_MAX else 1
+
+
+class SessionAnswer(NamedTuple):
+    """In a session `results` tell only of partitions that have something new."""
+
+    results: Sequence[FetchResultPartition]
+    session_id: int = NO_SESSION
+    error: ErrorCode = ErrorCode.NONE
+
+
+SessionAnswered = Callable[[SessionAnswer | ApiError], None]
+
+
+class _SessionPartition:
+    """One partition of a session, as it was asked for and answered last."""
+
+    __slots__ = ("entry", "followers", "is_told", "partition", "progress", "was_served")
+
+    def __init__(self, entry: FetchPartition, *, is_told: bool) -> None:
+        self.entry = entry
+        self.is_told = is_told
+        """False for one that has come into the session: what the follower was told before, it may not have taken."""
+        self.was_served = False
+        """True if records were sent for this entry: the follower passes over what else it is told of the offset."""
+        self.partition: Partition | None = None
+        self.followers: Followers | None = None
+        self.progress: FollowerProgress | None = None
+
+    def stand_at(self, partition: Partition | None, replica: ReplicaId) -> None:
+        """It has been read. Without errors the follower's place is known then."""
+        self.partition = partition
+        self.followers = None if partition is None else partition.followers
+        self.progress = None if self.followers is None else self.followers.known(replica)
+
+    def has_news(self, reading: FollowerReader) -> bool:
+        """True if an answer would tell anything, or is not known to tell nothing."""
+        partition, progress, entry = self.partition, self.progress, self.entry
+        if partition is None or progress is None or partition.followers is not self.followers:
+            return True
+        log = partition.log
+        if partition.leader_epoch != entry.current_leader_epoch or progress.sent_log_start != log.log_start_offset:
+            return True
+        if progress.sent_high_watermark != partition.high_watermark:
+            return True
+        return log.log_end_offset != entry.offset and not reading.held_back(partition)
+
+    def is_noted(self) -> bool:
+        """True if what the follower tells of itself is known, and it needs nothing but to be seen again."""
+        progress, entry, followers = self.progress, self.entry, self.followers
+        return (
+            progress is not None
+            and followers is not None
+            and progress.log_end == entry.offset
+            and progress.leader_end == entry.offset
+            and progress.log_start == entry.log_start_offset
+            and followers.is_in_sync(progress)
+        )
+
+
+class _FollowerSession:
+    """The leader's end of a session: what one follower asks for."""
+
+    def __init__(self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition]) -> None:
+        self.id = session_id
+        self.replica = replica
+        self.epoch = 1
+        """That of the next request."""
+        self.partitions: dict[TopicIdPartition, _SessionPartition] = {}
+        self.update(entries, (), are_told=True)
+
+    def update(
+        self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition], *, are_told: bool = False
+    ) -> None:
+        """`are_told`: the answer to this request tells of all of them."""
+        for place in forgotten:
+            self.partitions.pop(place, None)
+        for entry in entries:
+            place = (entry.topic_id, entry.partition)
+            part = self.partitions.get(place)
+            if part is None:
+                self.partitions[place] = _SessionPartition(entry, is_told=are_told)
+            else:
+                part.entry, part.was_served = entry, False
+
+
+class _SessionWait(Delayed):
+    """A request of a session that waits until there is something to tell."""
+
+    __slots__ = ("_by_key", "_reading")
+
+    def __init__(
+        self,
+        by_key: dict[Hashable, _SessionPartition],
+        reading: FollowerReader,
+        finish: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> None:
+        super().__init__(finish, failed)
+        self._by_key = by_key
+        self._reading = reading
+
+    def check(self, key: Hashable) -> bool:
+        part = self._by_key.get(key)
+        return part is not None and part.has_news(self._reading)
+
+
+class FollowerSessions:
+    """One session for each follower, of its newest connection. Owner thread only."""
+
+    def __init__(self, reads: Reads, purgatory: Purgatory) -> None:
+        self._reads = reads
+        self._purgatory = purgatory
+        self._by_follower: dict[int, _FollowerSession] = {}
+        self._last_id = NO_SESSION
+
+    def read(self, request: Fetch, done: SessionAnswered, *, max_bytes: int, reader: Hashable) -> None:
+        """Answer a follower. `done` is called once, as that of `Reads.read`; a request that does not fit its session is
+        answered with FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: the follower begins another one."""
+        replica = ReplicaId(request.replica_id, request.replica_epoch)
+        begins = request.session_epoch == NEW_SESSION_EPOCH
+        if request.session_epoch == FULL_EPOCH or (begins and request.min_bytes > 1):
+            self._read_all(request, replica, NO_SESSION, done, max_bytes, reader)
+        elif begins:
+            self._last_id = next_epoch(self._last_id)
+            self._by_follower[replica.broker_id] = session = _FollowerSession(
+                self._last_id, replica, request.partitions
+            )
+            self._read_all(request, replica, session.id, done, max_bytes, reader)
+        else:
+            session_or_none = self._by_follower.get(replica.broker_id)
+            if session_or_none is None or session_or_none.id != request.session_id:
+                done(SessionAnswer((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            elif session_or_none.epoch != request.session_epoch or session_or_none.replica != replica:
+                done(SessionAnswer((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
+            else:
+                self._go_on(session_or_none, request, done, max_bytes, reader)
+
+    def _read_all(
+        self,
+        request: Fetch,
+        replica: ReplicaId,
+        session_id: int,
+        done: SessionAnswered,
+        max_bytes: int,
+        reader: Hashable,
+    ) -> None:
+        def told(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            done(results if isinstance(results, ApiError) else SessionAnswer(results, session_id))
+
+        self._reads.read(
+            request.partitions,
+            told,
+            max_bytes=max_bytes,
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_wait_ms=request.max_wait_ms,
+            reader=reader,
+            replica=replica,
+        )
+
+    def _go_on(
+        self, session: _FollowerSession, request: Fetch, done: SessionAnswered, max_bytes: int, reader: Hashable
+    ) -> None:
+        self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
+        session.epoch = next_epoch(session.epoch)
+        session.update(request.partitions, request.forgotten)
+        reading = self._reads.follower_reading(session.replica)
+        news = self._news(session, reading, max_bytes)
+
+        def answer(news: Sequence[tuple[_SessionPartition, FetchResultPartition]]) -> None:
+            results = [result for _, result in news]
+            self._reads.tell_follower(results, reading, [result for part, result in news if part.was_served])
+            for part, result in news:
+                part.is_told = True
+                part.was_served = part.was_served or size_of(result.records) > 0
+            done(SessionAnswer(results, session.id))
+
+        def finish() -> None:
+            reading.again()
+            answer(self._news(session, reading, max_bytes))
+
+        if news or request.max_wait_ms <= 0:
+            answer(news)
+        else:
+            by_key: dict[Hashable, _SessionPartition] = {
+                (part.entry.topic, part.entry.partition): part for part in session.partitions.values()
+            }
+            waiting = _SessionWait(by_key, reading, finish, lambda: done(broker_failed()))
+            keys = (*by_key, session, reader) if reader else (*by_key, session)
+            self._purgatory.watch(waiting, keys, request.max_wait_ms)
+        self._reads.check_changed(reading)
+
+    def _news(
+        self, session: _FollowerSession, reading: FollowerReader, max_bytes: int
+    ) -> list[tuple[_SessionPartition, FetchResultPartition]]:
+        """What there is to tell now."""
+        news: list[tuple[_SessionPartition, FetchResultPartition]] = []
+        served: list[TopicIdPartition] = []
+        left, read = max_bytes, self._reads.read_one
+        for place, part in session.partitions.items():
+            if not part.has_news(reading) and part.is_noted():
+                assert part.progress is not None
+                part.progress.seen(reading.now_ms)
+                continue
+            result = read(part.entry, left, reading, first=left == max_bytes)
+            size = size_of(result.records)
+            if size:
+                left = max(0, left - size)
+                served.append(place)
+            part.stand_at(self._reads.partition_of(part.entry), session.replica)
+            if self._tells(part, result):
+                news.append((part, result))
+        for place in served:
+            session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
+        return news
+
+    def _tells(self, part: _SessionPartition, result: FetchResultPartition) -> bool:
+        progress = part.progress
+        if result.error is not ErrorCode.NONE or result.diverging is not None or progress is None or not part.is_told:
+            return True
+        if size_of(result.records) or progress.sent_high_watermark != result.high_watermark:
+            return True
+        return progress.sent_log_start != result.log_start_offset

@@ -1,0 +1,59 @@
+"""Consumers are sent to a replica near them (KIP-392): the leader asks the selector about each of its partitions."""
+
+from collections.abc import Callable, Mapping
+
+from ....ports.clock import Clock
+from ...cluster.topics import BrokerRegistration
+from ..partition.partition import Partition
+from .replica_selector import NearReader, ReplicaSelector, ReplicaView
+
+HERE = -1
+"""Read where you are."""
+
+
+class NearReplicas:
+    """Owner thread only.
+
+    rack: of this broker. brokers: those that live. failed: is told of a selector that raised.
+    """
+
+    def __init__(
+        self,
+        selector: ReplicaSelector,
+        rack: str | None,
+        brokers: Callable[[], Mapping[int, BrokerRegistration]],
+        clock: Clock,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._selector = selector
+        self._rack = rack
+        self._brokers = brokers
+        self._clock = clock
+        self._failed = failed
+
+    def nearest(self, reader: NearReader, partition: Partition, offset: int) -> int:
+        """The broker that the reader should read from at this offset; `HERE` for this one, which leads."""
+        followers = partition.followers
+        if followers is None:
+            return HERE
+        live, now_ms = self._brokers(), self._clock.monotonic_ms()
+        own = partition.broker_id
+        leader = ReplicaView(broker_id=own, rack=self._rack, log_end_offset=partition.log.log_end_offset, behind_ms=0.0)
+        choice = [leader]
+        for each in followers:
+            broker = live.get(each.broker_id)
+            if broker is not None and not broker.leaving and each.log_start <= offset <= each.log_end:
+                behind_ms = max(0.0, now_ms - each.caught_up_ms)
+                choice.append(
+                    ReplicaView(
+                        broker_id=each.broker_id, rack=broker.rack, log_end_offset=each.log_end, behind_ms=behind_ms
+                    )
+                )
+        if len(choice) == 1:
+            return HERE
+        try:
+            chosen = self._selector.select(partition.topic_partition, reader, leader, choice)
+        except Exception as error:  # noqa: BLE001  a plugin's; the consumer can read here
+            self._failed(error)
+            return HERE
+        return chosen if chosen != own and any(view.broker_id == chosen for view in choice) else HERE

@@ -1,0 +1,286 @@
+"""Reads of the partitions that a broker leads: at once, or when enough is there (facts C6, D8)."""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, broker_failed
+from ....ports.storage import Region, StorageError, size_of
+from ....ports.types import Buffer, TopicPartition
+from ...cluster.topics import ReplicaId
+from ...message.batch_header import ZSTD_ID
+from ...message.codec_prefix import bytes_without_codec
+from ..partition.fetch_isolation import FetchIsolation
+from ..partition.isr_manager import InSync
+from ..partition.local_partitions import LocalPartitions
+from ..partition.partition import Partition
+from ..partition.replication_quota import Throttle
+from ..partition.topic_stats import BrokerTopicStats
+from ..purgatory import Purgatory
+from .delayed_fetch import AwaitedPartition, DelayedFetch
+from .fetch_params import FetchReader, FollowerReader, Nearest
+
+ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
+"""Told what was read, in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
+
+_LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
+
+_COMMON = [
+    [FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in sorted(FetchIsolation)]
+    for anywhere in (False, True)
+]
+"""Readers that count nothing, by `anywhere` and isolation: one of each is enough."""
+
+
+class Reads:
+    """One partition's failure leaves the others of a read alone. Owner thread only."""
+
+    def __init__(
+        self,
+        local: LocalPartitions,
+        purgatory: Purgatory,
+        stats: BrokerTopicStats,
+        insync: InSync,
+        throttle: Throttle,
+        clock: Clock,
+    ) -> None:
+        self._local = local
+        self._partitions = local.by_key
+        self._purgatory = purgatory
+        self._stats = stats
+        self._insync = insync
+        self._throttle = throttle
+        self._clock = clock
+
+    def read(
+        self,
+        entries: Sequence[FetchPartition],
+        done: ReadResults,
+        *,
+        max_bytes: int,
+        min_bytes: int = 1,
+        max_wait_ms: float = 0,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        allows_zstd: bool = True,
+        reader: Hashable = None,
+        replica: ReplicaId | None = None,
+        anywhere: bool = False,
+        nearest: Nearest | None = None,
+    ) -> None:
+        """Read record batches from partitions that this broker leads.
+
+        `max_bytes` and `min_bytes` count for all of them together. `done` is called once: at once when there is enough,
+        an error, or no time to wait; else when there is, or after `max_wait_ms`. `reader` is a key that ends the
+        wait, too: that of a connection. A reader that knows no zstd gets error 76 for it.
+
+        replica:  the follower that reads: up to the log end, and what it asks for tells how far it is.
+        anywhere: a consumer that reads what this broker follows, too, up to the high watermark known here (KIP-392).
+        nearest:  asked for the replica that a consumer should rather read from; see `Nearest`.
+        """
+        if replica is not None:
+            self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
+            return
+        if not self._local.may_lead():
+            nearest = None  # followers without the lease refuse their readers, who would come back for ever
+        if allows_zstd and nearest is None:
+            reading = _COMMON[anywhere][isolation]
+        else:
+            reading = FetchReader(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
+        results, size = self._read_all(entries, max_bytes, reading)
+        if max_wait_ms > 0 and size < min_bytes and results:
+            self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
+        else:
+            self._answer(results, reading, done)
+
+    def _follower_reads(
+        self,
+        entries: Sequence[FetchPartition],
+        done: ReadResults,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: float,
+        reader: Hashable,
+        replica: ReplicaId,
+    ) -> None:
+        reading = self.follower_reading(replica)
+        results, size = self._read_all(entries, max_bytes, reading)
+        if max_wait_ms > 0 and size < min_bytes and results:
+            self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
+        else:
+            self._answer(results, reading, done)
+        self.check_changed(reading)
+
+    # --- for fetch sessions of followers
+
+    def follower_reading(self, replica: ReplicaId) -> FollowerReader:
+        """A follower that reads now."""
+        return FollowerReader(replica, self._insync, self._throttle, self._clock.monotonic_ms())
+
+    def check_changed(self, reading: FollowerReader) -> None:
+        """Look after those who wait for what a follower has told."""
+        for partition in reading.changed:
+            self._purgatory.check(partition.topic_partition)
+        for partition, offset in reading.refused_records:
+            self._local.suspect(partition.log, offset)
+        reading.refused_records.clear()
+
+    def partition_of(self, entry: FetchPartition) -> Partition | None:
+        return self._partitions.get((entry.topic, entry.partition))
+
+    def tell_follower(
+        self,
+        results: Sequence[FetchResultPartition],
+        reading: FollowerReader,
+        passed_over: Sequence[FetchResultPartition] = (),
+    ) -> None:
+        """These go to the follower now; what it will pass over does not count as told."""
+        untaken = {id(result) for result in passed_over}
+        for result in results:
+            if result.error is ErrorCode.NONE and result.diverging is None:  # else it cuts, and takes nothing else
+                partition = self._partitions[result.topic, result.partition]
+                reading.answered(partition, result, is_taken=id(result) not in untaken)
+
+    # --- how it is done
+
+    def _wait(
+        self,
+        entries: Sequence[FetchPartition],
+        results: Sequence[FetchResultPartition],
+        done: ReadResults,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: float,
+        reader: Hashable,
+        reading: FetchReader,
+    ) -> None:
+        """Answer later, or now if waiting is useless."""
+        awaited = self._awaited(entries, results, reading)
+        if awaited is None:
+            self._answer(results, reading, done)
+            return
+
+        def finish() -> None:
+            reading.again()
+            late, _ = self._read_all(entries, max_bytes, reading)
+            self._answer(late, reading, done)
+
+        waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
+        self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
+
+    def _answer(self, results: Sequence[FetchResultPartition], reading: FetchReader, done: ReadResults) -> None:
+        if reading.isolation is not _LOG_END:
+            for result in results:
+                size = size_of(result.records)
+                if size:
+                    self._stats.of(result.topic).bytes_out.add(size)
+        elif isinstance(reading, FollowerReader):
+            self.tell_follower(results, reading)
+        done(results)
+
+    def _read_all(
+        self, entries: Sequence[FetchPartition], max_bytes: int, reading: FetchReader
+    ) -> tuple[list[FetchResultPartition], int]:
+        """Every partition in the order asked for, within `max_bytes` all told; and how many bytes that came to."""
+        left = max_bytes
+        total = 0
+        results = []
+        for entry in entries:
+            result = self.read_one(entry, left, reading, first=total == 0)
+            size = size_of(result.records)
+            if size:
+                left = left - size if left > size else 0
+                total += size
+            results.append(result)
+        return results, total
+
+    def read_one(self, entry: FetchPartition, left: int, reading: FetchReader, *, first: bool) -> FetchResultPartition:
+        """One partition, within `left` bytes; the `first` that has any gives a whole batch."""
+        partition = self._partitions.get((entry.topic, entry.partition))
+        try:
+            if partition is None:
+                raise self._local.unknown(entry.topic, entry.partition)
+            if entry.max_bytes < 0:
+                raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
+            if reading.is_plain and entry.last_fetched_epoch < 0 and partition.leader == partition.broker_id:
+                if entry.current_leader_epoch >= 0 or self._local.has_lease:
+                    self._local.check_readable(partition, entry.current_leader_epoch)
+            else:
+                reading.check(self._local, partition, entry)
+                elsewhere = reading.without_records(partition, entry)
+                if elsewhere is not None:
+                    return elsewhere
+            size = entry.max_bytes if entry.max_bytes < left else left
+            aborted: Sequence[AbortedTransaction] | None = None
+            records: Buffer | Region
+            if reading.isolation is _COMMITTED:
+                records, aborted = partition.read_committed(entry.offset, size, whole_first_batch=first)
+            else:
+                records = partition.read(entry.offset, size, whole_first_batch=first, isolation=reading.isolation)
+            if reading.headers_left is not None:
+                records = _before_zstd(partition, entry.offset, records, reading)
+        except ApiError as error:
+            is_out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reading.isolation is not _LOG_END
+            if error.code is ErrorCode.CORRUPT_MESSAGE and partition is not None:
+                self._local.suspect(partition.log, entry.offset)
+            if is_out_of_range and partition is not None and self._may_lack(partition, entry.offset):
+                error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"a later leader may have offset {entry.offset}")
+            return reading.refused(partition, entry, error)
+        except StorageError as error:
+            self._local.storage_failed(TopicPartition(entry.topic, entry.partition), error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._local.failed(f"reading {entry.topic}-{entry.partition}", error)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
+        return FetchResultPartition(
+            entry.topic,
+            entry.partition,
+            ErrorCode.NONE,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            records,
+            aborted,
+            topic_id=entry.topic_id,
+        )
+
+    def _may_lack(self, partition: Partition, offset: int) -> bool:
+        """True if this leader has no lease, and its log ends before `offset`: a consumer that has read on from a later
+        leader must not be sent back."""
+        return partition.is_leader and offset > partition.log.log_end_offset and not self._local.may_lead()
+
+    def _awaited(
+        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchReader
+    ) -> dict[Hashable, AwaitedPartition] | None:
+        """What to wait for; None when an error, news, or a log that rolled on, makes waiting useless."""
+        awaited: dict[Hashable, AwaitedPartition] = {}
+        check = partial(reading.check, self._local)
+        for entry, result in zip(entries, results, strict=True):
+            if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica >= 0:
+                return None
+            key = (entry.topic, entry.partition)
+            partition = self._partitions[key]
+            if reading.needs_news(partition):
+                return None
+            waiting = AwaitedPartition(partition, entry, reading, check)
+            if size_of(result.records):
+                if waiting.rolled_past():
+                    return None
+                waiting.ready = waiting.ready_bytes()
+            awaited[key] = waiting
+        return awaited
+
+
+def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchReader) -> Buffer | Region:
+    """The batches before the first zstd one, for readers that do not know it. Raises `ApiError` when none is left."""
+    left = reading.headers_left or 0
+    size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, left))
+    reading.headers_left = left - looked
+    if size == size_of(records):
+        return records
+    if size == 0:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 or later")
+    return partition.read(offset, size, whole_first_batch=False, isolation=reading.isolation)

@@ -1,0 +1,298 @@
+"""Batches of transactions are appended once their coordinator has said that they belong there (KIP-890, part 1).
+
+A producer that has not told its coordinator of a partition would leave a transaction there that nobody ends. So the
+first batch of a transaction in a partition waits for the coordinator's word, and whatever the producer sends meanwhile
+waits behind it: its batches stay in order.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+
+from attrs import evolve
+
+from ....ports.broker_api.produce import ProducePartition, ProduceResultPartition
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.scheduler import Scheduler, Timer
+from ....ports.types import TopicPartition
+from ...log.append_origin import AppendOrigin
+from ...log.producers.producer_state import ProducerStates
+from ...message.batch_header import BatchHeader, parse_header
+from ..partition.local_partitions import LocalPartitions
+from .appender import AppendResults, Appends
+
+Verify = Callable[[str, int, int, TopicPartition, Callable[[ErrorCode], None]], None]
+"""Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction; the last
+argument is told once, at once or later."""
+
+WAITING_BYTES_MAX = 64 << 20
+"""Of all batches that wait; one request may always."""
+_PATIENCE_MS = 1_000.0
+"""A coordinator has at least so long to answer."""
+_OVERHEAD_BYTES = 1_000
+"""What a request costs besides its records."""
+_LATER = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Nobody knows yet. The producer is to try again: at NOT_ENOUGH_REPLICAS all do."""
+
+
+class _UnverifiedRequest:
+    """A request on its way into the logs."""
+
+    def __init__(
+        self,
+        entries: Sequence[ProducePartition],
+        headers: Sequence[BatchHeader | None],
+        done: AppendResults,
+        *,
+        transactional_id: str,
+        acks: int,
+        timeout_ms: float,
+        allows_zstd: bool,
+        owner: Hashable,
+    ) -> None:
+        self.entries = entries
+        self.headers = headers
+        """Those of batches in a transaction."""
+        self.done = done
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.allows_zstd = allows_zstd
+        self.owner = owner
+        self.size = 0
+        """Of the memory that is kept while it waits; 0: none is."""
+        self.asked: dict[TopicPartition, ProducerStates] = {}
+        """The partitions whose coordinator has not answered."""
+        self.refused: dict[TopicPartition, ErrorCode] = {}
+        self.timer: Timer | None = None
+
+    def keep(self) -> None:
+        """Copy the records: their memory is the caller's again soon."""
+        self.entries = [evolve(each, records=memoryview(bytearray(each.records))) for each in self.entries]
+        self.size = _bytes_of(self.entries)
+
+
+class VerifiedAppends:
+    """Owner thread only. `verify` (settable) asks coordinators; without it nothing is verified."""
+
+    def __init__(self, appends: Appends, local: LocalPartitions, scheduler: Scheduler) -> None:
+        self.verify: Verify | None = None
+        self._appends = appends
+        self._local = local
+        self._scheduler = scheduler
+        self._waiting: dict[int, deque[_UnverifiedRequest]] = {}
+        """By producer id; the first of each is being verified, or its records are being opened."""
+        self.waiting_bytes = 0
+
+    def append(
+        self,
+        entries: Sequence[ProducePartition],
+        done: AppendResults,
+        *,
+        transactional_id: str,
+        acks: int,
+        timeout_ms: float,
+        allows_zstd: bool = True,
+        owner: Hashable = None,
+    ) -> None:
+        """Append what a client sends that has named its transactional id: see `Appends.append`."""
+        headers = [_in_transaction(each) for each in entries]
+        producers = {header.producer_id for header in headers if header is not None}
+        request = _UnverifiedRequest(
+            entries,
+            headers,
+            done,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            allows_zstd=allows_zstd,
+            owner=owner,
+        )
+        if self.verify is None or not producers:
+            self._append(request, None)
+            return
+        if len(producers) > 1:
+            text = "batches of more than one producer in a request"
+            done([_refused(each, ErrorCode.INVALID_PRODUCER_ID_MAPPING, text) for each in entries])
+            return
+        (producer_id,) = producers
+        waiting = self._waiting.get(producer_id)
+        if waiting is None and self._ask(producer_id, request):
+            if not self._append(request, producer_id):
+                self._waiting[producer_id] = deque([request])
+            return
+        size = _bytes_of(entries)
+        if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
+            for states in request.asked.values():
+                states.verifying.discard(producer_id)
+            request.asked.clear()
+            text = "too many batches wait for the coordinators of their transactions"
+            self._put_off(entries)
+            done([_refused(each, ErrorCode.NOT_ENOUGH_REPLICAS, text) for each in entries])
+            return
+        request.keep()
+        self.waiting_bytes += request.size
+        if waiting is None:
+            self._waiting[producer_id] = deque([request])
+            self._time_out(producer_id, request)
+        else:
+            waiting.append(request)
+
+    def _ask(self, producer_id: int, request: _UnverifiedRequest) -> bool:
+        """Ask the coordinator about the partitions that the producer comes to; True if that is answered, or not
+        needed."""
+        verify = self.verify
+        assert verify is not None
+        wanted: list[tuple[TopicPartition, BatchHeader]] = []
+        for entry, header in zip(request.entries, request.headers, strict=True):
+            partition = self._local.by_key.get((entry.topic, entry.partition))
+            if header is None or partition is None or not partition.is_leader:
+                continue
+            states = partition.log.producers
+            if not states.is_open(producer_id):
+                key = TopicPartition(entry.topic, entry.partition)
+                request.asked[key] = states
+                states.verifying.add(producer_id)
+                wanted.append((key, header))
+        for key, header in wanted:
+            verify(
+                request.transactional_id,
+                producer_id,
+                header.producer_epoch,
+                key,
+                lambda error, key=key: self._told(producer_id, request, key, error),  # type: ignore[misc]
+            )
+        return not request.asked
+
+    def _told(self, producer_id: int, request: _UnverifiedRequest, key: TopicPartition, error: ErrorCode) -> None:
+        states = request.asked.pop(key, None)
+        if states is None:
+            return  # too late
+        if error is ErrorCode.NONE and producer_id not in states.verifying:
+            error = ErrorCode.INVALID_TXN_STATE  # a marker has ended the transaction meanwhile
+        partition = self._local.by_key.get(key)
+        if error is ErrorCode.NONE and partition is not None and partition.log.producers is not states:
+            error = ErrorCode.NOT_ENOUGH_REPLICAS  # the log was cut: what was asked may not be what is true
+        states.verifying.discard(producer_id)
+        if error is not ErrorCode.NONE:
+            request.refused[key] = error
+        if not request.asked and request.size:
+            self._go_on(producer_id)
+
+    def _time_out(self, producer_id: int, request: _UnverifiedRequest) -> None:
+        def over() -> None:
+            for key in tuple(request.asked):
+                self._told(producer_id, request, key, ErrorCode.REQUEST_TIMED_OUT)
+
+        request.timer = self._scheduler.call_later(max(_PATIENCE_MS, request.timeout_ms), over)
+
+    def _go_on(self, producer_id: int) -> None:
+        """The first of the producer's requests is verified: append it, and those behind it that need not wait."""
+        waiting = self._waiting[producer_id]
+        while True:
+            request = waiting[0]
+            if request.timer is not None:
+                request.timer.cancel()
+            self.waiting_bytes -= request.size
+            request.size = 0
+            if not self._append(request, producer_id) or not self._next(producer_id):
+                return
+
+    def _next(self, producer_id: int) -> bool:
+        """The first of the producer's requests is done; True if the one behind it is verified."""
+        waiting = self._waiting[producer_id]
+        waiting.popleft()
+        if not waiting:
+            del self._waiting[producer_id]
+            return False
+        following = waiting[0]
+        size, following.size = following.size, 0  # an answer that comes at once does not continue here
+        verified = self._ask(producer_id, following)
+        following.size = size
+        if not verified:
+            self._time_out(producer_id, following)
+        return verified
+
+    def _append(self, request: _UnverifiedRequest, producer_id: int | None) -> bool:
+        """False if the records take long to open: what the producer sends meanwhile waits."""
+
+        def through() -> None:
+            if producer_id is not None and self._next(producer_id):
+                self._go_on(producer_id)
+
+        refused = request.refused
+        if not refused:
+            return self._hand_over(request, request.entries, request.done, through)
+
+        def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+            if isinstance(results, ApiError):
+                request.done(results)
+                return
+            good = iter(results)
+            request.done([next(good) if code is None else _unverified(entry, code) for entry, code in outcomes])
+
+        outcomes = [
+            (each, refused.get(TopicPartition(each.topic, each.partition)) if header is not None else None)
+            for each, header in zip(request.entries, request.headers, strict=True)
+        ]
+        self._put_off([entry for entry, code in outcomes if code in _LATER])
+        return self._hand_over(request, [entry for entry, code in outcomes if code is None], done, through)
+
+    def _put_off(self, entries: Sequence[ProducePartition]) -> None:
+        """These come again: what their producer has sent behind them must not be taken for the beginning."""
+        for each in entries:
+            self._appends.put_off(each, ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _hand_over(
+        self,
+        request: _UnverifiedRequest,
+        entries: Sequence[ProducePartition],
+        done: AppendResults,
+        through: Callable[[], None],
+    ) -> bool:
+        return self._appends.append(
+            entries,
+            done,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            allows_zstd=request.allows_zstd,
+            origin=AppendOrigin.TRANSACTION,
+            owner=request.owner,
+            through=through,
+        )
+
+
+def _in_transaction(entry: ProducePartition) -> BatchHeader | None:
+    """The header of a batch that says that it is part of a transaction. What is wrong with it the log will say."""
+    try:
+        header = parse_header(entry.records)
+    except ApiError:
+        return None
+    return header if header.transactional and header.producer_id >= 0 else None
+
+
+def _bytes_of(entries: Sequence[ProducePartition]) -> int:
+    return _OVERHEAD_BYTES + sum(len(each.records) for each in entries)
+
+
+def _unverified(entry: ProducePartition, code: ErrorCode) -> ProduceResultPartition:
+    if code in _LATER:
+        text = f"the coordinator could not say if the partition is in the transaction: {code.name}"
+        return _refused(entry, ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH  # as producers know it (facts C6)
+    return _refused(entry, code, "the partition is not in the transaction, as its coordinator says")
+
+
+def _refused(entry: ProducePartition, code: ErrorCode, text: str) -> ProduceResultPartition:
+    return ProduceResultPartition(entry.topic, entry.partition, code, error_message=text)

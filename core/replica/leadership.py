@@ -1,0 +1,120 @@
+"""A broker's partitions lead, follow or rest, as the states in the tree say (facts D3)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from attrs import evolve
+
+from ...ports.clock import Clock
+from ...ports.metrics import Metrics
+from ..cluster.topics import NO_LEADER, PartitionState, ReplicaId
+from .partition.isr_manager import InSync
+from .partition.partition import Partition
+from .purgatory import Purgatory
+
+
+class Following(Protocol):
+    """Who copies what leaders have (`ReplicaFetchers`)."""
+
+    def follow(self, partition: Partition) -> None:
+        """Copy from the leader that the partition names, in its leader epoch, and from no other any more."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """Copy it no more; one that is not followed is no error."""
+        ...
+
+    def close(self) -> None:
+        """Copy nothing any more."""
+        ...
+
+
+class Roles:
+    """Owner thread only."""
+
+    def __init__(
+        self, own: ReplicaId, purgatory: Purgatory, insync: InSync, following: Following, clock: Clock, metrics: Metrics
+    ) -> None:
+        self.own = own
+        """This broker, in its present life; with an unknown epoch it leads nothing."""
+        self.when_led: list[Callable[[Partition], None]] = []
+        self.when_resigned: list[Callable[[Partition], None]] = []
+        self._purgatory = purgatory
+        self._insync = insync
+        self._following = following
+        self._clock = clock
+        name = "kafka_server_replicamanager_isr"
+        self._shrinks = metrics.counter(f"{name}shrinks_total", "Members that left ISRs whose leader is here.")
+        self._expands = metrics.counter(f"{name}expands_total", "Members that came into ISRs whose leader is here.")
+
+    def begin(self, partition: Partition) -> None:
+        """It has just been opened, in the state that it has."""
+        self._settle(partition, began=True)
+        if partition.is_leader:
+            self._tell(self.when_led, partition)
+
+    def apply(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
+        """Go by another state, unless it is an older one."""
+        known = partition.state
+        if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
+            return
+        if state == known and tuple(replicas) == partition.replicas:
+            return
+        self._take(partition, state, replicas)
+
+    def end_leadership(self, partition: Partition) -> None:
+        """Its topic was deleted: it leads and follows nothing, whatever the states that it had say."""
+        state = partition.state
+        ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
+        if partition.is_leader:
+            self._take(partition, ended, partition.replicas)
+
+    def live_anew(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
+        """The broker has another epoch, or none that is known: what it leads, it leads in one of its lives only."""
+        if broker_epoch == self.own.broker_epoch:
+            return
+        self.own = ReplicaId(self.own.broker_id, broker_epoch)
+        for partition in partitions:
+            self._take(partition, partition.state, partition.replicas)
+
+    def take_offline(self, partition: Partition) -> None:
+        """Its log is out of use."""
+        partition.offline = True
+        self._take(partition, partition.state, partition.replicas)
+
+    def end(self, partition: Partition) -> None:
+        """It is no more."""
+        was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
+        self._following.forget(partition)
+        self._insync.forget(partition.topic_partition)
+        if was_leader:
+            self._tell(self.when_resigned, partition)
+        self._purgatory.check(partition.topic_partition)
+
+    def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
+        was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
+        in_sync = set(partition.isr)
+        added = self._insync.still_asked(partition.topic_partition, state)
+        risen = partition.take(state, replicas, self.own, self._clock.monotonic_ms(), added)
+        again = before == (partition.leader, partition.leader_epoch)
+        if again and was_leader:
+            self._shrinks.add(len(in_sync - set(partition.isr)))
+            self._expands.add(len(set(partition.isr) - in_sync))
+        self._settle(partition, began=not again)
+        if was_leader and not partition.is_leader:
+            self._tell(self.when_resigned, partition)
+        elif partition.is_leader and not again:
+            self._tell(self.when_led, partition)
+        if risen or not again:
+            self._purgatory.check(partition.topic_partition)
+
+    def _settle(self, partition: Partition, *, began: bool) -> None:
+        """Follow, or stop to."""
+        if partition.is_leader or partition.leader == NO_LEADER or partition.offline:
+            self._following.forget(partition)
+        elif began:
+            self._following.follow(partition)
+
+    def _tell(self, listeners: Iterable[Callable[[Partition], None]], partition: Partition) -> None:
+        for told in listeners:
+            told(partition)

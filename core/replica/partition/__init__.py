@@ -1,0 +1,1 @@
+"""The state of one partition at a broker: log, high watermark, followers and ISR."""

@@ -1,0 +1,162 @@
+"""The partitions that live on one broker: looked up, and complained about."""
+
+from collections.abc import Callable
+
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import StorageError, StorageFull, StorageReadOnly
+from ....ports.types import TopicPartition
+from ...log.partition_log.unified_log import UnifiedLog
+from .partition import Partition
+
+
+class LocalPartitions:
+    """Owner thread only.
+
+    `unknown` tells why a partition is not here, for whoever asks for it; `report` takes lines for the broker's log.
+    `lease_valid` tells if the broker may still act as leader: nobody can have elected another one. `broken` is told of
+    a partition whose disk has failed; a full disk has not, and where there is no `broken` nothing comes of it.
+
+    Three questions are asked of a leader (docs/design/replication.md, 'Without the coordination service'):
+
+    - `check_led`: the lease is valid. Required by everything that counts as soon as this broker has done it.
+    - `check_readable`: the lease is valid, or the ISR still fetches here. Required by reads below the high watermark.
+    - `led_for_append`: `check_led` for acks=0 and acks=1; acks=all is also accepted while two or more replicas are in
+      sync and the ISR still fetches here. Their fetches decide what is committed, with or without the lease.
+    """
+
+    def __init__(
+        self,
+        unknown: Callable[[str, int], ApiError],
+        report: Callable[[str], None],
+        lease_valid: Callable[[], bool] | None = None,
+        *,
+        clock: Clock,
+        isr_silence_max_ms: float,
+    ) -> None:
+        """`isr_silence_max_ms`: without the lease, a member of the ISR that has not fetched for longer may follow
+        another leader."""
+        self._clock = clock
+        self._isr_silence_max_ms = isr_silence_max_ms
+        self.by_key: dict[tuple[str, int], Partition] = {}
+        self.unknown = unknown
+        self.broken: Callable[[Partition], None] | None = None
+        self.suspect: Callable[[UnifiedLog, int], None] = _ignore
+        """Called where the records at an offset of a log could not be read, here or by a follower."""
+        self._lease_valid = lease_valid
+        self.has_lease = lease_valid is not None
+        """Others could lead in place of this broker, once its lease is over."""
+        self._report = report
+        self._failing: set[TopicPartition] = set()
+
+    def held(self, topic: str, number: int) -> Partition:
+        """A partition that this broker has a replica of. Raises `ApiError`: why it is not here."""
+        partition = self.by_key.get((topic, number))
+        if partition is None:
+            raise self.unknown(topic, number)
+        return partition
+
+    def led(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
+        """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `check_led`."""
+        partition = self.held(topic, number)
+        if partition.leader != partition.broker_id or current_leader_epoch >= 0 or self.has_lease:
+            self.check_led(partition, current_leader_epoch)
+        return partition
+
+    def leads(self, topic: str, number: int) -> bool:
+        """True where `led` finds it."""
+        partition = self.by_key.get((topic, number))
+        if partition is None or partition.leader != partition.broker_id:
+            return False
+        if self.has_lease:
+            try:
+                self.check_led(partition)
+            except ApiError:
+                return False
+        return True
+
+    def check_led(self, partition: Partition, current_leader_epoch: int = -1) -> None:
+        """Raises `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over."""
+        partition.check_leader(current_leader_epoch)
+        if self._lease_valid is not None and not self._lease_valid():
+            raise _may_have_another_leader(partition)
+
+    def led_for_append(self, topic: str, number: int, *, all_in_sync: bool) -> Partition:
+        """A partition that this broker leads, to append to; `all_in_sync`: the append counts when the in-sync replicas
+        have it. Raises `ApiError` as `led`."""
+        partition = self.by_key.get((topic, number))
+        if partition is None:
+            raise self.unknown(topic, number)
+        if partition.leader == partition.broker_id and not self.has_lease:
+            return partition
+        partition.check_leader()
+        if not (self.may_lead() or (all_in_sync and len(partition.isr) > 1 and self._isr_fetches_here(partition))):
+            raise _may_have_another_leader(partition)
+        return partition
+
+    def readable(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
+        """A partition that this broker leads, to read from. Raises `ApiError`: why it is not here, or as
+        `check_readable`."""
+        partition = self.by_key.get((topic, number))
+        if partition is None:
+            raise self.unknown(topic, number)
+        self.check_readable(partition, current_leader_epoch)
+        return partition
+
+    def check_readable(self, partition: Partition, current_leader_epoch: int = -1) -> None:
+        """Raises `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over and the ISR
+        does not fetch here either: others may read from another leader, and readers here would wait for nothing."""
+        partition.check_leader(current_leader_epoch)
+        if not (self.may_lead() or self._isr_fetches_here(partition)):
+            raise _may_have_another_leader(partition)
+
+    def _isr_fetches_here(self, partition: Partition) -> bool:
+        """True if no member of the ISR is known to follow another leader. Where elections may be unclean, the next
+        leader need not be one of them."""
+        if partition.log.config.unclean_leader_election_enable:
+            return False
+        return partition.isr_fetched_since(self._clock.monotonic_ms() - self._isr_silence_max_ms)
+
+    def check_followed(self, partition: Partition, current_leader_epoch: int = -1) -> None:
+        """Raises `ApiError` as `Partition.check_replica`, and NOT_LEADER_OR_FOLLOWER when the lease is over: who is cut
+        off would have its readers wait for messages that come to others."""
+        partition.check_replica(current_leader_epoch)
+        if not self.may_lead():
+            text = f"{partition.topic_partition} is not followed here: this broker has lost touch with the cluster"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+    def may_lead(self) -> bool:
+        """False when the lease is over."""
+        return self._lease_valid is None or self._lease_valid()
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Report something that should not have happened."""
+        self._report(f"{what} failed: {type(error).__name__}: {error}")
+
+    def tell(self, line: str) -> None:
+        """Report something that a person should know."""
+        self._report(line)
+
+    def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
+        """Report that the disk of a log failed: once, as long as the log is here."""
+        if key not in self._failing:
+            self._failing.add(key)
+            self._report(f"{key}: {error}")
+        partition = self.by_key.get(key)
+        if partition is not None and self.broken is not None and not isinstance(error, StorageFull | StorageReadOnly):
+            self.broken(partition)
+
+    def remove(self, key: TopicPartition) -> Partition | None:
+        """Forget a partition, and that it failed."""
+        self._failing.discard(key)
+        return self.by_key.pop(key, None)
+
+
+def _ignore(log: UnifiedLog, offset: int) -> None:
+    """Where nothing is repaired."""
+
+
+def _may_have_another_leader(partition: Partition) -> ApiError:
+    text = f"{partition.topic_partition} may have another leader: this broker has lost touch with the cluster"
+    return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)

@@ -1,0 +1,369 @@
+"""One partition as a broker holds it: a log with a leader epoch, a high watermark and an in-sync set (facts D4, D5)."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ....ports.broker_api.fetch import AbortedTransaction, DivergingEpoch
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import Region
+from ....ports.types import Buffer, Offset, TopicPartition
+from ...cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
+from ...log.append_origin import AppendOrigin
+from ...log.check_budget import CheckBudget
+from ...log.log_format import ValidatedBatch
+from ...log.partition_log.unified_log import AppendResult, UnifiedLog
+from .fetch_isolation import FetchIsolation
+from .followers import FollowerProgress, Followers
+
+_HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK  # a member costs a tenth of a microsecond to look up
+_BEGINNING = Offset(0)
+
+
+class Partition:
+    """The log of one replica, and what the replicas have agreed on about it. Not frozen: it is the state itself.
+
+    The high watermark is the smallest log end offset of the in-sync set; with one replica it follows each append at
+    once. All offsets are exclusive ends except `log_start_offset`. An `int` in place of an `Offset` is what others
+    name, and need not be one of this log. Owner thread only.
+
+    leader:             who leads by the state in the tree; nobody (-1) if that is an earlier life of this broker.
+    epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
+    followers:          what is known of them where this broker leads; None where it does not, or there are none.
+    offline:            the disk of this replica has failed: it neither leads nor follows.
+    is_ahead:           the log has a later leader epoch than the state, or, where this broker is to lead, the same one:
+                        the coordination service has lost states. The replica neither leads nor follows then.
+    """
+
+    __slots__ = (
+        "_led",
+        "broker_id",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "is_ahead",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "offline",
+        "replicas",
+        "state",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: bytes,
+        own: ReplicaId,
+        replicas: Sequence[int],
+        state: PartitionState,
+        high_watermark: Offset = _BEGINNING,
+        now_ms: float = 0,
+    ) -> None:
+        self.log = log
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.broker_id = own.broker_id
+        self.leader, self.leader_epoch = NO_LEADER, -1
+        self.epoch_start_offset = Offset(0)
+        self.followers: Followers | None = None
+        self.offline = self.is_ahead = False
+        self._led = -1, -1  # the leader epoch, and the life, in which this broker has led last
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
+        self.take(state, replicas, own, now_ms)
+
+    def take(
+        self,
+        state: PartitionState,
+        replicas: Sequence[int],
+        own: ReplicaId,
+        now_ms: float,
+        added: Iterable[ReplicaId] = (),
+    ) -> bool:
+        """Go by this state of the partition, as this life of the broker; True if that raised the high watermark.
+
+        `now_ms`: monotonic. `added`: whom the tree is still being asked to have in this state's ISR.
+        """
+        before = self.leader_epoch if self.leader == own.broker_id else -1
+        self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        epochs = state.broker_epochs
+        if self.leader == own.broker_id and (
+            self.offline or own.broker_epoch < 0 or epochs.get(own.broker_id, ALONE_EPOCH) != own.broker_epoch
+        ):
+            self.leader = NO_LEADER
+        self.is_ahead = own.broker_epoch != ALONE_EPOCH and self._is_ahead(own)
+        if self.is_ahead:
+            self.leader = NO_LEADER
+        elif self.leader == own.broker_id:
+            self._led = self.leader_epoch, own.broker_epoch
+        others = {each: epochs.get(each, ALONE_EPOCH) for each in state.isr if each != own.broker_id}
+        if self.leader != own.broker_id or before != self.leader_epoch:
+            self.followers = None
+            self.epoch_start_offset = self.log.log_end_offset
+        if self.leader == own.broker_id and (others or self.replicas != (own.broker_id,)):
+            self.followers = self.followers or Followers()
+            self.followers.take([each for each in self.replicas if each != own.broker_id], others, now_ms, added)
+        elif self.followers is not None:
+            self.followers = None
+        return self._raise_high_watermark()
+
+    def _is_ahead(self, own: ReplicaId) -> bool:
+        """No two leaders have one epoch, so a log has nothing of an epoch in which this broker begins to lead; and what
+        a log has of later epochs was written by leaders that the state does not know of."""
+        latest = self.log.epochs.latest
+        if self.leader == self.broker_id:
+            return latest >= self.leader_epoch and self._led != (self.leader_epoch, own.broker_epoch)
+        return self.leader != NO_LEADER and latest > self.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self.broker_id
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where read_committed readers stop; the high watermark while nothing is in a transaction (facts B2)."""
+        end = self.high_watermark
+        first = self.log.transactions.first_unstable_offset(end)
+        return end if first is None or first >= end else max(first, self.log.log_start_offset)
+
+    @property
+    def min_isr(self) -> int:
+        """`min.insync.replicas` as the state has it, or as many as there are where they are fewer (KIP-966)."""
+        return self.state.enough_in_sync(self.replicas, self.log.config.min_insync_replicas)
+
+    @property
+    def under_min_isr(self) -> bool:
+        return len(self.isr) < self.min_isr
+
+    def isr_fetched_since(self, since_ms: float) -> bool:
+        """True if every follower in the ISR has fetched from this leader, in its leader epoch, since then; also where
+        the leader is the only member."""
+        return self.followers is None or self.followers.fetched_since(since_ms)
+
+    def check_leader(self, current_leader_epoch: int = -1) -> None:
+        """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
+
+        Raises `ApiError` NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the caller is behind) or UNKNOWN_LEADER_EPOCH
+        (the caller knows more than we do); KAFKA_STORAGE_ERROR when the disk has failed.
+        """
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            self._refuse_epoch(current_leader_epoch)
+        if self.leader != self.broker_id:
+            self._refuse_offline()
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader}")
+
+    def check_replica(self, current_leader_epoch: int = -1) -> None:
+        """The same for what a follower may answer, too. Raises as `check_leader`."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            self._refuse_epoch(current_leader_epoch)
+        self._refuse_offline()
+        if self.leader == NO_LEADER:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no leader")
+
+    def _refuse_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch here is still {self.leader_epoch}")
+
+    def _refuse_offline(self) -> None:
+        if self.offline:
+            text = f"the log of {self.topic_partition} is out of use; the broker's log says why"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    # --- as the leader
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        admitted: ValidatedBatch | None = None,
+        bounded: bool = False,
+        budget: CheckBudget | None = None,
+    ) -> AppendResult:
+        """Append one record batch, in place (the log sets offset and epoch in `records`).
+
+        `admitted`, `bounded` and `budget` as for `UnifiedLog.append`. Raises `ApiError` for what the log refuses,
+        `StorageError` when it cannot be written, and with `bounded` `AdmissionTakesLong`.
+        """
+        appended = self.log.append(
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            allows_zstd=allows_zstd,
+            origin=origin,
+            admitted=admitted,
+            bounded=bounded,
+            budget=budget,
+        )
+        self._raise_high_watermark()
+        return appended
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, *, now_ms: int
+    ) -> AppendResult:
+        """End a producer's transaction. Raises as `UnifiedLog.append_marker`."""
+        appended = self.log.append_marker(
+            producer_id, producer_epoch, committed, coordinator_epoch, leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
+        self._raise_high_watermark()
+        return appended
+
+    def follower_fetched(self, follower: FollowerProgress, offset: int, log_start: int, now_ms: float) -> bool:
+        """A follower has everything below `offset`; True if that raised the high watermark.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE. `now_ms`: monotonic.
+        """
+        self._check_range(offset)
+        follower.fetched(Offset(offset), Offset(log_start), self.log.log_end_offset, now_ms)
+        if self.followers is not None:
+            self.followers.recount()
+        return self._raise_high_watermark()
+
+    def in_sync_changed(self) -> bool:
+        """Who is counted as in sync has changed; True if that raised the high watermark."""
+        return self._raise_high_watermark()
+
+    def _raise_high_watermark(self) -> bool:
+        if self.leader != self.broker_id:
+            return False
+        end = self.log.readable_end
+        followers = self.followers
+        if followers is not None:
+            if self.under_min_isr:
+                return False  # so that whoever leaves the ISR now has all that is committed (KIP-966)
+            end = min(end, followers.low)
+        if end <= self.high_watermark:
+            return False
+        self.high_watermark = end
+        return True
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest leader epoch up to this one, the offset at which it ends); -1 and -1 when unknown (facts B4).
+
+        The epoch of now reaches to the log end even before its first message.
+        """
+        epochs, end = self.log.epochs, self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return epoch, end
+        if epochs.latest < epoch < self.leader_epoch:
+            return epochs.latest if epochs.entries else epoch, end
+        return epochs.end_offset_for(epoch, end)
+
+    def diverging(self, offset: int, last_epoch: int) -> DivergingEpoch | None:
+        """Where a reader's log, which ends at `offset` with a batch of `last_epoch`, parts from this one; None: it does
+        not (KIP-595)."""
+        epoch, end = self.end_of_epoch(last_epoch)
+        if end < 0:  # later than all that there ever was here
+            epoch, end = self.log.epochs.latest, self.log.log_end_offset
+        return DivergingEpoch(epoch, end) if epoch < last_epoch or end < offset else None
+
+    def delete_records(self, offset: int) -> Offset:
+        """Drop the records below `offset` (-1 = below the high watermark); returns the offset that this comes to.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        target = self.high_watermark if offset == -1 else Offset(offset)
+        if not 0 <= target <= self.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
+        if target > self.log.log_start_offset:
+            self.log.advance_log_start(target)
+        return target
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> Offset:
+        """Below this offset no live replica has a record any more."""
+        starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
+        return min([self.log.log_start_offset, *starts])
+
+    # --- as a follower
+
+    def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:
+        """Append what the leader sent, and go by its high watermark and log start; True if the one here has risen.
+
+        Raises as `UnifiedLog.append_replicated`.
+        """
+        log = self.log
+        if records:
+            log.append_replicated(records, now_ms=now_ms)
+        if log_start > log.log_start_offset:
+            log.advance_log_start(min(log_start, log.log_end_offset))
+        reached = max(min(Offset(high_watermark), log.log_end_offset), log.log_start_offset)
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop what the leader does not have. Raises `StorageError`."""
+        self.log.truncate_to(offset, now_ms)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+
+    def begin_anew_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything: the leader has no record below `offset` any more. Raises `StorageError`."""
+        self.log.truncate_fully_and_start_at(offset, now_ms)
+        self.high_watermark = Offset(offset)
+
+    # --- read
+
+    def end_for(self, isolation: FetchIsolation) -> Offset:
+        """The offset below which such a reader sees the log."""
+        if isolation is _HIGH_WATERMARK:
+            return self.high_watermark
+        return self.log.readable_end if isolation is FetchIsolation.LOG_END else self.last_stable_offset
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first_batch: bool,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+    ) -> Buffer | Region:
+        """Record batches from the one that holds `offset` up to where such a reader sees, about `max_bytes` of them.
+
+        Empty at that end. With `whole_first_batch` the first batch comes whole even if larger. Raises
+        `ApiError` OFFSET_OUT_OF_RANGE below the log start and above the log end.
+        """
+        end = self.end_for(isolation)
+        if offset >= end:
+            self._check_range(offset)
+            return b""
+        return self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch).records
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, whole_first_batch: bool
+    ) -> tuple[Buffer | Region, Sequence[AbortedTransaction]]:
+        """Record batches up to the last stable offset, and the transactions that were aborted among them. As `read`."""
+        end = self.last_stable_offset
+        if offset >= end:
+            self._check_range(offset)
+            return b"", ()
+        found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
+        aborted = self.log.transactions.aborted_in(offset, found) if found.size else ()
+        told = sorted([(each.first_offset, each.producer_id) for each in aborted]) if aborted else ()
+        return found.records, [AbortedTransaction(producer, first) for first, producer in told]
+
+    def ready_bytes(self, offset: int, max_bytes: int, isolation: FetchIsolation) -> int:
+        """How much `read` could give now, at most `max_bytes`. Raises as `read` does."""
+        self._check_range(offset)
+        end = self.end_for(isolation)
+        return 0 if offset >= end else self.log.available_bytes(offset, end, max_bytes)
+
+    def rolled_past(self, offset: int, isolation: FetchIsolation) -> bool:
+        """True if the reader's end is in a newer segment than `offset`: waiting adds nothing to what a read gives."""
+        return offset < self.log.segments[-1].base_offset < self.end_for(isolation)
+
+    def _check_range(self, offset: int) -> None:
+        log = self.log
+        if not log.log_start_offset <= offset <= log.readable_end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} has offsets {log.log_start_offset} to {log.readable_end}, not {offset}",
+            )

@@ -1,0 +1,77 @@
+"""How quickly replicas that topics name are copied, while they are not in sync (facts D9, KIP-73)."""
+
+from collections.abc import Callable
+
+from ....ports.clock import Clock
+from ...cluster.topics import ReplicaId
+from ...log.config import LogConfig
+from .partition import Partition
+
+UNTHROTTLED = 2**63 - 1
+"""The rate that means that there is none."""
+_BURST_S = 1.0
+"""So many seconds' worth may pass at once after a pause."""
+LOOK_AGAIN_MS = 1000.0
+ALL = "*"
+
+
+def leaders_throttled(config: LogConfig) -> frozenset[str]:
+    """The replicas that give to others no quicker."""
+    return config.leader_replication_throttled_replicas
+
+
+def followers_throttled(config: LogConfig) -> frozenset[str]:
+    """The replicas that fetch no quicker."""
+    return config.follower_replication_throttled_replicas
+
+
+class Throttle:
+    """Bytes that may pass in either direction, in all; what is in sync is counted by nobody. Owner thread only.
+
+    rate:  bytes a second, as it is set by now.
+    named: what a topic says of its replicas: `PARTITION:BROKER`, or `*` for all.
+    """
+
+    def __init__(
+        self,
+        own: Callable[[], ReplicaId],
+        clock: Clock,
+        rate: Callable[[], int],
+        named: Callable[[LogConfig], frozenset[str]],
+    ) -> None:
+        self._own = own
+        self._clock = clock
+        self._rate = rate
+        self._named = named
+        self._left = 0.0
+        self._counted_ms = float("-inf")
+
+    def covers(self, partition: Partition) -> bool:
+        """True if what is copied of this partition counts."""
+        named = self._named(partition.log.config)
+        if not named or self._rate() >= UNTHROTTLED:
+            return False
+        return ALL in named or f"{partition.topic_partition.partition}:{self._own().broker_id}" in named
+
+    def holds(self, partition: Partition) -> bool:
+        """True if nothing may be copied of this partition now."""
+        return self.covers(partition) and self._refilled() <= 0
+
+    def spend(self, partition: Partition, size: int) -> None:
+        """So much of it was copied."""
+        if size and self.covers(partition):
+            self._left = self._refilled() - size
+
+    def wait_ms(self) -> float:
+        """How long until something may be copied again, or the rate may have been changed."""
+        rate, left = self._rate(), self._refilled()
+        if left > 0:
+            return 0.0
+        return min(LOOK_AGAIN_MS, (1 - left) * 1000.0 / rate) if rate > 0 else LOOK_AGAIN_MS
+
+    def _refilled(self) -> float:
+        now_ms, rate = self._clock.monotonic_ms(), self._rate()
+        passed_s = min(_BURST_S, (now_ms - self._counted_ms) / 1000.0)
+        self._counted_ms = now_ms
+        self._left = min(self._left + rate * passed_s, rate * _BURST_S)
+        return self._left

@@ -1,0 +1,368 @@
+"""All partitions of a broker: they come and go, are appended to and read, and others hear of it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from ...ports.clock import Clock
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.metrics import Metrics
+from ...ports.scheduler import Scheduler, Timer
+from ...ports.storage import StorageError
+from ...ports.types import Offset, TopicPartition
+from ...ports.values import frozen
+from ..client.driver import Submit
+from ..cluster.change_queue import on_disk, on_disk_together
+from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
+from ..log.manager.log_manager import LogManager
+from ..log.partition_log.unified_log import UnifiedLog
+from .follower.fetcher import Copying, FollowingNobody, ReplicaFetchers
+from .leader.appender import Appends
+from .leader.delete_records import Deletions
+from .leader.durable_flushes import DurableFlushes
+from .leader.fetch_sessions import FollowerSessions
+from .leader.reader import Reads
+from .leader.txn_markers import Markers
+from .leader.verified_appends import VerifiedAppends
+from .leadership import Following, Roles
+from .partition.isr_manager import InSync, IsrChange
+from .partition.local_partitions import LocalPartitions
+from .partition.partition import Partition
+from .partition.replication_quota import Throttle, leaders_throttled
+from .partition.topic_stats import BrokerTopicStats
+from .purgatory import Purgatory
+from .settings import DEFAULT_SETTINGS, ReplicationSettings
+
+
+def _yes(_who: object) -> bool:
+    return True
+
+
+PARTITIONS_AT_A_TIME = 100
+"""So many logs are begun by one piece of work off the owner thread, and taken over in one turn of it."""
+
+
+@frozen(kw_only=True)
+class AssignedReplica:
+    """A partition that belongs on this broker, as the cluster has it."""
+
+    key: TopicPartition
+    topic_id: bytes
+    replicas: Sequence[int]
+    state: PartitionState
+
+
+class Replicas:
+    """The replicas of one broker. Owner thread only.
+
+    `unknown` tells why a partition is not here, for whoever asks for it; `report` takes lines for the broker's log.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        logs: LogManager,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        unknown: Callable[[str, int], ApiError],
+        report: Callable[[str], None],
+        broker_epoch: int = ALONE_EPOCH,
+        settings: ReplicationSettings = DEFAULT_SETTINGS,
+        fetch_from: Submit | None = None,
+        lease_valid: Callable[[], bool] | None = None,
+        change_isr: Callable[[IsrChange], None] | None = None,
+        may_join: Callable[[ReplicaId], bool] = _yes,
+        is_alive: Callable[[int], bool] = _yes,
+        went_offline: Callable[[TopicPartition], None] | None = None,
+    ) -> None:
+        """The last six are for a broker that is not alone.
+
+        fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is nobody to follow.
+        lease_valid:  tells if nobody can have elected another leader in place of this broker; None: nobody ever can.
+        change_isr:   is to store a change of an ISR; see `InSync`.
+        may_join:     tells if a replica may come into an ISR: its broker lives, in this life, and is not about to stop.
+        is_alive:     tells if a broker lives.
+        went_offline: is told of a partition whose disk has failed here.
+        """
+        self._logs = logs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._went_offline = went_offline
+        self._lag_time_max_ms = settings.lag_time_max_ms
+        self._local = LocalPartitions(
+            unknown, report, lease_valid, clock=clock, isr_silence_max_ms=settings.isr_silence_max_ms
+        )
+        self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
+        """Those that are open, by topic and number."""
+        self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
+        self.stats = BrokerTopicStats(metrics)
+        self._flushes = DurableFlushes(logs, self.purgatory)
+        self._insync = InSync(
+            lambda: self._roles.own,
+            change_isr,
+            may_join,
+            self._local.may_lead,
+            lag_time_max_ms=settings.lag_time_max_ms,
+        )
+        self._when_opened: list[Callable[[Partition], None]] = []
+        self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
+        self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
+        own = ReplicaId(broker_id, broker_epoch)
+        self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
+        appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
+        self._when_opened.append(appends.opened)
+        self.append = appends.append
+        self.led_for_append = self._local.led_for_append
+        self.is_appending = appends.is_busy
+        """Tells if records that an owner has appended are still being opened."""
+        self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
+        """For clients that name their transactional id."""
+        self.markers = Markers(self._local, self.purgatory, self._flushes, clock)
+        """They end transactions in the partitions that this broker leads."""
+        throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
+        reads = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock)
+        self.read = reads.read
+        self.read_in_session = FollowerSessions(reads, self.purgatory).read
+        self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
+        self._timer: Timer | None = None
+        self._beginning: set[TopicPartition] = set()
+        if went_offline is not None:
+            self._local.broken = self._take_offline
+            logs.add_flush_listener(self._flushed)
+        if change_isr is not None:
+            self._check_in_time()
+        logs.high_watermark_of = self._high_watermark_of
+        metrics.gauge(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
+        )
+
+    def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetchers:
+        copying = Copying(
+            submit=fetch_from,
+            own=lambda: self._roles.own,
+            local=self._local,
+            logs=self._logs,
+            purgatory=self.purgatory,
+            scheduler=self._scheduler,
+            clock=self._clock,
+            settings=settings,
+        )
+        self._when_dropped.append(copying.forget)
+        return ReplicaFetchers(copying)
+
+    # --- finding
+
+    def led(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
+        """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `Partition.check_leader`."""
+        return self._local.led(topic, number, current_leader_epoch)
+
+    def readable(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
+        """A partition that this broker leads, and that consumers may read from here: see
+        `LocalPartitions.check_readable`."""
+        return self._local.readable(topic, number, current_leader_epoch)
+
+    def held(self, topic: str, number: int) -> Partition:
+        """A partition that this broker has a replica of, whether it leads it or not. Raises `ApiError`: why it is not
+        here."""
+        return self._local.held(topic, number)
+
+    def leading(self, topic: str) -> Callable[[int], bool]:
+        """Tells of a partition of this topic if this broker leads it now."""
+        return partial(self._local.leads, topic)
+
+    def is_beginning(self, key: TopicPartition) -> bool:
+        """True while the log of a new partition is being made."""
+        return key in self._beginning
+
+    def on_suspicion(self, suspect: Callable[[UnifiedLog, int], None]) -> None:
+        """Have `suspect` called with the log and an offset where a reader could not read what a segment has."""
+        self._local.suspect = suspect
+
+    def suspect(self, log: UnifiedLog, offset: int) -> None:
+        """A reader within this broker could not read what is at this offset."""
+        self._local.suspect(log, offset)
+
+    def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
+        """Report that the disk of a log failed: once, as long as the log is here."""
+        self._local.storage_failed(key, error)
+
+    # --- coming and going
+
+    def listen(
+        self,
+        opened: Callable[[Partition], None],
+        dropped: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Have `opened` told of each partition that comes from now on, and `dropped` of those that are no more (some
+        of which may never have been open here). Several may listen; they are told in the order in which they came."""
+        self._when_opened.append(opened)
+        self._when_dropped.append(dropped)
+
+    def listen_leadership(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
+        """Have `led` told of each partition that this broker comes to lead from now on, in each epoch in which it does,
+        and `resigned` when it leads one no more."""
+        self._roles.when_led.append(led)
+        self._roles.when_resigned.append(resigned)
+
+    async def open(self, assigned: Iterable[AssignedReplica]) -> Mapping[str, BarnabasError]:
+        """Begin the logs of new partitions, those that are not here yet: a part of a change (`ChangeQueue`).
+
+        Returns why topics have not got all their logs, by name.
+        """
+        missing = self._missing(assigned)
+        failures: dict[str, BarnabasError] = {}
+        self._beginning = {each.key for each in missing}
+        try:
+            for start in range(0, len(missing), PARTITIONS_AT_A_TIME):
+                some = missing[start : start + PARTITIONS_AT_A_TIME]
+                await self._begin_logs([each for each in some if each.key.topic not in failures], failures)
+        finally:
+            self._beginning = set()
+        return failures
+
+    async def _begin_logs(self, wanted: Sequence[AssignedReplica], failures: dict[str, BarnabasError]) -> None:
+        for each in wanted:
+            try:
+                self._logs.rename_to_stray(each.key)  # an earlier topic of this name left it
+            except StorageError as error:
+                failures.setdefault(each.key.topic, error)
+        creation = self._logs.begin_create(
+            {each.key: each.topic_id for each in wanted if each.key.topic not in failures}
+        )
+        try:
+            if creation.parts:
+                await on_disk_together(creation.parts)
+                await on_disk(creation)
+        except BaseException:
+            creation.abandon()
+            raise
+        finally:
+            errors = self._logs.complete_create(creation)
+        for key, failure in errors.items():
+            failures.setdefault(key.topic, failure)
+        for each in wanted:
+            log = self._logs.get(each.key)
+            if log is not None and each.key not in errors:
+                self._take(each, log)
+
+    def reopen(self, assigned: Iterable[AssignedReplica]) -> None:
+        """Open logs after a start. What cannot be opened is reported, and answered with an error."""
+        for each in self._missing(assigned):
+            try:
+                self._take(each, self._logs.get(each.key) or self._logs.create(each.key, is_new=False))
+            except StorageError as error:
+                self._local.failed(f"opening {each.key}", error)
+
+    def _missing(self, assigned: Iterable[AssignedReplica]) -> list[AssignedReplica]:
+        return [each for each in assigned if each.key not in self._local.by_key]
+
+    def _take(self, assigned: AssignedReplica, log: UnifiedLog) -> None:
+        key = assigned.key
+        partition = self._local.by_key[key] = Partition(
+            log,
+            key,
+            topic_id=assigned.topic_id,
+            own=self._roles.own,
+            replicas=assigned.replicas,
+            state=assigned.state,
+            high_watermark=Offset(self._logs.high_watermark(key)),
+            now_ms=self._clock.monotonic_ms(),
+        )
+        for told in self._when_opened:
+            told(partition)
+        self._roles.begin(partition)
+
+    def drop(self, keys: Sequence[TopicPartition]) -> bool:
+        """Forget partitions and remove their logs; whoever waits for them is answered.
+
+        False: some logs are still there, which is reported.
+        """
+        removed = [self._drop(key) for key in keys]
+        for told in self._when_dropped:
+            told(keys)
+        return all(removed)
+
+    def _drop(self, key: TopicPartition) -> bool:
+        partition = self._local.remove(key)
+        if partition is not None:
+            self._roles.end(partition)
+        self._flushes.forget(key)
+        try:
+            self._logs.delete(key)
+        except StorageError as error:
+            self._local.failed(f"removing the log of {key}", error)
+            return False
+        return True
+
+    # --- leading and following
+
+    @property
+    def broker_epoch(self) -> int:
+        """The life of this broker, as it is registered; -1: not known now, so that it leads nothing."""
+        return self._roles.own.broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, broker_epoch: int) -> None:
+        self._roles.live_anew(broker_epoch, list(self.partitions.values()))
+
+    def apply(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
+        """Have the open partitions of a topic lead, follow or rest as these states say; older ones are passed over."""
+        for number, state in states.items():
+            partition = self.partitions.get((topic.name, number))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._roles.apply(partition, state, topic.partitions.get(number, partition.replicas))
+
+    def end_leadership(self, topic: Topic) -> None:
+        """Lead no partition of this topic any more: it was deleted."""
+        for number in topic.partitions:
+            partition = self.partitions.get((topic.name, number))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._roles.end_leadership(partition)
+
+    def isr_unchanged(self, change: IsrChange) -> None:
+        """The change that was asked for is sure not to be in the tree, and will not come there."""
+        partition = self.partitions.get(change.key)
+        if partition is not None and self._insync.unchanged(change, partition):
+            self.purgatory.check(change.key)
+
+    def brokers_changed(self) -> None:
+        """Brokers have come or gone: nobody waits any more for one that is not there."""
+        for key, partition in list(self.partitions.items()):
+            if partition.followers is not None:
+                self._insync.recheck_joining(partition)
+                self.purgatory.check(key)
+
+    def _check_in_time(self) -> None:
+        """Find, now and then, who is behind for too long (facts D5)."""
+        self._timer = self._scheduler.call_later(self._lag_time_max_ms / 2, self._check_in_time)
+        now_ms = self._clock.monotonic_ms()
+        for key, partition in list(self.partitions.items()):
+            if partition.followers is not None and self._insync.check(partition, now_ms):
+                self.purgatory.check(key)
+
+    def close(self) -> None:
+        """Follow nobody any more, change no ISR, and answer whoever waits."""
+        self.fetchers.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.purgatory.close()
+
+    # --- disks that fail
+
+    def _flushed(self, log: UnifiedLog) -> None:
+        if log.failure is not None:
+            for partition in list(self.partitions.values()):
+                if partition.log.failure is not None:
+                    self._take_offline(partition)
+
+    def _take_offline(self, partition: Partition) -> None:
+        if not partition.offline and self._went_offline is not None:
+            self._roles.take_offline(partition)
+            self._went_offline(partition.topic_partition)
+
+    # --- what the logs ask
+
+    def _high_watermark_of(self, key: TopicPartition) -> int | None:
+        partition = self._local.by_key.get(key)
+        return None if partition is None else partition.high_watermark

@@ -1,0 +1,301 @@
+"""Fetch sessions of followers: what has not changed is not told again, and nothing is lost by that (KIP-227)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from attrs import evolve
+from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
+from support.replica_house import ME, OTHER, ReplicaHouse
+
+from barnabas.core.replica.follower.fetcher import ReplicaFetchers
+from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, SessionAnswer, next_epoch
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.types import Offset
+
+
+@pytest.fixture
+def cluster() -> ReplicaCluster:
+    """Broker 2 is asked for by hand."""
+    made = ReplicaCluster(2)
+    made.kill(2)
+    made.brokers = {**made.brokers, 2: evolve(made.brokers[1], broker_id=2, broker_epoch=made[2].epoch)}
+    return made
+
+
+def entry(offset: int = 0, **others: Any) -> FetchPartition:
+    known = {"current_leader_epoch": 0, "log_start_offset": 0, "topic_id": TOPIC_ID, **others}
+    return FetchPartition("t", 0, offset, 1 << 20, **known)
+
+
+def ask(
+    member: Member, epoch: int, session: int, entries: Sequence[FetchPartition] = (), **others: Any
+) -> list[SessionAnswer]:
+    told: list[SessionAnswer] = []
+
+    def done(answer: SessionAnswer | ApiError) -> None:
+        assert not isinstance(answer, ApiError)
+        told.append(answer)
+
+    how = {"replica_id": 2, "replica_epoch": member.cluster[2].epoch, "max_wait_ms": 0, **others}
+    request = Fetch(partitions=entries, session_id=session, session_epoch=epoch, **how)
+    member.replicas.read_in_session(request, done, max_bytes=1 << 20, reader=None)
+    return told
+
+
+def begun(cluster: ReplicaCluster) -> int:
+    (told,) = ask(cluster[1], 0, 0, [entry()])
+    assert told.session_id > 0
+    assert [each.partition for each in told.results] == [0], "the first answer has all"
+    return told.session_id
+
+
+def test_what_has_not_changed_is_not_told_again(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    assert ask(cluster[1], 1, session) == [SessionAnswer([], session)]
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 2, session)
+    assert [bytes(each.records.read()) for each in told.results] == [  # type: ignore[union-attr]
+        bytes(cluster[1].log.read(0, max_bytes=1 << 20, limit=1).records.read())  # type: ignore[union-attr]
+    ]
+    (told,) = ask(cluster[1], 3, session)
+    assert len(told.results) == 1, "it has not said that it has it"
+    (told,) = ask(cluster[1], 4, session, [entry(1)])
+    assert [each.high_watermark for each in told.results] == [1], "the high watermark is news"
+    assert cluster[1].partition.high_watermark == 1
+    (told,) = ask(cluster[1], 5, session)
+    assert told.results == []
+
+
+def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    for number in range(1, 60):
+        cluster.run(100)
+        ask(cluster[1], number, session)
+    assert cluster.clock.monotonic_ms() > 2 * cluster.settings.lag_time_max_ms
+    cluster[1].produce(b"a", acks=1)
+    cluster.run(1500)
+    assert list(cluster.state.isr) == [1, 2], "it had everything not long ago"
+    cluster.run(3000)
+    assert list(cluster.state.isr) == [1], "and no more once it is silent"
+
+
+@pytest.mark.parametrize("cause", ["append", "log start", "high watermark", "leadership", "dropped"])
+def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaCluster, cause: str) -> None:
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 0, 0, [entry(1)])
+    waiting = ask(cluster[1], 1, told.session_id, max_wait_ms=500)
+    assert waiting == []
+    if cause == "append":
+        cluster[1].produce(b"b", acks=1)
+    elif cause == "log start":
+        cluster[1].delete(1)
+    elif cause == "high watermark":
+        cluster[1].partition.high_watermark = Offset(0)
+        cluster[1].replicas.purgatory.check(KEY)
+    elif cause == "leadership":
+        cluster.lead(2)
+    else:
+        cluster[1].replicas.drop([KEY])
+    (told,) = waiting
+    (result,) = told.results
+    expected = {"leadership": ErrorCode.FENCED_LEADER_EPOCH, "dropped": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert result.error is expected.get(cause, ErrorCode.NONE)
+
+
+def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    waiting = ask(cluster[1], 1, session, max_wait_ms=500)
+    cluster.run(499)
+    assert waiting == []
+    cluster.run(1)
+    assert waiting == [SessionAnswer([], session)]
+
+
+def test_what_is_forgotten_is_not_told(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
+    assert told.results == []
+    (told,) = ask(cluster[1], 2, session, [entry()])
+    assert len(told.results) == 1
+
+
+def test_what_does_not_fit_the_session_is_refused(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    assert ask(cluster[1], 1, session + 1)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(cluster[1], 7, session)[0].error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    later = ask(cluster[1], 1, session, replica_epoch=cluster[2].epoch + 1)
+    assert later[0].error is ErrorCode.INVALID_FETCH_SESSION_EPOCH, "of another life"
+    assert ask(cluster[1], 1, session, replica_id=9)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(cluster[1], 1, session)[0].error is ErrorCode.NONE
+    assert begun(cluster) != session
+    assert ask(cluster[1], 2, session)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "one for each follower"
+
+
+def test_without_a_session_all_is_told(cluster: ReplicaCluster) -> None:
+    for _ in range(2):
+        (told,) = ask(cluster[1], -1, 0, [entry()])
+        assert (told.session_id, len(told.results)) == (0, 1)
+
+
+def test_a_leader_without_the_lease_answers_its_followers(cluster: ReplicaCluster) -> None:
+    """Their fetches are what it may go on by."""
+    session = begun(cluster)
+    cluster[1].lease_valid = False
+    (told,) = ask(cluster[1], 1, session)
+    assert (told.error, list(told.results)) == (ErrorCode.NONE, [])
+
+
+def test_epochs_wrap() -> None:
+    assert (next_epoch(0), next_epoch(1), next_epoch(EPOCH_MAX)) == (1, 2, 1)
+
+
+# --- both sides
+
+
+def test_a_high_watermark_in_an_answer_that_the_follower_passes_over_is_told_again() -> None:
+    """Two questions are under way; the answer to the second is of an offset that the first answer has moved on."""
+    cluster = ReplicaCluster(3)
+    cluster.isolate(3)
+    cluster[1].produce(b"a")
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    cluster.brokers = {number: broker for number, broker in cluster.brokers.items() if number != 3}
+    cluster.heal()
+    cluster.until(lambda: cluster[3].visible == [b"a"])
+    cluster.hop_ms[3] = 20
+    cluster.run(300)
+    cluster[1].produce(b"b")
+    cluster.run(10)
+    fetchers = cast(ReplicaFetchers, cluster[3].replicas.fetchers)
+    fetchers._wake(KEY)
+    cluster.run(3000)
+    assert cluster.state.isr == (1, 2), "else the high watermark would have waited for it"
+    assert (cluster[1].visible, cluster[3].values) == ([b"a", b"b"], [b"a", b"b"])
+    assert cluster[3].visible == [b"a", b"b"], "readers there would wait for it until there is something new"
+
+
+def test_what_is_asked_for_again_in_a_session_is_told_though_nothing_is_new(cluster: ReplicaCluster) -> None:
+    """The follower may have failed to take what it was told before it left the partition out."""
+    session = begun(cluster)
+    ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
+    (told,) = ask(cluster[1], 2, session, [entry()])
+    assert [each.high_watermark for each in told.results] == [0]
+    (told,) = ask(cluster[1], 3, session)
+    assert told.results == []
+
+
+def test_followers_ask_for_what_has_changed_only() -> None:
+    cluster = ReplicaCluster(3)
+    cluster[1].produce(b"a")
+    cluster.run(1000)
+    first, *others = cluster[2].fetches
+    assert (first.session_epoch, len(first.partitions)) == (0, 1)
+    assert [each.session_epoch for each in others] == [*range(1, len(others) + 1)]
+    assert sum(len(each.partitions) for each in others) == 1, "the offset behind the message"
+    assert cluster[2].visible == [b"a"]
+
+
+def test_a_leader_that_was_restarted_gets_a_new_session() -> None:
+    cluster = ReplicaCluster(2)
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.kill(1)
+    cluster.start(1)
+    cluster.settle()
+    cluster.run()
+    told = cluster.leader.produce(b"b")
+    cluster.until(lambda: bool(told))
+    cluster.until(lambda: len(cluster.state.isr) == 2)
+    assert told[0].error is ErrorCode.NONE
+    for member in cluster.live:
+        assert member.values == [b"a", b"b"]
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    cluster = ReplicaCluster(2)
+    cluster[1].produce(b"a")
+    cluster.run()
+    for number in range(5):
+        cluster[1].produce(b"%d" % number)
+        cluster.run(1.5)  # the answer is on its way
+        cluster.cut = {frozenset((1, 2))}
+        cluster.run(300)
+        cluster.heal()
+        cluster.until(lambda: cluster[2].log.log_end_offset == cluster[1].log.log_end_offset)
+    cluster.run(300)
+    assert cluster[2].visible == [b"a", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_second_question_ends_the_wait_of_the_first(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    waiting = ask(cluster[1], 1, session, max_wait_ms=500)
+    assert waiting == []
+    assert ask(cluster[1], 2, session, max_wait_ms=500) == []
+    assert waiting == [SessionAnswer([], session)]
+
+
+def test_a_partition_that_comes_is_asked_for_at_once() -> None:
+    """Though a question waits for news of another one: else nothing would be acknowledged for as long."""
+    asked: list[tuple[Fetch, Callable[[Any], None]]] = []
+    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+
+    def opened(topic: str) -> FetchResultPartition:
+        partition = house.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        house.scheduler.run_pending()
+        return FetchResultPartition(topic, 0, high_watermark=0, log_start_offset=0, topic_id=partition.topic_id)
+
+    first = opened("a")
+    (request, reply), *none = asked
+    assert (request.session_epoch, request.max_wait_ms, none) == (0, 0, [])
+    opened("b")
+    assert len(asked) == 1, "there is no session yet"
+    reply(FetchResult(partitions=[first], session_id=7))
+    house.scheduler.run_pending()
+    assert [(each.session_epoch, len(each.partitions)) for each, _ in asked] == [(0, 1), (1, 1)]
+    assert asked[1][0].max_wait_ms == 500
+    opened("c")
+    assert [each.topic for each in asked[2][0].partitions] == ["c"]
+    opened("d")
+    assert len(asked) == 3, "no more than two at a time"
+    asked[1][1](FetchResult(partitions=[], session_id=7))
+    asked[2][1](FetchResult(partitions=[], session_id=7))
+    house.scheduler.run_pending()
+    assert [each.topic for each in asked[3][0].partitions] == ["d"]
+    assert [each.session_epoch for each, _ in asked] == [0, 1, 2, 3]
+
+
+def test_what_was_asked_in_a_session_that_ended_is_not_taken_in() -> None:
+    asked: list[tuple[Fetch, Callable[[Any], None]]] = []
+    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+    for topic in ("a", "b"):
+        house.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        house.scheduler.run_pending()
+    asked[0][1](FetchResult(partitions=[], session_id=7))
+    house.scheduler.advance(20)
+    house.open("c", replicas=(OTHER, ME), leader=OTHER)
+    house.scheduler.run_pending()
+    assert len(asked) == 3
+    asked[1][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    asked[2][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    house.scheduler.run_pending()
+    last, _ = asked[3]
+    assert (len(asked), last.session_id, last.session_epoch, len(last.partitions)) == (4, 0, 0, 3)
+
+
+@pytest.mark.parametrize("in_session", [True, False])
+def test_a_follower_that_is_none_any_more_is_told_so_while_it_waits(cluster: ReplicaCluster, in_session: bool) -> None:
+    session = begun(cluster)
+    how = (1, session, ()) if in_session else (-1, 0, [entry()])
+    waiting = ask(cluster[1], *how, max_wait_ms=500)
+    assert waiting == []
+    cluster.topic = evolve(cluster.topic, partitions={0: (1, 3)})
+    cluster.state = evolve(cluster.state, isr=(1,), broker_epochs={1: 1}, partition_epoch=1)
+    cluster[1].replicas.apply(cluster.topic, {0: cluster.state})
+    cluster[1].produce(b"a", acks=1)
+    cluster.run(500)
+    (told,) = waiting
+    assert [each.error for each in told.results] == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert not any("failed" in line for line in cluster[1].reports)

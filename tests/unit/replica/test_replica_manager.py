@@ -1,0 +1,183 @@
+"""The partitions of a broker, without one: come and go, append until the replicas have it, read as far as one may."""
+
+from collections.abc import Sequence
+
+import pytest
+from support.replica_house import ME, OTHER, ReplicaHouse, reached
+
+from barnabas.core.log.append_origin import AppendOrigin
+from barnabas.core.log.config import LogConfig
+from barnabas.core.message.message_set import MessageSet
+from barnabas.core.replica.leader import early_batches
+from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
+from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.ports.broker_api.fetch import FetchResultPartition
+from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.types import TopicPartition
+from barnabas.testing.logs import numbered, put
+from barnabas.testing.manual_broker import batch
+
+
+@pytest.fixture
+def house() -> ReplicaHouse:
+    return ReplicaHouse()
+
+
+def codes(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
+    return [each.error for each in told]
+
+
+def count(result: FetchResultPartition) -> int:
+    return len(list(MessageSet(result.records, builtin_codecs())))
+
+
+# --- coming and going
+
+
+def sent(house: ReplicaHouse, sequence: int, producer: int = 1) -> ErrorCode:
+    told: list[ProduceResultPartition] = []
+
+    def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+        assert not isinstance(results, ApiError)
+        told.extend(results)
+
+    records = numbered(b"%d" % sequence, producer=producer, sequence=sequence)
+    house.replicas.append([ProducePartition("t", 0, records)], done, acks=1, timeout_ms=0)
+    return told[0].error
+
+
+def test_a_producer_that_was_early_begins_where_it_was_refused(house: ReplicaHouse) -> None:
+    """It has heard of a new topic before its leader has made the log; the other batch was on its way already."""
+    assert [sent(house, 0), sent(house, 1)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    house.open()
+    assert sent(house, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [sent(house, 0), sent(house, 1), sent(house, 2)] == [ErrorCode.NONE] * 3
+    assert sent(house, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
+
+
+def test_what_came_too_early_is_not_remembered_for_ever(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_batches, "BATCHES_MAX", 10)
+    sent(house, 0)
+    house.clock.advance(early_batches.PATIENCE_MS + 1)
+    for producer in range(2, 14):
+        sent(house, 0, producer)
+    house.open()
+    assert sent(house, 1) is ErrorCode.NONE, "it was long ago"
+    assert sent(house, 1, 2) is ErrorCode.NONE, "there were too many since"
+    assert sent(house, 1, 13) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_whoever_listens_is_told_in_turn(house: ReplicaHouse) -> None:
+    told: list[tuple[int, str, object]] = []
+
+    def listen(number: int) -> None:
+        house.replicas.listen(
+            lambda partition: told.append((number, "opened", partition.topic_partition)),
+            lambda keys: told.append((number, "dropped", tuple(keys))),
+        )
+
+    listen(1)
+    listen(2)
+    key = house.open().topic_partition
+    house.open()
+    assert told == [(1, "opened", key), (2, "opened", key)], "what is here already does not come again"
+    told.clear()
+    never_here = TopicPartition("t", 7)
+    assert house.replicas.drop([key, never_here])
+    assert told == [(1, "dropped", (key, never_here)), (2, "dropped", (key, never_here))]
+    assert key not in house.replicas.partitions
+    assert house.logs.get(key) is None
+
+
+def test_what_is_not_here_is_refused_by_name(house: ReplicaHouse) -> None:
+    assert house.append()[0].error_message == "no t-0"
+    with pytest.raises(ApiError, match="no t-0"):
+        house.replicas.led("t", 0)
+    house.open().leader = OTHER
+    with pytest.raises(ApiError, match="is led by broker 2"):
+        house.replicas.led("t", 0)
+
+
+def test_whoever_waits_for_a_partition_that_goes_is_answered(house: ReplicaHouse) -> None:
+    key = house.open(replicas=(ME, OTHER)).topic_partition
+    appended, read = house.append(), house.read(offset=0, max_wait_ms=500)
+    assert (appended, read) == ([], [])
+    house.replicas.drop([key])
+    assert codes(appended) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert codes(read) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert len(house.replicas.purgatory) == 0
+
+
+# --- append
+
+
+def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(house: ReplicaHouse) -> None:
+    partition = house.open(replicas=(ME, OTHER))
+    waiting, at_once = house.append(), house.append(acks=1)
+    assert (waiting, codes(at_once)) == ([], [ErrorCode.NONE])
+    assert reached(partition, OTHER, 1)
+    house.replicas.purgatory.check(partition.topic_partition)
+    assert [(each.error, each.base_offset) for each in waiting] == [(ErrorCode.NONE, 0)]
+
+
+def test_acks_all_does_not_wait_for_ever(house: ReplicaHouse) -> None:
+    house.open(replicas=(ME, OTHER))
+    waiting = house.append(timeout_ms=100)
+    house.scheduler.advance(99)
+    assert waiting == []
+    house.scheduler.advance(1)
+    assert codes(waiting) == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_topics_of_the_broker_itself_are_open_to_itself_alone(house: ReplicaHouse) -> None:
+    house.open("__transaction_state")
+    assert codes(house.append("__transaction_state")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert codes(house.append("__transaction_state", origin=AppendOrigin.BROKER)) == [ErrorCode.NONE]
+
+
+def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:
+    house = ReplicaHouse(LogConfig(flush_messages=1))
+    partition = house.open()
+    waiting, unasked = house.append(acks=1), house.append(acks=0)
+    assert (waiting, codes(unasked)) == ([], [ErrorCode.NONE])
+    house.scheduler.run_pending()
+    assert codes(waiting) == [ErrorCode.NONE]
+    assert partition.log.recovery_point == 2, "the second had its own flush"
+
+
+# --- read
+
+
+@pytest.mark.parametrize(
+    ("isolation", "seen"),
+    [(FetchIsolation.LOG_END, 3), (FetchIsolation.HIGH_WATERMARK, 1), (FetchIsolation.TXN_COMMITTED, 1)],
+)
+def test_a_follower_sees_what_consumers_do_not_see(house: ReplicaHouse, isolation: FetchIsolation, seen: int) -> None:
+    partition = house.open(replicas=(ME, OTHER))
+    for _ in range(3):
+        put(partition.log, b"x")
+    reached(partition, OTHER, 1)
+    (result,) = house.read(isolation)
+    assert (count(result), result.high_watermark) == (seen, 1)
+
+
+def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(house: ReplicaHouse) -> None:
+    partition = house.open(replicas=(ME, OTHER))
+    follower = house.read(FetchIsolation.LOG_END, max_wait_ms=500)
+    consumer = house.read(max_wait_ms=500)
+    house.append()
+    assert ([count(each) for each in follower], consumer) == ([1], [])
+    reached(partition, OTHER, 1)
+    house.replicas.purgatory.check(partition.topic_partition)
+    assert [count(each) for each in consumer] == [1]
+    bytes_out = house.metrics.value("kafka_server_brokertopicmetrics_bytesout_total", topic="t")
+    assert bytes_out == len(batch(b"x")), "what followers copy is not counted as read"
+
+
+def test_what_a_compacted_topic_holds_is_not_deleted_by_offset() -> None:
+    house = ReplicaHouse(LogConfig(cleanup_policy=frozenset({"compact"})))
+    house.open()
+    (told,) = house.delete(-1)
+    assert (told.error, told.low_watermark) == (ErrorCode.POLICY_VIOLATION, -1)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .app.broker.broker import Broker
-    from .app.clients.admin import Admin
+    from .app.clients.admin.admin import Admin
     from .app.clients.aio import AsyncConsumer, AsyncProducer
     from .app.clients.classic.consumer_connector import ConsumerConnector
     from .app.clients.classic.streams import MessageStream
-    from .app.clients.consumer import Consumer
-    from .app.clients.consumer_listener import RebalanceListener
-    from .app.clients.producer import Producer
-    from .app.clients.simple_consumer import SimpleConsumer
+    from .app.clients.consumer.consumer import Consumer
+    from .app.clients.consumer.rebalance_listener import RebalanceListener
+    from .app.clients.consumer.simple_consumer import SimpleConsumer
+    from .app.clients.producer.producer import Producer
     from .app.compose.broker import outside_of
     from .app.mirror import MirrorMaker
     from .core.classic.consumer.settings import ConsumerTimeout
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         TransactionError,
     )
     from .core.client.group.events import CommittedOffset
-    from .core.client.producer.transaction import PreparedTransaction
+    from .core.client.producer.transaction_manager import PreparedTransaction
     from .core.message.message import Message
     from .ports.error_codes import ErrorCode
     from .ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
@@ -44,7 +44,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AbortNeeded": "core.client.errors",
-    "Admin": "app.clients.admin",
+    "Admin": "app.clients.admin.admin",
     "ApiError": "ports.errors",
     "AsyncConsumer": "app.clients.aio",
     "AsyncProducer": "app.clients.aio",
@@ -56,7 +56,7 @@ _HOMES = {
     "CommitFailed": "core.client.errors",
     "CommittedOffset": "core.client.group.events",
     "ConfigError": "ports.errors",
-    "Consumer": "app.clients.consumer",
+    "Consumer": "app.clients.consumer.consumer",
     "ConsumerConnector": "app.clients.classic.consumer_connector",
     "ConsumerTimeout": "core.classic.consumer.settings",
     "DeliveryFailed": "core.client.errors",
@@ -66,12 +66,12 @@ _HOMES = {
     "MessageStream": "app.clients.classic.streams",
     "MirrorMaker": "app.mirror",
     "NoOffset": "core.client.errors",
-    "PreparedTransaction": "core.client.producer.transaction",
-    "Producer": "app.clients.producer",
+    "PreparedTransaction": "core.client.producer.transaction_manager",
+    "Producer": "app.clients.producer.producer",
     "ProducerFenced": "core.client.errors",
     "QueueFull": "core.client.errors",
-    "RebalanceListener": "app.clients.consumer_listener",
-    "SimpleConsumer": "app.clients.simple_consumer",
+    "RebalanceListener": "app.clients.consumer.rebalance_listener",
+    "SimpleConsumer": "app.clients.consumer.simple_consumer",
     "StreamMessage": "core.classic.consumer.streams",
     "TopicFilter": "core.classic.registry.topic_filter",
     "TopicPartition": "ports.types",

@@ -6,7 +6,7 @@ Beside the broker, so that its own way of a message stays as it is.
 import threading
 from collections.abc import Callable, Sequence
 
-from ..app.clients.waiting import logger
+from ..app.clients.shared.blocking_shell import logger
 from ..ports.errors import BarnabasError
 from .consuming import INTERVAL_S, AuditedConsumer, passes
 from .publishing import wall_ms

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..app.clients.admin import Admin
-from ..app.clients.consumer import Consumer
-from ..app.clients.consumer_listener import RebalanceListener
-from ..app.clients.producer import Producer
-from ..app.clients.waiting import logger
+from ..app.clients.admin.admin import Admin
+from ..app.clients.consumer.consumer import Consumer
+from ..app.clients.consumer.rebalance_listener import RebalanceListener
+from ..app.clients.producer.producer import Producer
+from ..app.clients.shared.blocking_shell import logger
 from ..core.client.errors import AbortNeeded, ClientTimeout, CommitFailed
 from ..core.message.message import Message
 from ..ports.errors import ApiError, BarnabasError

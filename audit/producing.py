@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ..app.clients.waiting import logger
+from ..app.clients.shared.blocking_shell import logger
 from ..core.client.producer.handlers import BatchOutcome, CallbackHandler
 from ..core.message.message import Message
 from ..core.message.numbered_header import NumberedHeader

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from ..app.clients.admin import Admin
-from ..app.clients.producer import Producer
+from ..app.clients.admin.admin import Admin
+from ..app.clients.producer.producer import Producer
 from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError

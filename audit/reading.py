@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from ..app.clients.admin import Admin
-from ..app.clients.consumer import Consumer
+from ..app.clients.admin.admin import Admin
+from ..app.clients.consumer.consumer import Consumer
 from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError

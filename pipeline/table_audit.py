@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..app.clients.admin import Admin
-from ..app.clients.producer import Producer
+from ..app.clients.admin.admin import Admin
+from ..app.clients.producer.producer import Producer
 from ..audit.counting import MessageCounts
 from ..audit.publishing import ensure_topic, wall_ms
 from ..audit.reports import BROKER, TOPIC, WINDOW_MS

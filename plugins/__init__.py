@@ -11,7 +11,7 @@ from .specs import hookimpl
 if TYPE_CHECKING:
     from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
-    from ..core.client.group.protocol import Subscription
+    from ..core.client.group.consumer_protocol import Subscription
     from ..core.client.message_counter import MessageCounter
     from ..core.client.producer.handlers import BatchOutcome, CallbackHandler, EventHandler, ProducerItem
     from ..core.client.producer.hashing import murmur2_partition
@@ -42,7 +42,7 @@ _HOMES = {
     "ReplicaSelector": "..core.replica.leader.replica_selector",
     "ReplicaView": "..core.replica.leader.replica_selector",
     "SegmentInfo": "..core.log.retention",
-    "Subscription": "..core.client.group.protocol",
+    "Subscription": "..core.client.group.consumer_protocol",
     "murmur2_partition": "..core.client.producer.hashing",
 }
 

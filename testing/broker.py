@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..app.broker.outside import Outside, Server
-    from ..app.clients.admin import Admin
-    from ..app.clients.consumer import Consumer
-    from ..app.clients.producer import Producer
+    from ..app.clients.admin.admin import Admin
+    from ..app.clients.consumer.consumer import Consumer
+    from ..app.clients.producer.producer import Producer
     from ..app.in_process import InProcessLink
-    from ..core.client.producer.batch import Delivery
+    from ..core.client.producer.producer_batch import Delivery
     from ..ports.coordination import Coordination
     from ..ports.metrics import Metrics
     from ..ports.scheduler import Scheduler

@@ -25,10 +25,10 @@ from .running import started, stopped
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..app.clients.admin import Admin
-    from ..app.clients.consumer import Consumer
-    from ..app.clients.producer import Producer
-    from ..core.client.producer.batch import Delivery
+    from ..app.clients.admin.admin import Admin
+    from ..app.clients.consumer.consumer import Consumer
+    from ..app.clients.producer.producer import Producer
+    from ..core.client.producer.producer_batch import Delivery
     from ..core.cluster.topic_store import StoredTopic
 
 T = TypeVar("T")

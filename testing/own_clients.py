@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.message.message import Message
 
 if TYPE_CHECKING:
-    from ..app.clients.admin import Admin
-    from ..app.clients.consumer import Consumer
-    from ..app.clients.producer import Producer
-    from ..core.client.producer.batch import Delivery
+    from ..app.clients.admin.admin import Admin
+    from ..app.clients.consumer.consumer import Consumer
+    from ..app.clients.producer.producer import Producer
+    from ..core.client.producer.producer_batch import Delivery
 
 PATIENCE_S = 60.0
 
@@ -22,7 +22,7 @@ _GIVES_UP_MS = 10_000
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
     """A `Producer` that does not wait for more messages, and gives up after ten seconds; the caller closes it."""
-    from ..app.clients.producer import Producer
+    from ..app.clients.producer.producer import Producer
 
     quick = {"linger_ms": 0, "retry_backoff_ms": 10}
     if not {"delivery_timeout_ms", "request_timeout_ms", "config"} & settings.keys():
@@ -33,14 +33,14 @@ def producer_of(bootstrap: str, **settings: Any) -> Producer:
 
 def consumer_of(bootstrap: str, **settings: Any) -> Consumer:
     """A `Consumer` that begins with the earliest messages; the caller closes it."""
-    from ..app.clients.consumer import Consumer
+    from ..app.clients.consumer.consumer import Consumer
 
     return Consumer(bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
 
 
 def admin_of(bootstrap: str, **settings: Any) -> Admin:
     """An `Admin`; the caller closes it."""
-    from ..app.clients.admin import Admin
+    from ..app.clients.admin.admin import Admin
 
     return Admin(bootstrap, **{"retry_backoff_ms": 10, **settings})
 
@@ -56,7 +56,7 @@ class KeptProducer:
     ) -> list[Delivery]:
         """Produce, and wait for all deliveries; `source` and `settings` are for a new producer, if there is none."""
         if self._producer is None:
-            from ..app.clients.producer import Producer
+            from ..app.clients.producer.producer import Producer
 
             self._producer = Producer(source, linger_ms=0, **settings)
         handles = [self._producer.send(topic, _message(each), partition=partition) for each in messages]

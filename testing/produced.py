@@ -117,8 +117,8 @@ class _Reader:
     """One topic, from the beginning."""
 
     def __init__(self, source: object, topic: str, partition: int | None, *, committed: bool) -> None:
-        from ..app.clients.admin import Admin
-        from ..app.clients.simple_consumer import SimpleConsumer
+        from ..app.clients.admin.admin import Admin
+        from ..app.clients.consumer.simple_consumer import SimpleConsumer
 
         self._topic = topic
         self._partition = partition

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..app.clients.consumer import Consumer
-    from ..app.clients.producer import Producer
+    from ..app.clients.consumer.consumer import Consumer
+    from ..app.clients.producer.producer import Producer
     from .broker import TestBroker
     from .cluster import TestCluster
 

@@ -18,7 +18,7 @@ from barnabas.app.clients.classic.producer_settings import (
     ClassicProducerSettings,
     RegistrySettings,
 )
-from barnabas.app.clients.settings import (
+from barnabas.app.clients.shared.settings import (
     OTHER_NAMES,
     CommonSettings,
     ConsumerSettings,

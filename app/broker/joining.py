@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from ...core.client.links import LinkOutside, Links
+from ...core.client.network.links import LinkOutside, Links
 from ...core.cluster.broker_lifecycle import LastLife
 from ...core.cluster.lease import Lease
 from ...core.cluster.metadata_listener import ClusterFollower, Refresh

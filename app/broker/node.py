@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from attrs import evolve
 
 from ...core.classic.registry.broker_registration import BrokerRegistrar
-from ...core.client.links import Links
+from ...core.client.network.links import Links
 from ...core.cluster.change_queue import complete
 from ...core.cluster.lease import Lease
 from ...core.cluster.registry import ClusterRegistry

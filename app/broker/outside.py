@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Protocol
 
-from ...core.client.connection import Connect
+from ...core.client.network.connection import Connect
 from ...core.traffic.steps import StepRunner
 from ...ports.broker_api.envelope import BrokerApi
 from ...ports.clock import Clock

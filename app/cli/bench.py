@@ -16,8 +16,8 @@ from ...core.message.message import Message
 from ...ports.errors import BarnabasError
 from ...ports.report import counted
 from ...ports.types import TopicPartition
-from ..clients.consumer import Consumer
-from ..clients.producer import Producer
+from ..clients.consumer.consumer import Consumer
+from ..clients.producer.producer import Producer
 from .options import AsJson, open_admin, print_json, progress
 
 AT_ONCE = 1_000

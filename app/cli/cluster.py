@@ -22,7 +22,7 @@ from .profiles import BOOTSTRAP_VARIABLE
 from .tables import Section, framed, list_text, show, size_text
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 cluster = typer.Typer(
     help="Run a cluster on this machine; see how one is, move its partitions, choose its leaders.",

@@ -12,7 +12,7 @@ from .options import AsJson, Bootstrap, open_admin, print_json
 from .tables import Section, list_text, show
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 NOBODY = -1
 

@@ -18,8 +18,8 @@ from .options import AsJson, Bootstrap, open_admin, print_json, print_table, pro
 from .tables import list_text
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
-    from ..clients.reassigning import ReplicaAssignment
+    from ..clients.admin.admin import Admin
+    from ..clients.admin.reassignments import ReplicaAssignment
 
 reassign = typer.Typer(
     help="Plan moves of partitions, begin them, see how far they are, give up.", no_args_is_help=True
@@ -52,7 +52,7 @@ def plan(
 
     Standard output is JSON for `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
-    from ..clients.reassigning import moved, planned, to_json
+    from ..clients.admin.reassignments import moved, planned, to_json
 
     with open_admin(bootstrap) as admin:
         current = _held(admin, None if topics is None else _words(topics))
@@ -81,7 +81,7 @@ def execute(
 
     The throttle stays until `verify` sees that all is done.
     """
-    from ..clients.reassigning import to_json
+    from ..clients.admin.reassignments import to_json
 
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
@@ -184,7 +184,7 @@ def _sizes(admin: Admin, places: Mapping[TopicPartition, Sequence[int]]) -> dict
 
 
 def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
-    from ..clients.reassigning import from_json
+    from ..clients.admin.reassignments import from_json
 
     if str(file) == "-":
         return from_json(sys.stdin.read(), "standard input")
@@ -235,7 +235,7 @@ def _wait(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
 
 
 def _throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignment, rate: int) -> None:
-    from ..clients.reassigning import moved
+    from ..clients.admin.reassignments import moved
 
     copies = moved(current, wanted)
     for topic in sorted({place.topic for place, _ in copies}):

@@ -18,7 +18,7 @@ from .options import Settings, open_admin, parse_settings
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
     from ..config import BrokerConfig
 
 OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")

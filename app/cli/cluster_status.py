@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...ports.broker_api.cluster import DescribeClusterResult, LogDirDescription
     from ...ports.broker_api.metadata import PartitionMetadata, TopicMetadata
     from ...ports.broker_api.replicas import OngoingReassignment
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 NOBODY = -1
 

@@ -9,7 +9,7 @@ import typer
 
 from ...ports.errors import ConfigError
 from ...ports.types import TopicPartition
-from ..clients.consumer import Consumer
+from ..clients.consumer.consumer import Consumer
 from .classic import ClusterChoice, find_cluster
 from .classic_consume import read_broker, read_group
 from .consuming import Extent, Show, Start, parse_start, plain_damage, until_interrupted

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
-from ..clients.consumer import Consumer
+from ..clients.consumer.consumer import Consumer
 from .classic import warn
 from .consuming import COMMIT_S, Extent, Progress, Show, stopping
 from .options import PATIENCE_MS

@@ -13,8 +13,8 @@ from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 if TYPE_CHECKING:
     from ...ports.broker_api.groups import Coordinator
     from ...ports.types import TopicPartition
-    from ..clients.admin import Admin
-    from ..clients.group_details import GroupDetails, GroupLag, MemberDetails
+    from ..clients.admin.admin import Admin
+    from ..clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
 
 groups = typer.Typer(help="List, describe, move and delete consumer groups.", no_args_is_help=True)
 add_reset_command(groups)

@@ -13,7 +13,7 @@ from ...ports.errors import ConfigError
 from .client_files import read_client_file
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 Bootstrap = Annotated[
     str,
@@ -72,7 +72,7 @@ PATIENCE_MS = 10_000
 
 def open_admin(bootstrap: str) -> "Admin":
     """An `Admin` that gives up after `PATIENCE_MS`. Raises `BarnabasError` for a host that is not there."""
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
     from .reaching import check_reachable
 
     check_reachable(bootstrap)

@@ -13,7 +13,7 @@ import typer
 
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.report import counted
-from ..clients.producer import Producer
+from ..clients.producer.producer import Producer
 from .classic import ClusterChoice, find_cluster
 from .escapes import separator, unescaped
 from .lines import LineFormat, open_lines, parse_headers, split_lines
@@ -34,8 +34,8 @@ from .times import parse_time_ms
 
 if TYPE_CHECKING:
     from ...core.message.message import Message
-    from ..clients.faces import ProducerFace
-    from ..clients.handle import ManyHandle
+    from ..clients.shared.delivery import ManyHandle
+    from ..clients.shared.protocols import ProducerFace
 
 LINES_AT_ONCE = 5_000
 

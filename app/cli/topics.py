@@ -29,7 +29,7 @@ from .topics_records import delete_records
 from .topics_recover import add_recover_command
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 KNOWN_S, LOOK_S = 5.0, 0.02
 

@@ -12,7 +12,7 @@ from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 from .times import parse_time_ms
 
 if TYPE_CHECKING:
-    from ..clients.admin import Admin
+    from ..clients.admin.admin import Admin
 
 _COLUMNS = ("partition", "log_start_offset", "before", "log_end_offset")
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
-from .consumer import Consumer
-from .consumer_partitions import Place
-from .producer import Producer
+from .consumer.consumer import Consumer
+from .consumer.partition_finder import Place
+from .producer.producer import Producer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ...core.client.group.events import CommittedOffset
     from ...core.message.message import Message
-    from .handle import DeliveryHandle, ManyHandle
+    from .shared.delivery import DeliveryHandle, ManyHandle
 
 _WAIT_S = 0.5
 """How long a waiting consumer occupies a thread before it looks whether its task was cancelled."""

@@ -12,7 +12,7 @@ from .coordination import REMOTE_COORDINATION, configured_coordination
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
-    from ...core.client.connection import Connect, Opened
+    from ...core.client.network.connection import Connect, Opened
     from ...core.traffic.steps import StepRunner
     from ...ports.broker_api.envelope import BrokerApi, Request
     from ...ports.clock import Clock

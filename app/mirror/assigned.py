@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
-from ...core.client.consumer.fetch_state import AtOffset
+from ...core.client.consumer.subscription_state import AtOffset
 from ...ports.types import TopicPartition
-from ..clients.admin import Admin
-from ..clients.consumer import Consumer
-from ..clients.waiting import logger
+from ..clients.admin.admin import Admin
+from ..clients.consumer.consumer import Consumer
+from ..clients.shared.blocking_shell import logger
 from .taken import MirrorReader, Taken
 
 TOPICS_REFRESH_S = 5.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError
-from ..clients.admin import Admin
-from ..clients.waiting import logger
+from ..clients.admin.admin import Admin
+from ..clients.shared.blocking_shell import logger
 
 if TYPE_CHECKING:
     from ...core.client.message_counter import MessageCounter
     from ...ports.types import TopicPartition
-    from ..clients.consumer import Consumer
+    from ..clients.consumer.consumer import Consumer
     from .taken import Taken
 
 LOOK_S = 5.0

@@ -9,15 +9,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
-from ...core.client.consumer.fetch_state import AtOffset
+from ...core.client.consumer.subscription_state import AtOffset
 from ...core.client.errors import AbortNeeded, ClientTimeout
 from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
-from ..clients.admin import Admin
-from ..clients.producer import Producer
+from ..clients.admin.admin import Admin
+from ..clients.producer.producer import Producer
 from .assigned import AssignedReader, AssignedSource
 from .layout import AS_LAID_OUT, PlacingSender, TopicLayout
 from .taken import MirrorReader, Taken, TopicMaker, dotted

@@ -7,8 +7,8 @@ from typing import Any, cast
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import CommitFailed
 from ...ports.types import TopicPartition
-from ..clients.consumer import Consumer
-from ..clients.waiting import logger
+from ..clients.consumer.consumer import Consumer
+from ..clients.shared.blocking_shell import logger
 from .taken import MirrorReader, Taken
 
 COMMIT_S = 10.0

@@ -14,14 +14,14 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.report import counted
 from ...ports.types import TopicPartition
-from ..clients.admin import Admin
-from ..clients.waiting import logger
+from ..clients.admin.admin import Admin
+from ..clients.shared.blocking_shell import logger
 from .taken import Taken, TopicMaker, current_message
 
 if TYPE_CHECKING:
     from ...core.classic.registry.topic_filter import TopicFilter
-    from ..clients.handle import ManyHandle
-    from ..clients.producer import Producer
+    from ..clients.producer.producer import Producer
+    from ..clients.shared.delivery import ManyHandle
 
 NUMBER, KEY = "number", "key"
 LOOK_S = 5.0

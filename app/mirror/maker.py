@@ -14,8 +14,8 @@ from ...core.message.corrupt_record import is_damage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted
-from ..clients.opening import plugin_host
-from ..clients.waiting import logger
+from ..clients.shared.blocking_shell import logger
+from ..clients.shared.connect import plugin_host
 from .counting import StreamCount
 from .exactly_once import TransactionalSource, check_exactly_once
 from .layout import TopicLayout, keeps_numbers

@@ -10,7 +10,7 @@ from typing import Any, cast
 from ...core.classic.consumer.streams import StreamMessage
 from ...core.classic.registry.group import Owned
 from ...core.classic.registry.topic_filter import TopicFilter
-from ...core.client.consumer.fetch_state import AtOffset
+from ...core.client.consumer.subscription_state import AtOffset
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import ConfigError

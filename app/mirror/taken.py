@@ -10,7 +10,7 @@ from ...core.message.message import Message
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
-    from ..clients.consumer import Consumer
+    from ..clients.consumer.consumer import Consumer
 
 
 class Taken(NamedTuple):

@@ -9,8 +9,8 @@ from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ConfigError
 from ..clients.classic.producer import ClassicProducer
-from ..clients.handle import ManyHandle
-from ..clients.producer import Producer
+from ..clients.producer.producer import Producer
+from ..clients.shared.delivery import ManyHandle
 from .layout import AS_LAID_OUT, PlacingSender
 from .taken import MirrorTarget, Taken, TopicMaker, dotted
 

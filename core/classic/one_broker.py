@@ -5,7 +5,7 @@ from typing import Any
 from ...ports.broker_api.envelope import Reply, Request
 from ...ports.errors import ClosedError
 from ...ports.transport import TransportError
-from ..client.links import NodeLink
+from ..client.network.links import NodeLink
 
 
 class OneBroker:

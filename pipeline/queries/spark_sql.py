@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...app.clients.admin import Admin
+from ...app.clients.admin.admin import Admin
 from ...ports.errors import BarnabasError, ConfigError
 from ..spark.errors import plain_spark_errors
 from ..table import read_table

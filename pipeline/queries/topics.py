@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import define, field
 
-from ...app.clients.admin import Admin
+from ...app.clients.admin.admin import Admin
 from ...app.clients.arrow.tables import SCHEMA, SCHEMA_WITH_HEADERS
-from ...app.clients.simple_consumer import SimpleConsumer
+from ...app.clients.consumer.simple_consumer import SimpleConsumer
 from ...ports.types import TopicPartition
 from ..topics.connect import CHUNK_BYTES, common_settings
 from .bounds import Bounds, TopicLimits, Window, bounded

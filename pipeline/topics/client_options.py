@@ -6,7 +6,7 @@ The names are those of the Java clients (Kafka 4), since jobs come from Spark's 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...app.clients.settings import FetchSettings, ProducerSettings, read_settings
+from ...app.clients.shared.settings import FetchSettings, ProducerSettings, read_settings
 from ...ports.errors import ConfigError
 from .model import PLACE_SETTINGS
 

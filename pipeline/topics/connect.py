@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ...app.clients.admin import Admin
-from ...app.clients.handle import ManyHandle
-from ...app.clients.producer import Producer
-from ...app.clients.settings import CommonSettings, FetchSettings, read_settings
-from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
+from ...app.clients.admin.admin import Admin
+from ...app.clients.consumer.simple_consumer import FetchedSet, SimpleConsumer
+from ...app.clients.producer.producer import Producer
+from ...app.clients.shared.delivery import ManyHandle
+from ...app.clients.shared.settings import CommonSettings, FetchSettings, read_settings
 from ...core.message.batch_header import BatchHeader
 from ...core.message.corrupt_record import CorruptRecord, Damage
 from ...plugins.host import PluginHost

@@ -7,7 +7,7 @@ from ...app.clients.classic.choice import find_out
 from ...app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
 from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
 from ...app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from ...app.clients.settings import read_settings
+from ...app.clients.shared.settings import read_settings
 from ...core.message.classic.entry import find_next_intact_entry
 from ...core.message.classic.message_set import ClassicMessageSet
 from ...core.message.corrupt_record import CorruptRecord, is_damage

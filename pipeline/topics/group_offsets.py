@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
-from ...app.clients.admin import Admin
+from ...app.clients.admin.admin import Admin
 from ...ports.errors import BarnabasError, ConfigError
 from .model import ClusterPartition, Where
 

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from threading import Condition, Event, Thread
 
-from ...app.clients.admin import Admin
-from ...app.clients.simple_consumer import SimpleConsumer
+from ...app.clients.admin.admin import Admin
+from ...app.clients.consumer.simple_consumer import SimpleConsumer
 from ...core.message.message import Message
 from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode

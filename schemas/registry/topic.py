@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...app.clients.admin import Admin
+from ...app.clients.admin.admin import Admin
 from ...ports.broker_api.configs import ResourceKind
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError

@@ -19,9 +19,9 @@ from typing import Any
 
 from attrs import define, field
 
-from ...app.clients.handle import DeliveryHandle
-from ...app.clients.producer import Producer
-from ...app.clients.simple_consumer import SimpleConsumer
+from ...app.clients.consumer.simple_consumer import SimpleConsumer
+from ...app.clients.producer.producer import Producer
+from ...app.clients.shared.delivery import DeliveryHandle
 from ...ports.broker_api.offsets import LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError

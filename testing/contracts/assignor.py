@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...core.client.group.assignor import Assignor, Shares
-from ...core.client.group.protocol import Subscription
+from ...core.client.group.consumer_protocol import Subscription
 from ...ports.types import TopicPartition
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow], deadline=None)

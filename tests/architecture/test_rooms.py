@@ -74,7 +74,7 @@ def test_core_knows_no_locks(checkout: Path) -> None:
 
 
 def test_the_core_connects_in_one_place(checkout: Path) -> None:
-    """`core/client/connection.py` calls `connect`; links and the pool of the classic producer stand on it."""
+    """`core/client/network/connection.py` calls `connect`; links and the pool of the classic producer stand on it."""
     connects, keepers = set(), set()
     for path in (checkout / "core").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -84,8 +84,8 @@ def test_the_core_connects_in_one_place(checkout: Path) -> None:
                     connects.add(str(path.relative_to(checkout)))
                 if name == "BrokerConnection":
                     keepers.add(str(path.relative_to(checkout)))
-    assert connects == {"core/client/connection.py"}
-    assert keepers == {"core/client/links.py", "core/classic/producer/pool.py"}
+    assert connects == {"core/client/network/connection.py"}
+    assert keepers == {"core/client/network/links.py", "core/classic/producer/pool.py"}
 
 
 def test_ports_take_only_types_from_outside(graph: grimp.ImportGraph) -> None:

@@ -22,7 +22,7 @@ from barnabas.app.config.properties import parse_properties
 from barnabas.app.config.reading import read_config
 from barnabas.core.classic.registry import layout as classic_layout
 from barnabas.core.classic.registry.subscription import ClassicSubscription
-from barnabas.core.client.group import protocol
+from barnabas.core.client.group import consumer_protocol
 from barnabas.core.cluster import layout
 from barnabas.core.coordinator.group import records as group_records
 from barnabas.core.coordinator.regular_expression import RegularExpression
@@ -317,10 +317,10 @@ def _targets() -> dict[str, Target]:
             transaction_records.decode_value, [transaction_records.encode_value(_TRANSACTION)], _API
         ),
         "subscriptions": Target(
-            protocol.decode_subscription,
+            consumer_protocol.decode_subscription,
             [
-                protocol.encode_subscription(
-                    protocol.Subscription(
+                consumer_protocol.encode_subscription(
+                    consumer_protocol.Subscription(
                         topics=("t", "u"), user_data=b"d", owned=(_PLACE,), generation_id=4, rack="r"
                     ),
                     version,
@@ -329,8 +329,8 @@ def _targets() -> dict[str, Target]:
             ],
         ),
         "assignments": Target(
-            protocol.decode_assignment,
-            [protocol.encode_assignment(protocol.Assignment(partitions=(_PLACE,), user_data=b"u"))],
+            consumer_protocol.decode_assignment,
+            [consumer_protocol.encode_assignment(consumer_protocol.Assignment(partitions=(_PLACE,), user_data=b"u"))],
         ),
         "regular expressions": Target(
             _regular_expression, [rb"(?i)my-[a-c\d]+\.(x|y*){1,3}$", rb"\pL[[:alpha:]_-]+"], _API

@@ -14,7 +14,7 @@ from support.waiting import wait_for
 from barnabas import Broker, Producer, SimpleConsumer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.clients.faces import ProducerFace, SimpleConsumerFace
+from barnabas.app.clients.shared.protocols import ProducerFace, SimpleConsumerFace
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

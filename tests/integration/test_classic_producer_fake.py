@@ -14,9 +14,9 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.clients.aio import AsyncProducer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.runs import ProducerData
-from barnabas.app.clients.faces import ProducerFace
+from barnabas.app.clients.shared.protocols import ProducerFace
 from barnabas.core.client.errors import ClientTimeout, EncodeError, QueueFull
-from barnabas.core.client.producer.batch import Delivery
+from barnabas.core.client.producer.producer_batch import Delivery
 from barnabas.core.message.classic.reader import ShallowMessage
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs

@@ -10,7 +10,7 @@ from support.waiting import wait_for
 
 from barnabas import Producer, SimpleConsumer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.clients.faces import SimpleConsumerFace
+from barnabas.app.clients.shared.protocols import SimpleConsumerFace
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode

@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
-from barnabas.app.clients.handle import ManyHandle
+from barnabas.app.clients.shared.delivery import ManyHandle
 from barnabas.core.client.errors import EncodeError
 from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
 from barnabas.core.message.batch_header import write_crc

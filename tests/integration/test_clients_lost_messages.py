@@ -13,7 +13,7 @@ from support.ports import free_port
 from support.waiting import wait_for
 
 from barnabas import AsyncProducer, Broker, DeliveryFailed, Producer
-from barnabas.app.clients import producer as producer_module
+from barnabas.app.clients.producer import producer as producer_module
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.testing import TestBroker
 

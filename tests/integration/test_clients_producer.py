@@ -12,7 +12,6 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Message, Producer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, HookError, QueueFull
-from barnabas.core.client.producer.batch import Delivery
 from barnabas.core.client.producer.handlers import (
     BatchOutcome,
     CallbackHandler,
@@ -21,6 +20,7 @@ from barnabas.core.client.producer.handlers import (
     SendItems,
 )
 from barnabas.core.client.producer.partitioner import Partitioner
+from barnabas.core.client.producer.producer_batch import Delivery
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.ports.broker_api.metadata import Metadata

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Consumer, Producer, SimpleConsumer
-from barnabas.app.clients import consumer_group
+from barnabas.app.clients.consumer import group_coordinator
 from barnabas.core.client.errors import ClientTimeout
 from barnabas.ports.errors import BarnabasError
 from barnabas.testing import TestBroker
@@ -102,7 +102,7 @@ def test_a_position_that_is_not_told_names_the_broker(barnabas_broker: TestBroke
 
 def test_who_waits_for_a_group_is_told_in_time(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grace_s = 30.0
-    monkeypatch.setattr(consumer_group, "GRACE_S", grace_s)
+    monkeypatch.setattr(group_coordinator, "GRACE_S", grace_s)
     with Consumer(silent, group_id="g", **QUICK) as consumer:
         for ask in (lambda: consumer.committed([("t", 0)]), lambda: consumer.commit({("t", 0): 1}, timeout=1.0)):
             begun = time.monotonic()

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.aio import AsyncConsumer
-from barnabas.app.clients.consumer_listener import RebalanceListener
+from barnabas.app.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.core.client.errors import CommitFailed, NoOffset
 from barnabas.core.client.group.events import CommittedOffset
 from barnabas.ports.errors import BarnabasError, ClosedError, ConfigError

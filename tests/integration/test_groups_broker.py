@@ -17,8 +17,8 @@ from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
-from barnabas.app.clients.admin import Admin
-from barnabas.app.clients.producer import Producer
+from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.clients.producer.producer import Producer
 from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [

@@ -17,9 +17,9 @@ from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
-from barnabas.app.clients.admin import Admin
-from barnabas.app.clients.producer import Producer
-from barnabas.app.clients.simple_consumer import SimpleConsumer
+from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.clients.consumer.simple_consumer import SimpleConsumer
+from barnabas.app.clients.producer.producer import Producer
 from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [

@@ -6,11 +6,11 @@ from attrs import define, field
 from simulation.client import PARTITIONS, TOPIC, Client
 
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
-from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import Fetcher
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.consumer.subscription_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.producer.identity import ProducerIdentity
+from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs

@@ -2,11 +2,11 @@
 
 from barnabas.adapters.wire_kafka.client import connect_kafka
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
-from barnabas.core.client.connection import Opened
 from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
-from barnabas.core.client.links import LinkOutside, Links
-from barnabas.core.client.overdue import Overdue
+from barnabas.core.client.network.connection import Opened
+from barnabas.core.client.network.links import LinkOutside, Links
+from barnabas.core.client.network.overdue_requests import Overdue
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World

@@ -9,9 +9,9 @@ from simulation.client import TOPIC, Client
 from simulation.cluster_checker import Broken, ClusterChecker
 
 from barnabas import Admin, Consumer, Producer
-from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import Fetcher
-from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.consumer.subscription_state import AtTime, FetcherSettings, Reset
+from barnabas.core.client.producer.producer_batch import Batch
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.configs import ResourceKind

@@ -5,8 +5,8 @@ from simulation.actors import Actor
 from simulation.client import TOPIC, Client
 
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
+from barnabas.core.client.group.consumer_coordinator import GroupMembership
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
-from barnabas.core.client.group.membership import GroupMembership
 from barnabas.ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError

@@ -11,7 +11,7 @@ from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.app.background import ReactorThread
 from barnabas.app.clients.classic.producer import ClassicProducer
-from barnabas.app.clients.faces import ProducerFace
+from barnabas.app.clients.shared.protocols import ProducerFace
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.transport import Connection, Limits, TransportError

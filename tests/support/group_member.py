@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
-from barnabas.app.clients.admin import Admin
+from barnabas.app.clients.admin.admin import Admin
 from barnabas.core.client.calls import CoordinatorOf
-from barnabas.core.client.group.protocol import Assignment, Subscription, encode_assignment, encode_subscription
+from barnabas.core.client.group.consumer_protocol import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from barnabas.ports.broker_api.groups import (
     GroupProtocol,
     JoinGroup,

@@ -12,6 +12,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, Send
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
+from barnabas.core.client.group.consumer_coordinator import GroupMembership
 from barnabas.core.client.group.events import (
     Assigned,
     CommittedOffset,
@@ -21,7 +22,6 @@ from barnabas.core.client.group.events import (
     Lost,
     Revoke,
 )
-from barnabas.core.client.group.membership import GroupMembership
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import (
     Coordinator,

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from rich.console import Console
 
 from ....ports.errors import BarnabasError
-from ...clients.admin import Admin
+from ...clients.admin.admin import Admin
 from ..consuming import stopping
 from .drawing import drawn
 from .look import Look, Looker

@@ -13,7 +13,7 @@ from ..cluster_status import NOBODY, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
     from ....ports.broker_api.groups import ListedGroup
-    from ...clients.admin import Admin
+    from ...clients.admin.admin import Admin
 
 Tab = Literal["brokers", "topics", "groups"]
 GROUPS_MAX = 20

@@ -13,7 +13,7 @@ from ..message_format import headers_text
 from .state import Tailed, TailedMessage
 
 if TYPE_CHECKING:
-    from ...clients.consumer import Consumer
+    from ...clients.consumer.consumer import Consumer
 
 KEPT_MAX = 1000
 """Messages that are kept, and so searched."""
@@ -86,7 +86,7 @@ class Tail:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        from ...clients.consumer import Consumer
+        from ...clients.consumer.consumer import Consumer
 
         while not self._stopping.is_set():
             try:

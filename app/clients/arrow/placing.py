@@ -13,7 +13,7 @@ from ....core.client.errors import no_partition
 from ....core.client.producer.hashing import murmur2, murmur2_partition
 from ....core.client.producer.partitioner import Partitioner
 from ....plugins.builtin.partitioners import KeyedPartitioner
-from ..encoding import choose_index
+from ..shared.encoding import choose_index
 from .record_layout import Rows
 from .varints import Flags, Numbers
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define
 
-from ....core.client.producer.accumulator import RECORD_OVERHEAD
+from ....core.client.producer.record_accumulator import RECORD_OVERHEAD
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from .varints import Numbers, varint_sizes, write_varints, zigzags

@@ -10,7 +10,7 @@ from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
 from ....core.message.message_set import MessageSet
 from ....ports.errors import ApiError
 from ....ports.types import TopicPartition
-from ..waiting import logger
+from ..shared.blocking_shell import logger
 from .decode import ArrowColumns, decode_set
 from .record_columns import HEADERS_TYPE
 

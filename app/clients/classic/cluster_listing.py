@@ -7,7 +7,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.transport import Address
 from ....ports.values import frozen
-from ..waiting import logger
+from ..shared.blocking_shell import logger
 from .choice import Whereabouts
 from .producer_settings import RegistrySettings
 from .simple_consumer import ClassicSimpleConsumer

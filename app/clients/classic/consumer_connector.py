@@ -19,10 +19,10 @@ from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
-from ..encoding import as_decoder
-from ..opening import plugin_host
-from ..process import check_process_in_methods
-from ..waiting import logger
+from ..shared.blocking_shell import logger
+from ..shared.connect import plugin_host
+from ..shared.encoding import as_decoder
+from ..shared.process import check_process_in_methods
 from .consumer_settings import find_registries, read_connector_settings, rebalancer_of
 from .shell import ClassicShell
 from .streams import GuardedFeed, MessageStream

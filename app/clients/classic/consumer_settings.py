@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....core.classic.consumer.settings import ConnectorSettings
 from ....core.classic.registry.layout import check_name
 from ....ports.errors import ConfigError
-from ..settings import read_settings
+from ..shared.settings import read_settings
 from .choice import registries_url
 
 if TYPE_CHECKING:

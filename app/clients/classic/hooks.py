@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ....ports.errors import BarnabasError
-from ..hooks import HookOwner, HookPath, QueueLimits
+from ..shared.hooks import HookOwner, HookPath, QueueLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ....core.classic.producer.run import Run
     from ....core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
-    from ..handle import DeliveryHandle
+    from ..shared.delivery import DeliveryHandle
     from .producer_settings import ClassicProducerSettings
     from .shell import ClassicShell
 

@@ -8,7 +8,7 @@ from ....core.classic.producer.pool import BrokerPool, PoolSettings
 from ....core.classic.registry.directory import Directory, RegistryDirectory, StaticDirectory
 from ....core.client.producer.partitioner import Partitioner
 from ....ports.errors import ConfigError
-from ..waiting import logger
+from ..shared.blocking_shell import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

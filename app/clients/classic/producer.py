@@ -11,21 +11,21 @@ from ....core.classic.producer.run import Run, first_value
 from ....core.classic.producer.sender import ProducerSender, SendingSettings
 from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import ClientTimeout, QueueFull
-from ....core.client.producer.batch import DeliveryCallback, Home, UnseenFailures
 from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
+from ....core.client.producer.producer_batch import DeliveryCallback, Home, UnseenFailures
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ....ports.scheduler import Outcome
-from ..at_exit import flush_at_exit
-from ..encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
-from ..faces import ProducerFace
-from ..handle import DeliveryHandle, ManyHandle
-from ..hooks import HookPath, still_wait
-from ..opening import plugin_host
-from ..process import check_process_in_methods
-from ..settings import read_settings
+from ..shared.at_exit import flush_at_exit
+from ..shared.connect import plugin_host
+from ..shared.delivery import DeliveryHandle, ManyHandle
+from ..shared.encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
+from ..shared.hooks import HookPath, still_wait
+from ..shared.process import check_process_in_methods
+from ..shared.protocols import ProducerFace
+from ..shared.settings import read_settings
 from .choice import Whereabouts, find_out
 from .dispatch import RunDispatch
 from .hooks import ClassicHooks

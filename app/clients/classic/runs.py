@@ -16,7 +16,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 
 if TYPE_CHECKING:
-    from ..encoding import Encoding
+    from ..shared.encoding import Encoding
 
 TOPIC_LENGTH_MAX = 255
 _TOPICS_MAX = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..waiting import WaitingRoom
+from ..shared.blocking_shell import WaitingRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....core.classic.one_broker import OneBroker
-from ....core.client.links import LinkOutside, NodeLink
+from ....core.client.network.links import LinkOutside, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
 from ....ports.broker_api.classic import (
     ClassicFetch,
@@ -19,10 +19,10 @@ from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.offsets import LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
-from ..faces import SimpleConsumerFace
-from ..opening import plugin_host
-from ..process import check_process_in_methods
-from ..settings import read_settings
+from ..shared.connect import plugin_host
+from ..shared.process import check_process_in_methods
+from ..shared.protocols import SimpleConsumerFace
+from ..shared.settings import read_settings
 from .choice import classic_addresses
 from .opening import classic_connector
 from .producer_settings import ClassicConsumerSettings

@@ -13,9 +13,9 @@ from ....ports.entropy import Entropy
 from ....ports.errors import ClosedError, ConfigError
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.values import frozen
-from ...client.connection import Connect
 from ...client.errors import NoOffset
-from ...client.links import LinkOutside
+from ...client.network.connection import Connect
+from ...client.network.links import LinkOutside
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs

@@ -19,7 +19,7 @@ from ....ports.transport import TransportError
 from ....ports.types import Buffer
 from ....ports.values import frozen
 from ...client.errors import NoOffset
-from ...client.links import LinkOutside, NodeLink
+from ...client.network.links import LinkOutside, NodeLink
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
 from ..registry.layout import ClassicBroker

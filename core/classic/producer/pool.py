@@ -12,7 +12,7 @@ from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Scheduler
 from ....ports.transport import Address, TransportError
 from ....ports.values import frozen
-from ...client.connection import BrokerConnection, Connect
+from ...client.network.connection import BrokerConnection, Connect
 
 Done = Callable[[ClassicProduceResult | BarnabasError], None]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ...client.producer.batch import Delivery, Home
+from ...client.producer.producer_batch import Delivery, Home
 from ...message.classic.reader import ShallowMessage
 from ...message.classic.writer import encode_set, encode_shallow
 from ...message.codec import Codec

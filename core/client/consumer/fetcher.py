@@ -20,10 +20,10 @@ from ...message.codec import Codecs
 from ...message.corrupt_record import CorruptRecord
 from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
-from ..course import Course, CoursePiece
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import LogTruncated, NoOffset, no_partition, silent
-from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
+from .fetch_position import Course, CoursePiece
+from .subscription_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""

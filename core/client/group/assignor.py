@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ....ports.types import TopicPartition
-from .protocol import Subscription
+from .consumer_protocol import Subscription
 
 Shares = dict[str, list[TopicPartition]]
 """Member id → its partitions, sorted."""

@@ -2,7 +2,7 @@
 
 from ....ports.errors import ConfigError
 from .assignor import Assignor, RangeAssignor, RoundRobinAssignor
-from .sticky import CooperativeStickyAssignor, StickyAssignor
+from .sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
 ASSIGNOR_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 

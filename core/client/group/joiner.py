@@ -17,13 +17,11 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
+from ..coordinator_finder import GONE, CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import HookError
-from ..finder import GONE, CoordinatorFinder, is_gone
 from .assignor import Assignor
-from .events import GroupSettings
-from .generation import LOST, Generation, explained
-from .protocol import (
+from .consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
     Subscription,
@@ -32,7 +30,9 @@ from .protocol import (
     encode_assignment,
     encode_subscription,
 )
-from .topics import LeaderWatch
+from .events import GroupSettings
+from .generation import LOST, Generation, explained
+from .subscribed_topics import LeaderWatch
 
 _REASON_MAX = 255
 """Letters, as Java has it."""

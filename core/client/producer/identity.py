@@ -16,8 +16,8 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
-from .batch import Batch
 from .numbering import Refusal
+from .producer_batch import Batch
 from .sequences import Sequences
 
 EPOCH_MAX = 2**15 - 1

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ..effects import Poll
-from .batch import Batch
+from .producer_batch import Batch
 
 
 class Refusal(NamedTuple):

@@ -21,10 +21,10 @@ from ...message.numbered_header import NumberedHeader
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import EncodeError
-from .accumulator import Accumulator
-from .batch import Batch
 from .identity import LOST_COUNT, REPEATED
 from .numbering import Numbering
+from .producer_batch import Batch
+from .record_accumulator import Accumulator
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 

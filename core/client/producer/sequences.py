@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ....ports.types import TopicPartition
-from .batch import Batch
+from .producer_batch import Batch
 
 SEQUENCE_MASK = 0x7FFFFFFF
 

@@ -7,7 +7,7 @@ from typing import Any
 from ....ports.broker_api.envelope import Request
 from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
-from ..finder import GONE
+from ..coordinator_finder import GONE
 
 
 class TxnState(Enum):

@@ -5,9 +5,9 @@ from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
-from barnabas.app.clients.admin import Admin
-from barnabas.app.clients.consumer import Consumer
-from barnabas.app.clients.producer import Producer
+from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.clients.consumer.consumer import Consumer
+from barnabas.app.clients.producer.producer import Producer
 from barnabas.core.message.message import Message
 from barnabas.ports.errors import ApiError
 

@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from support.kafka_python import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from barnabas.app.clients.consumer import Consumer
-from barnabas.app.clients.producer import Producer
+from barnabas.app.clients.consumer.consumer import Consumer
+from barnabas.app.clients.producer.producer import Producer
 from barnabas.ports.errors import BarnabasError
 
 from .model import PATIENCE_S, Record

@@ -14,8 +14,8 @@ from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, To
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
 from barnabas.app.cli.top.tail import TEXT_MAX, kept_of
 from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
-from barnabas.app.clients.admin import Admin
-from barnabas.app.clients.group_details import GroupDetails
+from barnabas.app.clients.admin.admin import Admin
+from barnabas.app.clients.admin.group_details import GroupDetails
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
 from barnabas.ports.broker_api.groups import ListedGroup

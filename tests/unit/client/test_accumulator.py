@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.adapters.system import ManualClock
-from barnabas.core.client.producer.accumulator import (
+from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.record_accumulator import (
     RECORD_OVERHEAD,
     Accumulator,
     AccumulatorSettings,
     bytes_up_to,
     message_bytes,
 )
-from barnabas.core.client.producer.batch import Batch
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.types import TopicPartition

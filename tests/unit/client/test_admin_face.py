@@ -5,11 +5,11 @@ import inspect
 import pytest
 
 from barnabas import Admin
-from barnabas.app.clients.admin_cluster import ClusterAdmin
-from barnabas.app.clients.admin_configs import ConfigAdmin
-from barnabas.app.clients.admin_groups import GroupAdmin
-from barnabas.app.clients.admin_topics import TopicAdmin
-from barnabas.app.clients.admin_transactions import TransactionAdmin
+from barnabas.app.clients.admin.cluster import ClusterAdmin
+from barnabas.app.clients.admin.configs import ConfigAdmin
+from barnabas.app.clients.admin.groups import GroupAdmin
+from barnabas.app.clients.admin.topics import TopicAdmin
+from barnabas.app.clients.admin.transactions import TransactionAdmin
 
 FAMILIES = (TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin, ClusterAdmin)
 

@@ -17,7 +17,7 @@ from support.kafka_python_groups import StickyAssignorUserData
 
 from barnabas.core.client.group.assignor import Assignor, Shares
 from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin_assignor
-from barnabas.core.client.group.protocol import Subscription
+from barnabas.core.client.group.consumer_protocol import Subscription
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.contracts.assignor import (

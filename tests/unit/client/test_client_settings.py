@@ -2,14 +2,14 @@
 
 import pytest
 
-from barnabas.app.clients.settings import (
+from barnabas.app.clients.shared.settings import (
     CommonSettings,
     ConsumerSettings,
     FetchSettings,
     ProducerSettings,
     read_settings,
 )
-from barnabas.core.client.consumer.fetch_state import Reset
+from barnabas.core.client.consumer.subscription_state import Reset
 from barnabas.ports.errors import ConfigError
 
 

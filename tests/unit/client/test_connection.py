@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.client.connection import BrokerConnection
+from barnabas.core.client.network.connection import BrokerConnection
 from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
 from barnabas.ports.transport import Address, TransportError
 

@@ -16,7 +16,7 @@ from support.kafka_python_groups import ConsumerProtocolAssignment as PythonAssi
 from support.kafka_python_groups import ConsumerProtocolSubscription as PythonSubscription
 
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
-from barnabas.core.client.group.protocol import (
+from barnabas.core.client.group.consumer_protocol import (
     Assignment,
     Subscription,
     decode_assignment,

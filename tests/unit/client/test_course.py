@@ -9,8 +9,8 @@ import pytest
 from support.flipped_log import FlippedLog
 from support.long_tests import first_is_quick
 
-from barnabas.core.client.course import BEYOND_MAX, EMPTY_MAX, Course, CourseRules
-from barnabas.core.client.detour import Detour
+from barnabas.core.client.consumer.corruption_probe import Detour
+from barnabas.core.client.consumer.fetch_position import BEYOND_MAX, EMPTY_MAX, Course, CourseRules
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.corrupt_record import CorruptRecord, Damage

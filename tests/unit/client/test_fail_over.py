@@ -6,10 +6,10 @@ import pytest
 from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
-from barnabas.core.client.consumer.fetch_state import AtOffset, AtTime, Chunk, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import FENCED_MAX, Fetcher
+from barnabas.core.client.consumer.subscription_state import AtOffset, AtTime, Chunk, FetcherSettings, Reset
 from barnabas.core.client.errors import LogTruncated
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS

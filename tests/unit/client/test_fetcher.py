@@ -6,8 +6,8 @@ import pytest
 from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
-from barnabas.core.client.consumer.fetch_state import AtTime, Chunk, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import FULL_BUFFERS_WAIT_MS, Fetcher
+from barnabas.core.client.consumer.subscription_state import AtTime, Chunk, FetcherSettings, Reset
 from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS

@@ -4,10 +4,10 @@ from threading import Condition, Lock
 from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy
-from barnabas.app.clients.guarded import Guarded, GuardedSender
+from barnabas.app.clients.shared.locked import Guarded, GuardedSender
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, Poll, Send
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.cluster import BrokerNode

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from barnabas.core.client.producer.batch import Batch
 from barnabas.core.client.producer.identity import EPOCH_MAX, ProducerIdentity
+from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.log.producers.producer_state import ProducerStates
 from barnabas.core.message.batch_header import parse_header

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.client.links import LinkOutside, Links, NodeLink
+from barnabas.core.client.network.links import LinkOutside, Links, NodeLink
 from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.errors import BarnabasError

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.group_world import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Consumer, World
 
+from barnabas.core.client.group.consumer_protocol import Subscription, decode_subscription
 from barnabas.core.client.group.events import Assigned, Failed, Lost, Revoke
-from barnabas.core.client.group.protocol import Subscription, decode_subscription
 from barnabas.ports.broker_api.groups import (
     Coordinator,
     FindCoordinator,

@@ -5,7 +5,7 @@ from typing import Any
 
 from barnabas.adapters.system import ManualClock
 from barnabas.core.client.effects import NEVER
-from barnabas.core.client.overdue import LATE_MS, Overdue
+from barnabas.core.client.network.overdue_requests import LATE_MS, Overdue
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.broker_api.fetch import Fetch
 from barnabas.ports.broker_api.groups import JoinGroup

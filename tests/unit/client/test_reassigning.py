@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.clients.reassigning import from_json, moved, planned, to_json
+from barnabas.app.clients.admin.reassignments import from_json, moved, planned, to_json
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
 

@@ -8,8 +8,8 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import EncodeError
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet

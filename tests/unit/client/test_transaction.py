@@ -12,10 +12,10 @@ from support.transactional_cluster import TransactionalCluster, outcomes
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError
 from barnabas.core.client.group.events import CommittedOffset, GroupMetadata
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
-from barnabas.core.client.producer.transaction import PreparedTransaction, Transaction, TransactionSettings
+from barnabas.core.client.producer.transaction_manager import PreparedTransaction, Transaction, TransactionSettings
 from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
 from barnabas.ports.broker_api.groups import FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata

@@ -5,8 +5,8 @@ from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings
-from barnabas.core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
+from barnabas.core.client.producer.pending_messages import UnplacedMessage, UnplacedMessages
+from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.broker_api.metadata import MetadataResult, TopicMetadata
 from barnabas.ports.broker_api.metadata import PartitionMetadata as Part

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.adapters.system import ManualClock
-from barnabas.core.client.unreachable import AGAIN_MS, UnreachableBrokers
+from barnabas.core.client.network.unreachable_brokers import AGAIN_MS, UnreachableBrokers
 from barnabas.ports.transport import TransportError
 
 HOME, AWAY = ("home", 1), ("away", 2)

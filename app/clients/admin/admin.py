@@ -1,0 +1,131 @@
+"""Topics, configurations, groups, transactions and the cluster, for those who run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from ..shared.connect import open_shell
+from ..shared.process import check_process_in_methods
+from ..shared.settings import CommonSettings, read_settings
+from .asker import Asker
+from .cluster import ClusterAdmin
+from .configs import ConfigAdmin
+from .groups import GroupAdmin
+from .topics import TopicAdmin
+from .transactions import TransactionAdmin
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+PartT = TypeVar("PartT")
+
+
+def _of(
+    part: Callable[[Admin], PartT], call: Callable[Concatenate[PartT, P], ResultT]
+) -> Callable[Concatenate[Admin, P], ResultT]:
+    """A call of one part of `Admin`, as one of its own: with the same signature and documentation."""
+
+    @wraps(call)
+    def of_admin(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return call(part(self), *args, **kwargs)
+
+    of_admin.__qualname__ = f"Admin.{call.__name__}"
+    return of_admin
+
+
+def _topics(admin: Admin) -> TopicAdmin:
+    return admin._topics
+
+
+def _configs(admin: Admin) -> ConfigAdmin:
+    return admin._configs
+
+
+def _groups(admin: Admin) -> GroupAdmin:
+    return admin._groups
+
+
+def _transactions(admin: Admin) -> TransactionAdmin:
+    return admin._transactions
+
+
+def _cluster(admin: Admin) -> ClusterAdmin:
+    return admin._cluster
+
+
+@check_process_in_methods("_shell")
+class Admin:
+    """Asks and changes. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
+
+    with Admin("localhost:9092") as admin:
+        admin.create_topic("views", partitions=3, configs={"retention.ms": "86400000"})
+
+    Calls on several things raise the first error only after everything was asked for; what could be done is done.
+    """
+
+    def __init__(self, bootstrap: object, *, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
+        self.settings = read_settings(CommonSettings, config, settings)
+        self._shell = open_shell(bootstrap, self.settings)
+        asker = Asker(self._shell, self.settings)
+        self._topics = TopicAdmin(asker)
+        self._configs = ConfigAdmin(asker)
+        self._groups = GroupAdmin(asker, self._topics)
+        self._transactions = TransactionAdmin(asker, self._topics)
+        self._cluster = ClusterAdmin(asker)
+
+    create_topic = _of(_topics, TopicAdmin.create_topic)
+    create_topics = _of(_topics, TopicAdmin.create_topics)
+    delete_topics = _of(_topics, TopicAdmin.delete_topics)
+    create_partitions = _of(_topics, TopicAdmin.create_partitions)
+    list_topics = _of(_topics, TopicAdmin.list_topics)
+    describe_topics = _of(_topics, TopicAdmin.describe_topics)
+    delete_records = _of(_topics, TopicAdmin.delete_records)
+    list_offsets = _of(_topics, TopicAdmin.list_offsets)
+
+    describe_configs = _of(_configs, ConfigAdmin.describe_configs)
+    describe_topic_configs = _of(_configs, ConfigAdmin.describe_topic_configs)
+    topic_overrides = _of(_configs, ConfigAdmin.topic_overrides)
+    alter_configs = _of(_configs, ConfigAdmin.alter_configs)
+    replace_configs = _of(_configs, ConfigAdmin.replace_configs)
+    alter_topic_configs = _of(_configs, ConfigAdmin.alter_topic_configs)
+
+    list_groups = _of(_groups, GroupAdmin.list_groups)
+    coordinator = _of(_groups, GroupAdmin.coordinator)
+    describe_groups = _of(_groups, GroupAdmin.describe_groups)
+    delete_groups = _of(_groups, GroupAdmin.delete_groups)
+    group_offsets = _of(_groups, GroupAdmin.group_offsets)
+    group_lag = _of(_groups, GroupAdmin.group_lag)
+    alter_group_offsets = _of(_groups, GroupAdmin.alter_group_offsets)
+    reset_group_offsets = _of(_groups, GroupAdmin.reset_group_offsets)
+    delete_group_offsets = _of(_groups, GroupAdmin.delete_group_offsets)
+
+    list_transactions = _of(_transactions, TransactionAdmin.list_transactions)
+    transaction_coordinator = _of(_transactions, TransactionAdmin.transaction_coordinator)
+    describe_transactions = _of(_transactions, TransactionAdmin.describe_transactions)
+    describe_producers = _of(_transactions, TransactionAdmin.describe_producers)
+    find_hanging_transactions = _of(_transactions, TransactionAdmin.find_hanging_transactions)
+    abort_transaction = _of(_transactions, TransactionAdmin.abort_transaction)
+
+    describe_cluster = _of(_cluster, ClusterAdmin.describe_cluster)
+    describe_log_dirs = _of(_cluster, ClusterAdmin.describe_log_dirs)
+    elect_leaders = _of(_cluster, ClusterAdmin.elect_leaders)
+    reassign_partitions = _of(_cluster, ClusterAdmin.reassign_partitions)
+    list_reassignments = _of(_cluster, ClusterAdmin.list_reassignments)
+
+    def close(self) -> None:
+        """Hang up. Twice is harmless."""
+        self._shell.close()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._shell.is_foreign:
+            self.close()

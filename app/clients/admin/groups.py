@@ -1,0 +1,261 @@
+"""`Admin`: consumer groups, their members and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ....core.client.calls import CoordinatorOf
+from ....core.client.errors import no_partition
+from ....ports.broker_api.envelope import Request, ResultT
+from ....ports.broker_api.groups import (
+    Coordinator,
+    DeleteGroups,
+    DeleteGroupsResult,
+    DescribeGroups,
+    DescribeGroupsResult,
+    FetchedOffset,
+    ListedGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetCommitResult,
+    OffsetDelete,
+    OffsetDeleteResult,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ConfigError
+from ....ports.types import TopicPartition
+from .asker import Asker, Place, check, passing
+from .group_details import GroupDetails, GroupLag, details_of
+from .group_reset import OffsetChange, ResetTo, planned
+from .topics import TopicAdmin
+
+
+class GroupAdmin:
+    """Lists, describes and deletes groups; tells, changes and removes what they have committed."""
+
+    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+        self._asker = asker
+        self._topics = topics
+
+    # --- groups
+
+    def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+        """The groups of all brokers, by name; with `states` ("Stable", "Empty", ...) only those. Raises `ApiError`.
+
+        Filters need brokers of Kafka 2.6 (states) and 3.8 (types) or later; UNSUPPORTED_VERSION otherwise.
+        """
+        found: dict[str, ListedGroup] = {}
+        request = ListGroups(states=states, types=types)
+        for node, result in self._asker.ask_brokers(request):
+            check(result.error, None, f"the groups of broker {node}")
+            found.update((group.group_id, group) for group in result.groups)
+        return [found[name] for name in sorted(found)]
+
+    def coordinator(self, group_id: str) -> Coordinator:
+        """The broker that coordinates a group. Raises `ApiError`."""
+        return self._asker.coordinator(CoordinatorOf(group_id), f"group {group_id}")
+
+    def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
+        """State and members of groups, in their order. One that does not exist is "Dead". Raises `ApiError`."""
+
+        def describe(group_id: str) -> GroupDetails:
+            def errors(result: DescribeGroupsResult) -> Iterable[ErrorCode]:
+                return [group.error for group in result.groups]
+
+            result = self._ask_coordinator(group_id, DescribeGroups(group_ids=[group_id]), errors)
+            group = result.groups[0]
+            if group.error is not ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on, with state Dead
+                check(group.error, group.error_message, f"group {group_id}")
+            return details_of(group)
+
+        return [describe(group_id) for group_id in group_ids]
+
+    def delete_groups(self, group_ids: Sequence[str]) -> None:
+        """Delete groups with all their offsets. Raises the first `ApiError` (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+
+        def errors(result: DeleteGroupsResult) -> Iterable[ErrorCode]:
+            return [group.error for group in result.groups]
+
+        outcomes = [
+            (group_id, self._ask_coordinator(group_id, DeleteGroups(group_ids=[group_id]), errors).groups[0].error)
+            for group_id in group_ids
+        ]
+        for group_id, error in outcomes:
+            if error is ErrorCode.NON_EMPTY_GROUP:
+                raise self._has_members(self.describe_groups([group_id])[0])
+            check(error, None, f"group {group_id}")
+
+    # --- their offsets
+
+    def group_offsets(
+        self, group_id: str, places: Iterable[Place] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """What a group has committed, in these partitions or in all; partitions without an offset are left out.
+
+        With `require_stable` it waits for transactions that would change it. Raises the first `ApiError`. A group that
+        does not exist has nothing.
+        """
+        wanted = None if places is None else [TopicPartition(*place) for place in places]
+        asked = OffsetFetchGroup(group_id=group_id, partitions=wanted)
+        request = OffsetFetch(groups=[asked], require_stable=require_stable)
+
+        def errors(result: OffsetFetchResult) -> Iterable[ErrorCode]:
+            return [result.groups[0].error, *(found.error for found in result.groups[0].partitions)]
+
+        group = self._ask_coordinator(group_id, request, errors).groups[0]
+        check(group.error, None, f"group {group_id}")
+        for found in group.partitions:
+            check(found.error, None, f"{found.topic}-{found.partition} of group {group_id}")
+        return {
+            TopicPartition(found.topic, found.partition): found
+            for found in sorted(group.partitions, key=lambda found: (found.topic, found.partition))
+            if found.offset >= 0
+        }
+
+    def group_lag(self, group_id: str) -> dict[TopicPartition, GroupLag]:
+        """How far a group is behind, in every partition that it has committed or that a member reads.
+
+        Raises `ApiError`.
+        """
+        committed = self.group_offsets(group_id)
+        (details,) = self.describe_groups([group_id])
+        readers = {place: member for member in details.members for place in member.assignment}
+        places = sorted({*committed, *readers})
+        there = self._existing({place.topic for place in places})
+        ends = self._topics.list_offsets({place: "latest" for place in places if place in there})
+        return {
+            place: GroupLag(
+                committed=committed[place].offset if place in committed else None,
+                end=ends.get(place),
+                member=readers.get(place),
+                metadata=(committed[place].metadata or "") if place in committed else "",
+            )
+            for place in places
+        }
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
+        """Commit offsets for a group that has no members; one that does not exist is made.
+
+        Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
+        """
+        partitions = [OffsetCommitPartition(p[0], p[1], offset) for p, offset in offsets.items()]
+
+        def errors(result: OffsetCommitResult) -> Iterable[ErrorCode]:
+            return [partition.error for partition in result.partitions]
+
+        result = self._ask_coordinator(group_id, OffsetCommit(group_id=group_id, partitions=partitions), errors)
+        for outcome in result.partitions:
+            if outcome.error is ErrorCode.UNKNOWN_MEMBER_ID:  # only members commit to a group that has some
+                self._check_empty(group_id)
+            check(outcome.error, None, f"{outcome.topic}-{outcome.partition} of group {group_id}")
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        offset: int | None = None,
+        shift: int | None = None,
+        topics: Sequence[str | Place] | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Let a group without members go on reading somewhere else; with `dry_run` only tell what that would be.
+
+        to:            "earliest" or "latest"
+        timestamp_ms:  at the first message that is not older, or at the end
+        offset:        there
+        shift:         so many messages on from where it is, or back if negative
+        topics:        topics or (topic, partition); None = where the group has committed something
+
+        Positions stay within the log. Raises `ApiError` (NON_EMPTY_GROUP names the members), `ConfigError`.
+        """
+        wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
+        self._check_empty(group_id)
+        committed = {place: found.offset for place, found in self.group_offsets(group_id).items()}
+        places = self._places(group_id, topics, committed)
+        at_time = {}
+        if wanted.timestamp_ms is not None:
+            at_time = self._topics.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
+        changes = planned(
+            wanted,
+            places,
+            committed=committed,
+            first=self._topics.list_offsets(dict.fromkeys(places, "earliest")),
+            end=self._topics.list_offsets(dict.fromkeys(places, "latest")),
+            at_time=at_time,
+        )
+        if not dry_run:
+            self.alter_group_offsets(group_id, {change.place: change.after for change in changes})
+        return changes
+
+    def delete_group_offsets(self, group_id: str, topics: Sequence[str | Place]) -> list[TopicPartition]:
+        """Forget what a group has committed in topics, or in (topic, partition); returns where that was.
+
+        Raises the first `ApiError` (GROUP_SUBSCRIBED_TO_TOPIC while a member reads it).
+        """
+        committed = self.group_offsets(group_id)
+        named = {TopicPartition(*item) for item in topics if not isinstance(item, str)}
+        whole = {item for item in topics if isinstance(item, str)}
+        places = [place for place in committed if place.topic in whole or place in named]
+
+        def errors(result: OffsetDeleteResult) -> Iterable[ErrorCode]:
+            return [result.error]
+
+        if not places:
+            return []
+        result = self._ask_coordinator(group_id, OffsetDelete(group_id=group_id, partitions=places), errors)
+        check(result.error, None, f"group {group_id}")
+        for outcome in result.partitions:
+            text = f"group {group_id} has members that read {outcome.topic}; stop them first"
+            subscribed = outcome.error is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            check(outcome.error, text if subscribed else None, f"{outcome.topic}-{outcome.partition}")
+        return places
+
+    # --- what they share
+
+    def _ask_coordinator(
+        self, group_id: str, request: Request[ResultT], errors: Callable[[ResultT], Iterable[ErrorCode]]
+    ) -> ResultT:
+        return self._asker.shell.ask(request, CoordinatorOf(group_id), retriable=passing(errors))
+
+    def _check_empty(self, group_id: str) -> None:
+        (details,) = self.describe_groups([group_id])
+        if details.members:
+            raise self._has_members(details)
+
+    @staticmethod
+    def _has_members(details: GroupDetails) -> ApiError:
+        names = ", ".join(member.name for member in details.members[:5])
+        more = f" and {len(details.members) - 5} more" if len(details.members) > 5 else ""
+        text = f"group {details.group_id} has members, stop them first: {names}{more}"
+        return ApiError(ErrorCode.NON_EMPTY_GROUP, text)
+
+    def _existing(self, topics: Iterable[str]) -> set[TopicPartition]:
+        """The partitions of those topics that there are (still)."""
+        names = set(topics)
+        described = [topic for topic in self._topics.describe_topics() if topic.name in names]
+        return {TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions}
+
+    def _places(
+        self, group_id: str, topics: Sequence[str | Place] | None, committed: Mapping[TopicPartition, int]
+    ) -> list[TopicPartition]:
+        if topics is None:
+            there = self._existing({place.topic for place in committed})
+            places = [place for place in committed if place in there]
+            if not places:
+                raise ConfigError(f"group {group_id} has committed nothing; name the topics to set offsets for")
+            return places
+        named = [TopicPartition(*item) for item in topics if not isinstance(item, str)]
+        whole = [item for item in topics if isinstance(item, str)]
+        described = self._topics.describe_topics([*dict.fromkeys([*whole, *(place.topic for place in named)])])
+        counts = {topic.name: len(topic.partitions) for topic in described}
+        for place in named:
+            if not 0 <= place.partition < counts[place.topic]:
+                raise no_partition(place.topic, counts[place.topic], place.partition)
+        every = [TopicPartition(name, number) for name in whole for number in range(counts[name])]
+        return sorted({*named, *every})

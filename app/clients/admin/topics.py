@@ -1,0 +1,151 @@
+"""`Admin`: topics, their records and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....core.client.calls import Target
+from ....ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata
+from ....ports.broker_api.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from ....ports.broker_api.topics import (
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    CreateTopicsResult,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteRecordsResult,
+    DeleteTopics,
+    DeleteTopicsResult,
+    NewPartitions,
+    NewTopic,
+    TopicOutcomes,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ..shared.connect import first_error
+from ..shared.list_offsets import list_offsets
+from ..shared.settings import isolation_level_of
+from .asker import Asker, Place, check
+
+_TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+
+
+class TopicAdmin:
+    """Makes, changes, describes and deletes topics."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Make one topic; -1 means the broker's default. Raises `ApiError` (TOPIC_ALREADY_EXISTS, ...)."""
+        topic = NewTopic(
+            name=name, partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})
+        )
+        return self.create_topics([topic], validate_only=validate_only)[0]
+
+    def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Sequence[CreatedTopic]:
+        """Make topics, each by itself. Raises the first `ApiError`."""
+        request = CreateTopics(
+            topics=topics, timeout_ms=self._asker.settings.request_timeout_ms, validate_only=validate_only
+        )
+        result: CreateTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        for topic in result.topics:
+            check(topic.error, topic.error_message, f"topic {topic.name}")
+        return result.topics
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics with all their messages. Raises the first `ApiError`."""
+        request = DeleteTopics(names=names, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: DeleteTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        for topic in result.topics:
+            check(topic.error, topic.error_message, f"topic {topic.name}")
+
+    def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Let a topic have `count` partitions in all. Raises `ApiError` (INVALID_PARTITIONS unless it grows)."""
+        request = CreatePartitions(
+            topics=[NewPartitions(topic=name, count=count)],
+            timeout_ms=self._asker.settings.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        result: TopicOutcomes = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        for topic in result.topics:
+            check(topic.error, topic.error_message, f"topic {topic.name}")
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted(topic.name for topic in self.describe_topics() if topic.name and (internal or not topic.internal))
+
+    def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicMetadata]:
+        """Partitions, leaders and replicas of these topics, in their order (None: of all). Raises `ApiError`."""
+        request = Metadata(topics=names, allow_auto_topic_creation=False)
+        result: MetadataResult = self._asker.shell.ask(request, retriable=_no_leader_yet)
+        found = {topic.name: topic for topic in result.topics}
+        if names is None:
+            return sorted(result.topics, key=lambda topic: topic.name or "")
+        for name in names:
+            topic = found.get(name)
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error, None, f"topic {name}")
+        return [found[name] for name in names]
+
+    def delete_records(self, offsets: Mapping[Place, int]) -> dict[TopicPartition, int]:
+        """Drop what is below these offsets (-1: everything); returns the new log start offsets.
+
+        Raises the first `ApiError` (OFFSET_OUT_OF_RANGE beyond the high watermark).
+        """
+        asked = [DeleteRecordsPartition(topic=p[0], partition=p[1], offset=offset) for p, offset in offsets.items()]
+
+        def build(group: Sequence[DeleteRecordsPartition]) -> DeleteRecords:
+            return DeleteRecords(partitions=group, timeout_ms=self._asker.settings.request_timeout_ms)
+
+        def outcomes(result: DeleteRecordsResult) -> list[tuple[ErrorCode, Any]]:
+            return [(partition.error, partition.low_watermark) for partition in result.partitions]
+
+        answers = self._asker.shell.ask_leaders(asked, lambda p: TopicPartition(p.topic, p.partition), build, outcomes)
+        first_error(answers)
+        return {TopicPartition(p.topic, p.partition): low for p, low in zip(asked, answers, strict=True)}
+
+    def list_offsets(
+        self, asked: Mapping[Place, int | str], *, isolation_level: str | int = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
+        """Per partition the offset for a time in ms, or for "earliest", "latest" or "max_timestamp"; -1: there is none.
+
+        The latest is, for who reads "read_committed", where the first transaction that is still open begins. Raises the
+        first `ApiError`, `ConfigError`.
+        """
+        pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
+        try:
+            level = isolation_level_of(isolation_level)
+        except ValueError as error:
+            raise ConfigError(f"isolation_level {isolation_level!r}: {error}") from error
+        answers = list_offsets(self._asker.shell, pairs, level)
+        first_error(answers)
+        return {place: answer.offset for (place, _), answer in zip(pairs, answers, strict=True)}
+
+
+def _time(time: int | str) -> int:
+    if isinstance(time, int):
+        return time
+    if time not in _TIMES:
+        raise ConfigError(f"{time!r}: give milliseconds, earliest, latest or max_timestamp")
+    return _TIMES[time]
+
+
+def _not_controller(result: Any) -> ErrorCode:
+    errors = {topic.error for topic in result.topics}
+    return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in errors else ErrorCode.NONE
+
+
+def _no_leader_yet(result: MetadataResult) -> ErrorCode:
+    errors = {topic.error for topic in result.topics}
+    return ErrorCode.LEADER_NOT_AVAILABLE if ErrorCode.LEADER_NOT_AVAILABLE in errors else ErrorCode.NONE

@@ -1,0 +1,185 @@
+"""`Admin`: transactions, the producers of partitions, and the end of a transaction that nobody else ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ....core.client.calls import CoordinatorOf
+from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator
+from ....ports.broker_api.producers import ActiveProducer, DescribeProducers, DescribeProducersResult
+from ....ports.broker_api.transactions import (
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResult,
+    ListTransactions,
+    TxnMarker,
+    WriteTxnMarkers,
+    WriteTxnMarkersResult,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ..shared.connect import first_error
+from .asker import Asker, Place, check, passing
+from .topics import TopicAdmin
+
+
+@frozen(kw_only=True)
+class TransactionListing:
+    """A transactional id, and the broker that coordinates it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@frozen(kw_only=True)
+class OpenTransaction:
+    """A transaction that keeps a partition's readers of committed messages from what is behind `start_offset`."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    """When the producer appended last."""
+
+
+class TransactionAdmin:
+    """Lists and describes transactions; finds those that hang, and ends them."""
+
+    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+        self._asker = asker
+        self._topics = topics
+
+    def list_transactions(
+        self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers, by name; with filters only those in these states ("Ongoing", ...), of
+        these producers, whose transaction lasts longer than `duration_ms`.
+
+        Raises `ApiError`, `ConfigError` for a state that there is not.
+        """
+        request = ListTransactions(states=states, producer_ids=producer_ids, duration_ms=duration_ms)
+        found: dict[str, TransactionListing] = {}
+        for node, result in self._asker.ask_brokers(request):
+            check(result.error, None, f"the transactions of broker {node}")
+            if result.unknown_states:
+                raise ConfigError(f"{', '.join(result.unknown_states)}: no state of transactions")
+            for each in result.transactions:
+                found[each.transactional_id] = TransactionListing(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    state=each.state,
+                    coordinator=node,
+                )
+        return [found[name] for name in sorted(found)]
+
+    def transaction_coordinator(self, transactional_id: str) -> Coordinator:
+        """The broker that coordinates a transactional id. Raises `ApiError`."""
+        return self._asker.coordinator(_coordinator_of(transactional_id), f"transactional id {transactional_id}")
+
+    def describe_transactions(self, transactional_ids: Sequence[str]) -> list[DescribedTransaction]:
+        """State, producer and partitions, in the order of the ids. Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND)."""
+
+        def describe(name: str) -> DescribedTransaction:
+            def errors(result: DescribeTransactionsResult) -> Iterable[ErrorCode]:
+                return [each.error for each in result.transactions]
+
+            request = DescribeTransactions(transactional_ids=[name])
+            result = self._asker.shell.ask(request, _coordinator_of(name), retriable=passing(errors))
+            check(result.transactions[0].error, None, f"transactional id {name}")
+            return result.transactions[0]
+
+        return [describe(name) for name in transactional_ids]
+
+    def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
+        """The idempotent and transactional producers that the leaders of these partitions know. Raises `ApiError`."""
+        asked = sorted({TopicPartition(*place) for place in places})
+
+        def build(group: Sequence[TopicPartition]) -> DescribeProducers:
+            topics: dict[str, list[int]] = {}
+            for topic, partition in group:
+                topics.setdefault(topic, []).append(partition)
+            return DescribeProducers(topics=topics)
+
+        def outcomes(result: DescribeProducersResult) -> list[tuple[ErrorCode, Any]]:
+            described = sorted(result.partitions, key=lambda each: (each.topic, each.partition))
+            return [(each.error, each.producers) for each in described]
+
+        answers = self._asker.shell.ask_leaders(asked, lambda place: place, build, outcomes)
+        first_error(answers)
+        return dict(zip(asked, answers, strict=True))
+
+    def find_hanging_transactions(
+        self, *, max_timeout_ms: int = 900_000, topics: Sequence[str] | None = None, now_ms: int | None = None
+    ) -> list[OpenTransaction]:
+        """Transactions open in a partition for longer than any may take, of which their coordinator does not know.
+
+        `max_timeout_ms`: the brokers' `transaction.max.timeout.ms`. Left alone, they hold up readers of committed
+        messages for ever: see `abort_transaction`. Raises `ApiError`.
+        """
+        now = self._asker.shell.connector.clock.now_ms() if now_ms is None else now_ms
+        described = self._topics.describe_topics(topics)
+        places = [TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions]
+        old = [
+            (place, producer)
+            for place, producers in self.describe_producers(places).items()
+            for producer in producers
+            if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms + max_timeout_ms < now
+        ]
+        known = self._partitions_of({producer.producer_id for _, producer in old}) if old else {}
+        return [_open(place, producer) for place, producer in old if place not in known.get(producer.producer_id, ())]
+
+    def abort_transaction(
+        self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
+    ) -> None:
+        """End a transaction in one partition, as its coordinator would have; for those that hang only.
+
+        The leader writes an ABORT marker, whatever the coordinator says of that transaction. Raises `ApiError`:
+        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED when the partition knows a later epoch.
+        """
+        asked = TopicPartition(*place)
+        marker = TxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=False,
+            partitions=[asked],
+            coordinator_epoch=max(0, coordinator_epoch),
+        )
+
+        def outcomes(result: WriteTxnMarkersResult) -> list[tuple[ErrorCode, Any]]:
+            return [(each.error, None) for written in result.markers for each in written.partitions]
+
+        build = WriteTxnMarkers(markers=[marker])
+        first_error(self._asker.shell.ask_leaders([asked], lambda each: each, lambda _: build, outcomes))
+
+    def _partitions_of(self, producer_ids: Iterable[int]) -> Mapping[int, set[TopicPartition]]:
+        """Where the coordinators know transactions of these producers to be."""
+        listed = self.list_transactions(producer_ids=sorted(producer_ids))
+        known: dict[int, set[TopicPartition]] = {}
+        for found in self.describe_transactions([each.transactional_id for each in listed]):
+            places = {TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers}
+            known.setdefault(found.producer_id, set()).update(places)
+        return known
+
+
+def _coordinator_of(transactional_id: str) -> CoordinatorOf:
+    return CoordinatorOf(transactional_id, TRANSACTION_COORDINATOR)
+
+
+def _open(place: TopicPartition, producer: ActiveProducer) -> OpenTransaction:
+    return OpenTransaction(
+        topic=place.topic,
+        partition=place.partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=producer.coordinator_epoch,
+        start_offset=producer.current_txn_start_offset,
+        last_timestamp_ms=producer.last_timestamp_ms,
+    )

@@ -1,0 +1,1 @@
+"""The consumers, as users see them, and the threads' side of them."""

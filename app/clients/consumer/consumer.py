@@ -1,0 +1,520 @@
+"""A consumer, as users see it: of assigned partitions, or as a member of a group."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ....core.client.arguments import as_topic_partition, check_offset
+from ....core.client.consumer.fetcher import Fetcher
+from ....core.client.consumer.subscription_state import AtOffset, AtTime
+from ....core.client.group.events import CommittedOffset, GroupMetadata
+from ....core.message.corrupt_record import Damage
+from ....core.message.message import Message
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.types import TopicPartition
+from ..arrow import gather
+from ..shared.connect import open_shell, plugin_host
+from ..shared.encoding import decoders_of
+from ..shared.machine_settings import fetching
+from ..shared.process import check_process_in_methods
+from ..shared.settings import ConsumerSettings, read_settings
+from .assignors import assignors_of
+from .fetch_buffer import Reading
+from .group_coordinator import CommitCallback, GroupSide
+from .partition_finder import Place, PlaceFinder, StartOffset, start_at, subscription_of
+from .positions import ConsumerPositions, committed_or_reset, offsets_to_commit
+from .rebalance_listener import RebalanceListener, Told, listener_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyarrow import Table
+
+    from ....core.client.serde import Decoder
+
+CLOSE_S = 5.0
+"""How long `close` and `unsubscribe` wait for the group's coordinator, unless they are told."""
+
+
+@check_process_in_methods("_shell")
+class Consumer:
+    """Reads partitions, ahead of its user: those it is assigned, or its share as a member of a group.
+
+        with Consumer("localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe("orders")
+            for message in consumer:
+                print(message.value)
+
+        with Consumer("localhost:9092") as consumer:
+            consumer.assign("views", position="earliest")
+            for message in consumer.messages(stop_at_end=True):
+                print(message.value)
+
+    bootstrap:            "host:port,host:port", or a running `Broker` of this process.
+    decoder, key_decoder: names of plugins, objects, or functions of the bytes.
+    plugins:              objects with hooks, modules or names of modules, besides the installed ones.
+    config:               dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
+                          (see `settings.ConsumerSettings`).
+
+    One thread at a time; `close`, and `commit` of given offsets, from any. Iterating the consumer itself is
+    `messages()`. With a group, positions are committed as in Kafka: every `auto.commit.interval.ms`, before partitions
+    are given up and on closing, unless `enable.auto.commit` is false. That is done when the user comes back for more,
+    so that no message counts as done while the user still works on it. When the `with` block ends by an exception,
+    nothing more is committed; but for one that came while messages were waited for, as Ctrl-C does: then all that
+    were handed out are done with. Raises `ConfigError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: object,
+        *,
+        decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        names = {"decoder": decoder, "key_decoder": key_decoder}
+        given = {name: thing for name, thing in names.items() if isinstance(thing, str)}
+        self.settings = chosen = read_settings(ConsumerSettings, config, {**given, **settings})
+        host = plugin_host(plugins)
+        values, keys = decoders_of(host, chosen, decoder, key_decoder)
+        assignors = assignors_of(chosen, host) if chosen.group_id else []
+        self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
+        self._lock = self._shell.lock
+        view, entropy = self._shell.view, self._shell.connector.entropy
+        self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs(), self._shell.changed.notify_all)
+        self._shell.add_part(self._fetcher)
+        self._finder = PlaceFinder(
+            self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
+        )
+        self._reading = Reading(self._shell, self._fetcher, values, keys)
+        self._positions = ConsumerPositions(self._shell, self._fetcher, self._reading, chosen)
+        self._group: GroupSide | None = None
+        if chosen.group_id:
+            self._group = GroupSide(self._shell, self._fetcher, self._reading, assignors, chosen)
+        self._failure: BarnabasError | None = None
+        self._closing = False
+        self._asked = False
+        """The user waits for messages, and so has done with those before."""
+        self._user = threading.current_thread()
+        """Who asked for messages last."""
+
+    # --- what to read
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Read one's share of these topics, and no others, as a member of `group.id`.
+
+        topics:   one, or several; those that do not exist yet are read once they do (see `metadata.max.age.ms`).
+        pattern:  instead: all topics whose whole name matches, those that come up later too.
+        listener: told of partitions that come and go (see `RebalanceListener`), or the functions `on_...` are.
+
+        Where the group has committed nothing, `auto.offset.reset` says where to begin. Joining begins here and goes on
+        in the background; the first partitions are there when messages are asked for. Raises `ConfigError`.
+        """
+        group = self._in_group("subscribe()", "or read partitions with assign()")
+        told = listener_of(listener, on_assigned, on_revoked, on_lost)
+        wanted = subscription_of(topics, pattern)
+        if self._fetcher.partitions and not group.membership.subscribed:
+            raise ConfigError("partitions are assigned by hand: call unsubscribe() before subscribe()")
+        group.subscribe(wanted, told)
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Read nothing any more. A member commits, if it does that by itself, and leaves its group."""
+        if self._group is not None:
+            self._group.give_up(CLOSE_S if timeout is None else timeout)
+        with self._lock:
+            self._reading.drop()
+            self._fetcher.assign({})
+
+    @property
+    def subscription(self) -> list[str]:
+        """The topics subscribed to; of a pattern those that match it now."""
+        return [] if self._group is None else sorted(self._group.membership.topics)
+
+    def assign(
+        self,
+        what: str | Place | Iterable[str | Place],
+        *,
+        partitions: Iterable[int] | None = None,
+        position: StartOffset | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[TopicPartition]:
+        """Read these topics and partitions, and no others; returns the partitions.
+
+        what:         a topic, a (topic, partition), or several; a topic stands for all of its `partitions` (None: all).
+        position:     where to begin: an offset, "earliest" or "latest". Default: where `group.id` has committed, if
+                      there is one; else what `auto.offset.reset` says.
+        timestamp_ms: begin at the first message of that time or later; at the end if there is none.
+
+        With `group.id` this makes no member of the group, but positions are committed. Raises `ApiError` for a topic or
+        partition that does not exist, `ClientTimeout`.
+        """
+        start = start_at(position, timestamp_ms)
+        if self._group is not None and self._group.membership.subscribed:
+            raise ConfigError("the group shares out the partitions: call unsubscribe() before assign()")
+        places = self._finder.places(what, partitions)
+        if start is None:
+            found = {} if self._group is None else self._group.committed(places, self._positions.limit_s(None))
+            starts = committed_or_reset(places, found, self.settings.auto_offset_reset.value)
+        else:
+            starts = dict.fromkeys(places, start)
+        with self._lock:
+            self._reading.drop()
+            self._fetcher.assign(starts)
+            if self._group is not None:
+                self._group.keep_committing()
+            self._shell.wake()
+        return places
+
+    def seek(self, place: Place, position: StartOffset | AtOffset) -> None:
+        """Go on there: an offset, "earliest" or "latest"; an `AtOffset` may say of which topic of that name. Raises
+        `ConfigError` unless the partition is assigned."""
+        start = position if isinstance(position, AtOffset) else start_at(position, None)
+        assert start is not None
+        self._positions.seek({as_topic_partition(place): start})
+
+    def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
+        """Go on at the first message of that time or later, in all assigned partitions or in these."""
+        check_offset(timestamp_ms, "timestamp_ms")
+        self._positions.seek(dict.fromkeys(self._positions.chosen(places), AtTime(timestamp_ms)))
+
+    def pause(self, *places: Place) -> None:
+        """Hand out nothing of these (none given: all assigned) until `resume`; positions are kept.
+
+        In a group it lasts as long as the partition stays with this member.
+        """
+        self._positions.pause(places, True)
+
+    def resume(self, *places: Place) -> None:
+        """Undo `pause`; also try again after an error of these partitions was raised."""
+        self._positions.pause(places, False)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return [place for place, state in self._fetcher.partitions.items() if state.paused]
+
+    # --- positions and offsets; all but `assignment` and `damaged` raise `ApiError`, `ClientTimeout`
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return self._positions.assignment
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        """The offsets left out so far, since their records are damaged; empty unless `skip.damaged` is true."""
+        return tuple(self._reading.damaged)
+
+    def position(self, place: Place, timeout: float | None = None) -> int:
+        """The offset of the next message that the user gets; waits while it is being looked up.
+
+        Raises `ClientTimeout`, or why the position cannot be told.
+        """
+        return self._positions.position(place, timeout)
+
+    def topic_id(self, place: Place) -> bytes:
+        """The id of the topic that is read there, whatever its name; `NO_TOPIC_ID` while it is not known."""
+        return self._positions.state(as_topic_partition(place)).topic_id
+
+    def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """How far each partition (None: the assigned ones) is behind its end, in offsets.
+
+        The end is what the last fetch told, which costs nothing, and is looked up before the first one. A consumer that
+        reads committed messages only is at the end when it has those. A paused partition is not fetched: ask
+        `end_offsets`.
+        """
+        return self._positions.lag(places, timeout)
+
+    def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """The first offset of each partition (None: the assigned ones)."""
+        return self._positions.beginning_offsets(places)
+
+    def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """The offset after the last message of each partition (None: the assigned ones)."""
+        return self._positions.end_offsets(places)
+
+    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
+        """Per partition the offset of the first message of that time (ms) or later; None if there is none."""
+        return self._positions.offsets_for_times(times)
+
+    def high_watermark(self, place: Place) -> int:
+        """The end of the partition as the last fetch told it; -1 before the first."""
+        return self._positions.high_watermark(place)
+
+    # --- messages
+
+    def messages(
+        self,
+        *,
+        stop_at_end: bool = False,
+        timeout: float | None = None,
+        before_waiting: Callable[[], object] | None = None,
+    ) -> Iterator[Message]:
+        """Messages for ever; with `stop_at_end` up to where the log ends now, of each partition.
+
+        In a group `stop_at_end` means: until the group has settled, as far as this member can tell, and each of its
+        partitions is read up to where it ended when it came to this member. A member without partitions is then at the
+        end at once. Who has ended is still a member: partitions that come later wait for the next call.
+
+        Ends when none came for `timeout` seconds (default `consumer.timeout.ms`; None and -1: wait for ever).
+        `before_waiting` is called when all that was fetched has been handed out: the time to flush. Raises
+        the `BarnabasError` of a partition that cannot be read; call again to read the others on, and that one after
+        `seek` or `resume`.
+        """
+        limit = timeout
+        if limit is None and self.settings.consumer_timeout_ms >= 0:
+            limit = self.settings.consumer_timeout_ms / 1000
+        ends = self._first_ends(stop_at_end)
+        self._asked, self._user = False, threading.current_thread()
+        while True:
+            yield from self._reading.rest(ends)
+            if before_waiting is not None and not self.buffered:
+                before_waiting()
+            if not self._next(limit, ends):
+                return
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.messages()
+
+    def poll(self, timeout: float = 0.0) -> Message | None:
+        """The next message, or None if none comes within `timeout` seconds."""
+        found = self.poll_many(1, timeout)
+        return found[0] if found else None
+
+    def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
+        """What is there, at most `max_messages` (`max.poll.records`); waits up to `timeout` s for the first.
+
+        In a group `timeout` may be exceeded by what its listener does, and by a commit before partitions are given up.
+        """
+        wanted = self.settings.max_poll_records if max_messages is None else max_messages
+        found: list[Message] = []
+        self._take(lambda: found.extend(islice(self._reading.rest(None), wanted - len(found))), found, wanted, timeout)
+        return found
+
+    def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:
+        """What is there as a `pyarrow.Table`, with the columns of Spark's Kafka source; keys and values as bytes.
+
+        As `poll_many`, but whole fetches are taken, until there are `rows` or more.
+        """
+        gathered = gather(headers)
+        self._take(lambda: self._reading.rest_as_arrow(gathered), gathered, rows, timeout)
+        return gathered.table()
+
+    @property
+    def buffered(self) -> bool:
+        """False if the next message has to be waited for; True as long as something that was fetched is in hand."""
+        return self._reading.holds or any(
+            state.chunks and not state.paused for state in self._fetcher.partitions.values()
+        )
+
+    def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """True when the user has got everything before these offsets, of the partitions that are not paused."""
+        with self._lock:
+            return self._reading.at(ends)
+
+    # --- the group
+
+    def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
+        """Keep positions for the group, so that it goes on there; returns when the coordinator has them.
+
+        what: None for everything that was handed out so far; a message, or several: what is behind them; or partition →
+              offset (an int, or a `CommittedOffset` with metadata) of the next message to read.
+
+        Raises `CommitFailed` when the partitions are not this member's (any more), `ApiError`, `ClientTimeout`;
+        `ConfigError` without a group.
+        """
+        group = self._in_group("commit()")
+        offsets = self._offsets_of(what, group)
+        if offsets:
+            group.commit(offsets, self._positions.limit_s(timeout))
+
+    def commit_async(self, what: Any = None, callback: CommitCallback | None = None) -> None:
+        """As `commit`, without waiting. The callback gets the offsets, and None or why they were not committed.
+
+        It is called on the user's thread, when messages are asked for, at the next `commit`, or on closing.
+        """
+        group = self._in_group("commit_async()")
+        offsets = self._offsets_of(what, group)
+        group.commit_async(offsets, callback, self._positions.limit_s(None))
+
+    def committed(
+        self, places: Iterable[Place] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the group has committed of each partition (None: the assigned ones): offset, leader epoch, metadata.
+
+        None where it is nothing. Raises `ApiError`, `ClientTimeout`, `ConfigError` without a group.
+        """
+        group = self._in_group("committed()")
+        return group.committed(self._positions.chosen(places), self._positions.limit_s(timeout))
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for `Producer.send_offsets`. Raises `ConfigError` without one.
+
+        A member that was out of its group is not the new one that it has become before its user asks for messages.
+        """
+        return self._in_group("group_metadata").metadata()
+
+    @property
+    def settled(self) -> bool:
+        """True while this member has its share, as far as it knows, and has nothing to give up."""
+        with self._lock:
+            return self._group is not None and self._group.settled
+
+    def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
+        """Have the group share out its partitions anew."""
+        with self._lock:
+            self._in_group("enforce_rebalance()").membership.rejoin(reason)
+            self._shell.wake()
+
+    def close(self, timeout: float | None = None, *, auto_commit: bool | None = None) -> None:
+        """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless.
+
+        A member commits before, if it does that by itself, calls its listener's `on_revoked`, and leaves its group,
+        unless it is a static one. It waits `timeout` seconds at most for the coordinator (default 5 each).
+        `auto_commit` None: nothing is committed when another thread may still work on a message.
+        """
+        auto_commit = self._user_is_done() if auto_commit is None else auto_commit
+        with self._lock:
+            first, self._closing = not self._closing, True
+            self._reading.put_aside()
+            self._shell.changed.notify_all()
+        try:
+            if first and self._group is not None and not self._shell.connector.owns_thread():
+                self._group.give_up(CLOSE_S if timeout is None else timeout, auto_commit=auto_commit)
+        finally:
+            self._shell.close()
+        if first and self._group is not None:
+            self._group.end()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._shell.is_foreign:
+            self.close(auto_commit=kind is None or self._asked)
+
+    # --- inside
+
+    def _user_is_done(self) -> bool:
+        """True if whoever got the last message waits for more, or closes now, or has ended."""
+        return self._asked or self._user is threading.current_thread() or not self._user.is_alive()
+
+    @property
+    def _is_member(self) -> bool:
+        return self._group is not None and self._group.membership.subscribed
+
+    def _in_group(self, what: str, instead: str = "") -> GroupSide:
+        if self._group is None:
+            raise ConfigError(", ".join(filter(None, (f"{what} needs a group: Consumer(..., group_id=NAME)", instead))))
+        return self._group
+
+    def _come_back(self) -> None:
+        """The user asks for messages. Raises what has failed meanwhile."""
+        self._shell.check_process()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._group is not None:
+            self._group.come_back()
+
+    def _take(self, take: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
+        """Let `take` have what is there, until `found` is long enough. An error waits for the next call if it can."""
+        self._come_back()
+        self._asked, self._user = False, threading.current_thread()
+        try:
+            take()
+            while len(found) < wanted and (self._take_at_once() if found else self._next(timeout, None)):
+                take()
+        except BarnabasError as error:
+            if not len(found):
+                raise
+            self._failure = error  # the next call raises it
+
+    def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
+        """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
+        deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
+        self._asked = True
+        while True:
+            self._come_back()
+            if ends is not None and self._is_member:
+                self._follow(ends)
+            took = self._wait_for_chunk(deadline, ends)
+            if took or self._group is None or not self._group.wanted:
+                self._asked = False
+                return took
+
+    def _wait_for_chunk(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """False when there is none: the time is over, all ends are reached, or the group wants the user's thread."""
+        reading, group = self._reading, self._group
+        took = False
+
+        def came() -> bool:
+            nonlocal took
+            if self._closing or (group is not None and group.wanted) or self._all_read(ends):
+                return True
+            took = reading.take()
+            return took
+
+        with self._lock:
+            if not self._fetcher.partitions and not self._is_member and not self._closing:
+                raise ConfigError("nothing is assigned: call assign() first, or subscribe() as a member of a group")
+            left = None if deadline is None else max(0.0, deadline - self._shell.now_ms() / 1000)
+            if group is None:
+                self._shell.wait(came, left)
+            else:
+                group.wait(came, left)
+            if self._closing:
+                raise ClosedError("the consumer was closed")
+        return took
+
+    def _take_at_once(self) -> bool:
+        with self._lock:
+            return not (self._group is not None and self._group.wanted) and self._reading.take()
+
+    def _at_end(self, ends: Mapping[TopicPartition, int] | None) -> bool:
+        with self._lock:
+            return self._all_read(ends)
+
+    def _all_read(self, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """Lock held."""
+        if ends is None:
+            return False
+        if self._group is not None and self._is_member:
+            return self._group.settled and self._fetcher.partitions.keys() <= ends.keys() and self._reading.at(ends)
+        return self._reading.at(ends)
+
+    def _first_ends(self, stop_at_end: bool) -> dict[TopicPartition, int] | None:
+        """Where to stop; a member's partitions are still to come."""
+        if not stop_at_end:
+            return None
+        return {} if self._is_member else self.end_offsets()
+
+    def _follow(self, ends: dict[TopicPartition, int]) -> None:
+        """Look up where the partitions end that have come since, and forget those that have gone."""
+        places = self.assignment
+        for gone in ends.keys() - places:
+            del ends[gone]
+        ends |= self.end_offsets([place for place in places if place not in ends])
+
+    def _offsets_of(self, what: Any, group: GroupSide) -> dict[TopicPartition, CommittedOffset]:
+        with self._lock:
+            positions = group.positions()
+        return positions if what is None else offsets_to_commit(what, positions)

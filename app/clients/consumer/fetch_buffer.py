@@ -1,0 +1,206 @@
+"""The way of messages from the fetcher to the user's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from ....core.client.consumer.subscription_state import AssignedPartition, AtOffset, AtTime, Chunk
+from ....core.client.errors import EncodeError
+from ....core.message.batch_header import BatchHeader
+from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
+from ....core.message.message import Message
+from ....plugins.builtin.encoders import BytesSerde
+from ....ports.broker_api.offsets import EARLIEST
+from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
+from ..shared.blocking_shell import logger
+
+if TYPE_CHECKING:
+    from ....core.client.consumer.fetcher import Fetcher
+    from ....core.client.serde import Decoder
+    from ..arrow.tables import GatheredRows
+    from ..shared.client_shell import ClientShell
+
+NO_END = 2**63
+Ends = Mapping[TopicPartition, int]
+"""Where to stop: per partition the offset after the last message wanted."""
+
+
+@define(eq=False)
+class _Hand:
+    """A chunk in the user's hand, and what is left of it."""
+
+    chunk: Chunk
+    state: AssignedPartition
+    messages: Iterator[Message]
+
+
+class Reading:
+    """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
+
+    A message counts as read once it is handed out: `AssignedPartition.read_offset` is behind it then.
+    """
+
+    def __init__(self, shell: ClientShell, fetcher: Fetcher, decoder: Decoder, key_decoder: Decoder) -> None:
+        self._shell = shell
+        self._fetcher = fetcher
+        self._decoder = decoder
+        self._key_decoder = key_decoder
+        self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
+        self._hand: _Hand | None = None
+        self._aside: dict[TopicPartition, _Hand] = {}
+        self._latest: AssignedPartition | None = None
+        self.damaged: list[Damage] = []
+        """What was left out, in the order in which the user came past it."""
+
+    @property
+    def holds(self) -> bool:
+        """True while there is a chunk to go on with."""
+        return self._hand is not None or any(not hand.state.paused for hand in self._aside.values())
+
+    @property
+    def progress(self) -> object:
+        """Changes with every message that is handed out, and by nothing that others than the user do."""
+        latest = self._latest
+        return None if latest is None else (latest.place, latest.read_offset)
+
+    def epoch_of(self, state: AssignedPartition) -> int:
+        """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
+        hand = self._aside.get(state.place, self._hand)
+        in_hand = hand is not None and hand.state is state
+        return hand.chunk.messages.leader_epoch if hand is not None and in_hand else state.read_epoch
+
+    def rest(self, ends: Ends | None) -> Iterator[Message]:
+        """What is left of the chunk in hand, up to where it is put aside."""
+        hand = self._hand
+        if hand is None:
+            return
+        chunk, state = hand.chunk, hand.state
+        end = NO_END if ends is None else ends.get(chunk.place, NO_END)
+        plain = self._plain
+        try:
+            for message in hand.messages:
+                offset = message.offset
+                if offset >= end:
+                    with self._shell.lock:
+                        self._fetcher.seek(chunk.place, offset)
+                        self.drop([chunk.place])
+                        self._shell.wake()
+                    return
+                state.read_offset = offset + 1
+                yield message if plain else self._decoded(message)
+                if self._hand is not hand:  # the user has gone elsewhere meanwhile, or is wanted
+                    return
+        except ApiError as error:
+            told = self._cannot_read(state, error)
+            raise told from error
+        self._finish(hand)
+
+    def rest_as_arrow(self, into: GatheredRows) -> None:
+        """All that is left of the chunk in hand; as it stands, not decoded by the decoders."""
+        from ..arrow.decode import decode_set
+
+        hand = self._hand
+        if hand is None:
+            return
+        chunk, state = hand.chunk, hand.state
+        start = max(chunk.messages.from_offset, state.read_offset)
+        try:
+            for piece in decode_set(chunk.messages, from_offset=start, with_headers=into.with_headers):
+                into.add(chunk.place, piece)
+                state.read_offset = piece.next_offset
+        except ApiError as error:
+            told = self._cannot_read(state, error)
+            raise told from error
+        self._finish(hand)
+
+    def take(self) -> bool:
+        """Have a chunk in hand if there is one. Lock held; raises a chunk's error."""
+        for place, hand in self._aside.items():
+            if not hand.state.paused:
+                self._hand = self._aside.pop(place)
+                self._latest = hand.state
+                return True
+        chunk = self._fetcher.next_chunk()
+        if chunk is None:
+            return False
+        self._shell.wake()
+        if chunk.go_back is not None:
+            logger.warning("%s: going on at %s", chunk.error, _text_of(chunk.go_back))
+            self._fetcher.seek(chunk.place, chunk.go_back)
+            return self.take()
+        if chunk.error is not None:
+            raise chunk.error
+        self._latest = state = self._fetcher.partitions[chunk.place]
+        if chunk.damage is not None:
+            self._left_out(chunk.damage)
+        if self._fetcher.settings.skip_damaged:
+            chunk.messages.on_damage = partial(self._cannot_decode, chunk.place)
+        self._hand = _Hand(chunk, state, iter(chunk.messages))
+        return True
+
+    def put_aside(self) -> None:
+        """Let `rest` end before its next message; `take` goes on there. Lock held, any thread."""
+        if self._hand is not None:
+            self._aside[self._hand.chunk.place] = self._hand
+            self._hand = None
+
+    def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Forget what is in hand (None: of all partitions), for reading to begin elsewhere. Lock held."""
+        self.put_aside()
+        for place in list(self._aside) if places is None else places:
+            self._aside.pop(place, None)
+
+    def at(self, ends: Ends) -> bool:
+        """True when all before these offsets was handed out; paused partitions do not count. Lock held."""
+        for place, end in ends.items():
+            state = self._fetcher.partitions.get(place)
+            if state is None or state.paused:
+                continue
+            if state.read_offset < end and not (state.stopped and not state.chunks):
+                return False
+        return True
+
+    def _left_out(self, damage: Damage) -> None:
+        self.damaged.append(damage)
+        logger.warning("left out, since it is damaged: %s", damage)
+
+    def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
+        self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
+
+    def _finish(self, hand: _Hand) -> None:
+        """All of a chunk was handed out."""
+        hand.state.read_offset = max(hand.state.read_offset, hand.chunk.next_offset)
+        hand.state.read_epoch = hand.chunk.messages.leader_epoch
+        with self._shell.lock:
+            self.drop([hand.chunk.place])
+
+    def _cannot_read(self, state: AssignedPartition, error: ApiError) -> ApiError:
+        """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
+        told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
+        with self._shell.lock:
+            state.jump(None, state.read_offset)
+            state.last_error = told
+            state.stopped = True
+            self.drop([state.place])
+        return told
+
+    def _decoded(self, message: Message) -> Message:
+        try:
+            return message._replace(
+                value=self._decoder.decode(message.topic, message.value),
+                key=self._key_decoder.decode(message.topic, message.key),
+            )
+        except Exception as error:
+            where = f"{message.topic}-{message.partition} offset {message.offset}"
+            raise EncodeError(f"the message at {where} cannot be decoded: {error}") from error
+
+
+def _text_of(where: AtOffset | AtTime) -> str:
+    if isinstance(where, AtOffset):
+        return f"offset {where.offset}"
+    return "its beginning" if where.timestamp_ms == EARLIEST else "its end"

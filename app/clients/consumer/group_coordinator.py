@@ -1,0 +1,409 @@
+"""What a consumer does in its group: the user's thread carries out what the membership decides."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ....core.client.consumer.fetcher import Fetcher
+from ....core.client.consumer.subscription_state import AtOffset, AtTime
+from ....core.client.effects import NEVER, Poll
+from ....core.client.errors import ClientTimeout, CommitFailed, NoOffset
+from ....core.client.group.assignor import Assignor
+from ....core.client.group.consumer_coordinator import GroupMembership
+from ....core.client.group.events import (
+    Assigned,
+    CommittedOffset,
+    Failed,
+    GroupEvent,
+    GroupMetadata,
+    Lost,
+    Revoke,
+)
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError
+from ....ports.types import TopicPartition
+from ..shared.blocking_shell import GRACE_S, logger
+from ..shared.client_shell import ClientShell
+from ..shared.machine_settings import membership_of
+from ..shared.settings import ConsumerSettings
+from .fetch_buffer import Reading
+from .rebalance_listener import RebalanceListener
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+CommitCallback = Callable[[Offsets, BarnabasError | None], object]
+"""Told of a commit: what was to be committed, and None or why it was not."""
+
+_LOOKS_PER_POLL_INTERVAL = 20
+"""How often within `max.poll.interval.ms` the reactor looks whether the user gets on."""
+_NOT_A_MEMBER = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+}
+
+
+class GroupSide:
+    """The group's side of a consumer: what membership events mean for reading and for the listener, and commits.
+
+    A part of the client, too: on the reactor it looks whether the user's thread is wanted, and then has the iteration
+    that is under way end before its next message. So messages cost no more than without a group.
+    """
+
+    def __init__(
+        self,
+        shell: ClientShell,
+        fetcher: Fetcher,
+        reading: Reading,
+        assignors: Sequence[Assignor],
+        settings: ConsumerSettings,
+    ) -> None:
+        view, entropy = shell.view, shell.connector.entropy
+        self.membership = GroupMembership(view, entropy, membership_of(settings), assignors, self._summon)
+        self.wanted = False
+        """The user's thread has something to carry out."""
+        self._shell = shell
+        self._fetcher = fetcher
+        self._reading = reading
+        self._settings = settings
+        self._listener = RebalanceListener()
+        self._attending = False
+        self._waiting = False
+        self._progress: object = None
+        self._look_ms = NEVER
+        self._auto_due_ms = NEVER
+        self._commits_fail = False
+        """Told to the log, until one succeeds."""
+        self._as_member: GroupMetadata | None = None
+        """Who the member was when its user had last heard all that it had to hear."""
+        self._paused: set[TopicPartition] = set()
+        self._left: dict[TopicPartition, tuple[int, bytes]] = {}
+        """Where this member was in the partitions that it gave up, in the topic of which id."""
+        self._known: dict[TopicPartition, int] = {}
+        self._told: deque[Callable[[], object]] = deque()
+        self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
+        shell.add_part(self)
+        shell.add_part(self.membership)
+
+    # --- the reactor's side
+
+    def poll(self, now_ms: float) -> Poll:
+        """See whether the user lives, and is wanted. Lock held; sends nothing."""
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + self._settings.max_poll_interval_ms / _LOOKS_PER_POLL_INTERVAL
+            progress = self._reading.progress
+            if self._waiting or progress != self._progress:
+                self._progress = progress
+                self.membership.polled(now_ms)
+        if not self.wanted and (self.membership.has_event or self._told or now_ms >= self._auto_due_ms):
+            self._summon()
+        return Poll([], min(self._look_ms, NEVER if self.wanted else self._auto_due_ms))
+
+    def _summon(self) -> None:
+        """Let the user's thread come back before its next message. Lock held."""
+        self.wanted = True
+        self._reading.put_aside()
+        self._shell.changed.notify_all()
+
+    # --- the user's side
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener) -> None:
+        with self._shell.lock:
+            self._listener = listener
+            now = self._shell.now_ms()
+            if isinstance(topics, re.Pattern):
+                self.membership.subscribe_matching(topics, now)
+            else:
+                self.membership.subscribe(list(topics), now)
+            self._look_ms = now
+            self.keep_committing()
+            self._shell.wake()
+
+    def keep_committing(self) -> None:
+        """Commit at an interval from now on, if that is wanted. Lock held."""
+        if self._settings.enable_auto_commit and self._auto_due_ms == NEVER:
+            self._auto_due_ms = self._shell.now_ms() + self._settings.auto_commit_interval_ms
+
+    def come_back(self) -> None:
+        """The user asks for messages: carry out what waits. Raises what the listener raises, and failures."""
+        if self._attending:
+            raise BarnabasError("a rebalance listener or a commit's callback must not ask for messages")
+        if not self.wanted:
+            return
+        self._attending, self.wanted = True, False
+        try:
+            self._call_back()
+            while (event := self._take_event()) is not None:
+                self._carry_out(event)
+            with self._shell.lock:
+                if not self.membership.has_lost:
+                    self._as_member = self._metadata()
+            self._commit_at_interval()
+        finally:
+            self._attending = False
+            self._shell.wake()  # the reactor looks again whether something is left
+
+    def wait(self, came: Callable[[], bool], timeout_s: float | None) -> None:
+        """The user waits for messages. Lock held."""
+        if self.membership.polled(self._shell.now_ms()):
+            self._shell.wake()
+        self._waiting = True
+        try:
+            self._shell.wait(came, timeout_s)
+        finally:
+            self._waiting = False
+
+    @property
+    def settled(self) -> bool:
+        """True while the group has nothing for this member to do, and has handled all of it. Lock held."""
+        return self.membership.settled and not self.membership.has_event
+
+    def give_up(self, timeout_s: float, *, auto_commit: bool = True) -> None:
+        """Leave the group in order: commit, tell the listener, tell the coordinator. Waits so long at most."""
+        deadline_ms = self._shell.now_ms() + timeout_s * 1000
+        places = list(self._fetcher.partitions)
+        if auto_commit and self._auto_due_ms < NEVER:
+            self._commit_quietly(timeout_s)
+        try:
+            if self.membership.subscribed and places:
+                self._listener.on_revoked(places)
+        finally:
+            self._leave(places, max(0.0, deadline_ms - self._shell.now_ms()) / 1000)
+            self._call_back()
+
+    def end(self) -> None:
+        """The client is closed: commits that nobody has answered have failed."""
+        for done in list(self._unanswered.values()):
+            done(ClosedError("the client was closed before the commit was answered"))
+        self._call_back()
+
+    # --- positions
+
+    def positions(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
+        """What the user has got to, of all partitions that are read (or of these). Lock held."""
+        states = self._fetcher.partitions
+        chosen = [states[place] for place in (states if places is None else places) if place in states]
+        return {
+            state.place: CommittedOffset(state.read_offset, self._reading.epoch_of(state), topic_id=state.topic_id)
+            for state in chosen
+            if state.read_offset >= 0
+        }
+
+    def metadata(self) -> GroupMetadata:
+        """Who this is in the group, as far as the user knows: a member that was out and is in again is a stranger to
+        the coordinator, in whose eyes others may have had its partitions, until its user has heard of it.
+        """
+        with self._shell.lock:
+            now, known = self._metadata(), self._as_member
+            is_known = not self.membership.has_lost and (now.generation_id >= 0 or not self.membership.subscribed)
+            return now if is_known or known is None else known
+
+    def _metadata(self) -> GroupMetadata:
+        """Lock held."""
+        return GroupMetadata(
+            group_id=self._settings.group_id,
+            generation_id=self.membership.generation_id,
+            member_id=self.membership.member_id,
+            group_instance_id=self._settings.group_instance_id or None,
+        )
+
+    def commit(self, offsets: Offsets, timeout_s: float) -> None:
+        """Raises `CommitFailed`, `ApiError`, `ClientTimeout`."""
+        answers: list[BarnabasError | None] = []
+        with self._shell.lock:
+            self._check_open()
+            deadline_ms = self._shell.now_ms() + timeout_s * 1000
+            self.membership.commit(offsets, self._shell.putter(answers), deadline_ms=deadline_ms)
+            self._await(answers, timeout_s)
+            if answers[0] is None:
+                self._know(offsets)
+        if not self._attending:
+            self._call_back()
+        if answers[0] is not None:
+            raise _named(answers[0])
+
+    def commit_async(self, offsets: Offsets, callback: CommitCallback | None, timeout_s: float) -> None:
+        """The callback is called when the user asks for messages, commits or closes next."""
+
+        def done(error: BarnabasError | None) -> None:
+            if self._unanswered.pop(id(done), None) is None:
+                return
+            if error is None:
+                self._know(offsets)
+            elif callback is None:
+                logger.warning("positions were not committed: %s", error)
+            if callback is not None:
+                self._told.append(partial(callback, offsets, None if error is None else _named(error)))
+
+        with self._shell.lock:
+            self._check_open()
+            self._unanswered[id(done)] = done
+            self.membership.commit(offsets, done, deadline_ms=self._shell.now_ms() + timeout_s * 1000)
+            self._shell.wake()
+
+    def committed(self, places: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, Any]:
+        """Per partition the `CommittedOffset`, or None. Raises `ApiError`, `ClientTimeout`."""
+        answers: list[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError] = []
+        with self._shell.lock:
+            self._check_open()
+            deadline_ms = self._shell.now_ms() + timeout_s * 1000
+            self.membership.committed(list(places), self._shell.putter(answers), deadline_ms=deadline_ms)
+            self._await(answers, timeout_s)
+        if isinstance(answers[0], BarnabasError):
+            raise answers[0]
+        return dict(answers[0])
+
+    # --- inside
+
+    def _take_event(self) -> GroupEvent | None:
+        with self._shell.lock:
+            return self.membership.take_event()
+
+    def _carry_out(self, event: GroupEvent) -> None:
+        if isinstance(event, Assigned):
+            self._assigned(event)
+        elif isinstance(event, Revoke):
+            self._revoke(event)
+        elif isinstance(event, Lost):
+            logger.info("lost %s: %s", ", ".join(map(str, event.partitions)) or "no partitions", event.reason)
+            with self._shell.lock:
+                self._forget(event.partitions)
+            if event.partitions:
+                self._listener.on_lost(list(event.partitions))
+        elif isinstance(event, Failed):
+            raise event.error
+
+    def _assigned(self, event: Assigned) -> None:
+        reset = self._settings.auto_offset_reset.value
+        default = AtTime(reset) if reset else None
+        starts = {
+            place: default if at is None else AtOffset(at.offset, at.leader_epoch, self._topic_of(place, at.offset))
+            for place, at in event.positions.items()
+        }
+        with self._shell.lock:
+            self._fetcher.add(starts)
+            self._fetcher.pause(self._paused & starts.keys(), True)
+            self._paused.clear()
+            self._known |= {place: at.offset for place, at in event.positions.items() if at is not None}
+            for place in starts:
+                self._left.pop(place, None)
+        try:
+            self._listener.on_assigned(list(starts))
+        finally:
+            with self._shell.lock:
+                self._refuse_nowhere(starts)
+                self._shell.wake()
+
+    def _topic_of(self, place: TopicPartition, offset: int) -> bytes:
+        """The id of the topic that a committed offset is of, where this member gave the partition up there: its commit
+        may have come when that topic was deleted and another one had its name."""
+        left_at, topic_id = self._left.get(place, (-1, NO_TOPIC_ID))
+        return topic_id if left_at == offset else NO_TOPIC_ID
+
+    def _refuse_nowhere(self, places: Iterable[TopicPartition]) -> None:
+        for place in places:
+            state = self._fetcher.partitions.get(place)
+            if state is not None and state.lookup is None and state.fetch_offset < 0:
+                text = f"the group has no offset of {place}, and auto.offset.reset is none: seek"
+                self._fetcher.surface(place, NoOffset(text))
+
+    def _revoke(self, event: Revoke) -> None:
+        places = list(event.partitions)
+        try:
+            if self._auto_due_ms < NEVER:
+                settings = self._settings
+                self._commit_quietly(min(settings.default_api_timeout_ms, settings.max_poll_interval_ms / 2) / 1000)
+            self._listener.on_revoked(places)
+        finally:
+            with self._shell.lock:
+                self._forget(places)
+                self.membership.revoked_done()
+
+    def _forget(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more. Lock held."""
+        for place in places:
+            state = self._fetcher.partitions.get(place)
+            if state is not None and state.paused:
+                self._paused.add(place)
+            if state is not None:
+                self._left[place] = (state.read_offset, state.topic_id)
+            self._known.pop(place, None)
+        self._reading.drop(places)
+        self._fetcher.remove(places)
+
+    def _leave(self, places: Iterable[TopicPartition], timeout_s: float) -> None:
+        left: list[bool] = []
+        with self._shell.lock:
+            self._auto_due_ms = self._look_ms = NEVER
+            self._forget(places)
+            self._paused.clear()
+            self._left.clear()
+            if not self._shell.closed:
+                self.membership.leave(self._shell.now_ms(), lambda: left.append(True))
+                self._shell.wake()
+                self._shell.wait(lambda: bool(left), timeout_s)
+
+    def _commit_at_interval(self) -> None:
+        with self._shell.lock:
+            now = self._shell.now_ms()
+            if now < self._auto_due_ms:
+                return
+            interval = self._settings.auto_commit_interval_ms
+            self._auto_due_ms = now + interval
+            positions = self._news()
+            if positions:
+                done = partial(self._committed_quietly, positions)
+                self.membership.commit(positions, done, deadline_ms=now + max(interval, 1000), retry=False)
+                self._shell.wake()
+
+    def _commit_quietly(self, timeout_s: float) -> None:
+        """Before partitions are given up: that it fails is told to the log, for it only makes messages come again."""
+        with self._shell.lock:
+            positions = self._news()
+        if positions:
+            try:
+                self.commit(positions, timeout_s)
+            except ClosedError:
+                raise
+            except BarnabasError as error:
+                logger.warning("positions were not committed before partitions are given up: %s", error)
+
+    def _committed_quietly(self, positions: Offsets, error: BarnabasError | None) -> None:
+        if error is None:
+            self._know(positions)
+        elif not self._commits_fail:
+            logger.warning("positions were not committed, which is tried again: %s", error)
+        self._commits_fail = error is not None
+
+    def _news(self) -> dict[TopicPartition, CommittedOffset]:
+        """Positions that are not committed yet. Lock held."""
+        return {
+            place: position for place, position in self.positions().items() if position.offset != self._known.get(place)
+        }
+
+    def _know(self, offsets: Offsets) -> None:
+        self._known |= {place: at.offset for place, at in offsets.items() if place in self._fetcher.partitions}
+
+    def _call_back(self) -> None:
+        while self._told:
+            self._told.popleft()()
+
+    def _check_open(self) -> None:
+        if self._shell.closed:
+            raise ClosedError("the client is closed")
+
+    def _await(self, answers: list[Any], timeout_s: float) -> None:
+        self._shell.wake()
+        if not self._shell.wait(lambda: bool(answers), timeout_s + GRACE_S):
+            raise ClientTimeout("the client's reactor does not answer")
+
+
+def _named(error: BarnabasError) -> BarnabasError:
+    if isinstance(error, ApiError) and error.code in _NOT_A_MEMBER:
+        return CommitFailed(error.code, error.message)
+    return error

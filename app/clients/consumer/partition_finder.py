@@ -1,0 +1,118 @@
+"""What users say they want to read, and from where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ....core.client.arguments import as_topic_partition, check_offset, check_topic, checked_partition_number
+from ....core.client.consumer.subscription_state import AtTime
+from ....core.client.errors import ClientTimeout, no_partition
+from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ConfigError
+from ....ports.types import TopicPartition
+from ..shared.client_shell import ClientShell
+
+_NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+
+StartOffset = str | int
+"""An offset, or "earliest" or "latest"."""
+Place = TopicPartition | tuple[str, int]
+
+
+def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime | int | None:
+    """Where to begin; None when nothing is said. Raises `ConfigError`."""
+    if position is not None and timestamp_ms is not None:
+        raise ConfigError("give a position or a timestamp_ms, not both")
+    if timestamp_ms is not None:
+        check_offset(timestamp_ms, "timestamp_ms")
+        return AtTime(timestamp_ms)
+    if position is None:
+        return None
+    if isinstance(position, str):
+        if position not in _NAMED:
+            raise ConfigError(f"position {position!r}: give an offset, earliest or latest")
+        return AtTime(_NAMED[position])
+    check_offset(position, "position")
+    if position < 0:
+        raise ConfigError(f"position {position}: an offset is 0 or more")
+    return position
+
+
+def subscription_of(
+    topics: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
+) -> list[str] | re.Pattern[str]:
+    """Topics, or a pattern. Raises `ConfigError`."""
+    if (topics is None) == (pattern is None):
+        raise ConfigError("subscribe to topics, or to a pattern")
+    if pattern is not None:
+        try:
+            return re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"pattern {pattern!r:.200} is not a regular expression: {error}") from error
+    assert topics is not None
+    several = [topics] if isinstance(topics, str) or not isinstance(topics, Iterable) else list(topics)
+    several = list(dict.fromkeys(several))
+    if not several or not all(isinstance(topic, str) and topic for topic in several):
+        raise ConfigError("subscribe to at least one topic, by its name")
+    for topic in several:
+        check_topic(topic)
+    return several
+
+
+class PlaceFinder:
+    """Tells what partitions there are."""
+
+    def __init__(self, shell: ClientShell, *, timeout_ms: int, auto_create: bool) -> None:
+        self._shell = shell
+        self._timeout_s = timeout_ms / 1000
+        self._auto_create = auto_create
+
+    def places(
+        self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
+    ) -> list[TopicPartition]:
+        """The partitions of topics, and partitions as they are. Raises `ApiError`, `ClientTimeout`, `ConfigError`."""
+        chosen = None if partitions is None else [checked_partition_number(each) for each in partitions]
+        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place tells
+        places: list[TopicPartition] = []
+        for each in several:
+            if not isinstance(each, str):
+                places.append(as_topic_partition(each))
+                self._count(places[-1].topic, places[-1].partition)
+                continue
+            count = self._count(each, max(chosen) if chosen else 0)
+            places += [TopicPartition(each, p) for p in (range(count) if chosen is None else chosen)]
+        if not places:
+            raise ConfigError("assign at least one partition")
+        return list(dict.fromkeys(places))
+
+    def _count(self, topic: str, largest: int) -> int:
+        """How many partitions the topic has. Raises `ApiError` when `largest` is not one of them."""
+        view, shell = self._shell.view, self._shell
+
+        def told() -> bool:
+            error = view.topic_errors.get(topic)
+            missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
+            return view.topic(topic) is not None or (error is not None and (missing or not error.retriable))
+
+        with shell.lock:
+            view.want([topic])
+            shell.wake()
+            known = shell.wait(told, self._timeout_s)
+            found, error = view.topic(topic), view.topic_errors.get(topic)
+            if found is None:
+                view.forget(topic)
+        if found is None:
+            if error is not None:
+                raise ApiError(error, f"topic {topic}")
+            why = "" if known else view.why
+            raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
+        count = len(found.leaders)
+        if not 0 <= largest < count:
+            raise no_partition(topic, count, largest)
+        return count
+
+
+def _is_place(what: object) -> bool:
+    return isinstance(what, tuple) and len(what) == 2 and isinstance(what[0], str) and isinstance(what[1], int)

@@ -1,0 +1,279 @@
+"""The consumer of the 2011 paper: ask for what you want, keep your own offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ....core.client.consumer.fetch_position import Course, CoursePiece, CourseRules
+from ....core.message.codec import Codecs
+from ....core.message.message_set import MessageSet
+from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ....ports.broker_api.offsets import EARLIEST, LATEST, ListOffsets, ListOffsetsPartition, ListOffsetsResult
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
+from ..arrow import gather
+from ..classic.choice import is_classic_address
+from ..shared.connect import first_error, open_shell, plugin_host
+from ..shared.process import check_process_in_methods
+from ..shared.protocols import SimpleConsumerFace
+from ..shared.settings import FetchSettings, read_settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyarrow import Table
+
+_PAUSE_MS = 100
+
+
+class FetchedSet(MessageSet):
+    """A message set with what the broker said about the partition it is from."""
+
+    __slots__ = ("damage", "high_watermark", "log_start_offset")
+
+    def __init__(self, piece: CoursePiece, codecs: Codecs, outcome: FetchResultPartition) -> None:
+        super().__init__(
+            piece.records,
+            codecs,
+            topic=outcome.topic,
+            partition=outcome.partition,
+            from_offset=piece.from_offset,
+            check_crc=False,  # it is checked
+            batches=piece.batches,
+            next_offset=piece.next_offset,
+        )
+        self.high_watermark = outcome.high_watermark
+        self.log_start_offset = outcome.log_start_offset
+        self.damage = piece.damage
+        """With `skip.damaged`: what was left out before `next_offset`."""
+
+
+@check_process_in_methods("_shell")
+class SimpleConsumer(SimpleConsumerFace):
+    """Fetches from the leaders of partitions. Callable from any thread.
+
+    with SimpleConsumer("localhost:9092") as consumer:
+        for message in consumer.fetch("views", 0, offset=0):
+            print(message.offset, message.value)
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SimpleConsumer:
+        """With `classic://host:port` a `ClassicSimpleConsumer`."""
+        if cls is SimpleConsumer and is_classic_address(args[0] if args else kwargs.get("bootstrap")):
+            from ..classic.simple_consumer import ClassicSimpleConsumer
+
+            made: Any = ClassicSimpleConsumer(*args, **kwargs)
+            return cast("SimpleConsumer", made)
+        return object.__new__(cls)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        """What `SimpleConsumer(...)` makes is a `SimpleConsumer`, of whatever generation."""
+        return True if cls is SimpleConsumer and SimpleConsumerFace in other.__mro__ else NotImplemented
+
+    def __init__(
+        self,
+        bootstrap: object,
+        *,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
+        self.settings = read_settings(FetchSettings, config, settings)
+        self._codecs = plugin_host(plugins).codecs()
+        self._shell = open_shell(bootstrap, self.settings)
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> FetchedSet:
+        """Messages from `offset` on, about `max_bytes` of them; at least one batch if there is one, whatever its size.
+
+        Waits up to `max_wait_ms` for `min_bytes`. The set's `next_offset` is where to go on. Raises `ApiError`
+        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), `CorruptRecord` when what is at `offset` is damaged
+        (with `skip.damaged` the set begins behind it), `TransportError`, `ClientTimeout`.
+        """
+        return self.multifetch([(topic, partition, offset)], max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)[0]
+
+    def multifetch(
+        self,
+        asked: Sequence[tuple[str, int, int]],
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> list[FetchedSet]:
+        """As `fetch`, of several (topic, partition, offset) at once; raises the first error of any of them."""
+        size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
+        courses = [self._course(topic, partition, offset, size) for topic, partition, offset in asked]
+        answers = self._fetch(courses, size, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        first_error(answers)
+        return [self._taken(course, answer, len(courses)) for course, answer in zip(courses, answers, strict=True)]
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
+    ) -> Iterator[FetchedSet]:
+        """The partition's records from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
+
+        The last set may go beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError` OFFSET_OUT_OF_RANGE
+        when the log no longer has `start`, or ends before `end`; `CorruptRecord`, which with `skip.damaged` is a set
+        without messages that tells the `damage`.
+        """
+        if end is None:
+            end = self.offset_at(topic, partition, LATEST)
+        size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
+        course = self._course(topic, partition, start, size)
+        while course.position < end:
+            answer = self._fetch([course], size, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
+            piece, outcome = _next(course, answer)
+            if piece is not None:
+                yield FetchedSet(piece, self._codecs, outcome)
+            elif course.at_end and self.offset_at(topic, partition, LATEST) < end:  # else it leads only since now
+                text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    def fetch_arrow(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        headers: bool = False,
+    ) -> tuple[Table, int]:
+        """As `fetch`: the messages as a `pyarrow.Table` (see `Consumer.fetch_arrow`), and the offset to go on at."""
+        gathered = gather(headers)
+        found = self.fetch(topic, partition, offset, max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        gathered.add_set(found, skip_damaged=self.settings.skip_damaged)
+        return gathered.table(), found.next_offset
+
+    def read_arrow(
+        self, topic: str, partition: int, start: int, end: int | None = None, *, headers: bool = False
+    ) -> Iterator[Table]:
+        """As `read`, without what is behind `end`: a `pyarrow.Table` for each piece."""
+        for found in self.read(topic, partition, start, end):
+            gathered = gather(headers)
+            gathered.add_set(found, upto=end, skip_damaged=self.settings.skip_damaged)
+            yield gathered.table()
+
+    def offset_at(self, topic: str, partition: int, time: int) -> int:
+        """The first offset whose record is of that time (ms) or later; or of LATEST (-1), EARLIEST (-2). -1: none."""
+
+        def build(group: Sequence[TopicPartition]) -> ListOffsets:
+            return ListOffsets(
+                partitions=[ListOffsetsPartition(topic=p.topic, partition=p.partition, timestamp=time) for p in group],
+                isolation_level=self.settings.isolation_level,
+            )
+
+        answers = self._shell.ask_leaders([TopicPartition(topic, partition)], lambda place: place, build, _listed)
+        first_error(answers)
+        offset: int = answers[0]
+        return offset
+
+    def offsets_before(self, topic: str, partition: int, time: int, max_offsets: int = 1) -> list[int]:
+        """Offsets to begin at when what is older than `time` (ms; LATEST, EARLIEST) is not wanted, newest first.
+
+        The classic call told bases of segments; today's protocol tells one offset for a time, and the beginning of the
+        log, which is older than any. So there are at most two.
+        """
+        earliest = self.offset_at(topic, partition, EARLIEST)
+        if time == EARLIEST:
+            return [earliest][:max_offsets]
+        offset = self.offset_at(topic, partition, time)
+        if offset < 0:
+            offset = self.offset_at(topic, partition, LATEST)
+        return list(dict.fromkeys((offset, earliest)))[:max_offsets]
+
+    def _course(self, topic: str, partition: int, offset: int, max_bytes: int) -> Course:
+        settings = self.settings
+        rules = CourseRules(
+            max_bytes=max_bytes,
+            bytes_max=settings.fetch_max_bytes,
+            check_crc=settings.check_crcs,
+            skip_damaged=settings.skip_damaged,
+            committed_only=settings.isolation_level > 0,
+        )
+        course = Course(TopicPartition(topic, partition), rules)
+        course.jump(offset)
+        return course
+
+    def _fetch(
+        self, courses: Sequence[Course], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+    ) -> list[FetchResultPartition | BarnabasError]:
+        partitions = [FetchPartition(*course.place, *course.ask()) for course in courses]
+
+        def build(group: Sequence[FetchPartition]) -> Fetch:
+            return Fetch(
+                partitions=group,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max(max_bytes, self.settings.fetch_max_bytes),
+                isolation_level=self.settings.isolation_level,
+            )
+
+        return self._shell.ask_leaders(
+            partitions,
+            lambda item: TopicPartition(item.topic, item.partition),
+            build,
+            _fetched,
+            timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
+        )
+
+    def _taken(self, course: Course, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
+        """What an answer for one of so many brings; asked again until that is clear. Without messages at the end."""
+        piece, outcome = _next(course, answer, first=asked == 1)
+        while piece is None and not course.at_end:
+            again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
+            piece, outcome = _next(course, again)
+        return FetchedSet(piece or CoursePiece(b"", [], course.position, course.position), self._codecs, outcome)
+
+    def close(self) -> None:
+        """Hang up. Twice is harmless."""
+        self._shell.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._shell.is_foreign:
+            self.close()
+
+
+def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
+    if result.error is not ErrorCode.NONE:
+        raise_later: BarnabasError = ApiError(result.error, "fetch")
+        return [(ErrorCode.NONE, raise_later) for _ in result.partitions]
+    return [
+        (ErrorCode.NONE if outcome.error is ErrorCode.CORRUPT_MESSAGE else outcome.error, outcome)  # no use to repeat
+        for outcome in result.partitions
+    ]
+
+
+def _next(
+    course: Course, answer: FetchResultPartition | BarnabasError, *, first: bool = True
+) -> tuple[CoursePiece | None, FetchResultPartition]:
+    """What the answer brings, and the answer. Raises what is no answer to go on with."""
+    if not isinstance(answer, BarnabasError):
+        if answer.error is ErrorCode.CORRUPT_MESSAGE:
+            return course.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer
+        return course.answered(answer, first=first), answer
+    if course.exploring and isinstance(answer, ApiError) and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return course.refused("", out_of_range=True), FetchResultPartition(*course.place)
+    raise answer
+
+
+def _listed(result: ListOffsetsResult) -> list[tuple[ErrorCode, Any]]:
+    return [(outcome.error, outcome.offset) for outcome in result.partitions]

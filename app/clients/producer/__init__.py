@@ -1,0 +1,1 @@
+"""The producer, as users see it, and the threads' side of it."""

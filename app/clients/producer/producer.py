@@ -1,0 +1,592 @@
+"""The producer, as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ....core.client.arguments import check_topic
+from ....core.client.errors import ClientTimeout
+from ....core.client.producer.identity import ProducerIdentity
+from ....core.client.producer.partitioner import Partitioner
+from ....core.client.producer.pending_messages import UnplacedMessage
+from ....core.client.producer.producer_batch import Batch, DeliveryCallback, Home, UnseenFailures
+from ....core.client.producer.sender import Sender
+from ....core.message.message import Message
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.report import counted
+from ..arrow import require_arrow
+from ..classic.choice import is_classic
+from ..shared.at_exit import flush_at_exit
+from ..shared.blocking_shell import logger
+from ..shared.connect import open_shell, plugin_host
+from ..shared.delivery import DeliveryHandle, ManyHandle, all_done
+from ..shared.encoding import (
+    by_name,
+    check_callback,
+    checked_headers,
+    checked_partition,
+    checked_timestamp,
+    encoding_of,
+)
+from ..shared.hooks import HookPath, still_wait
+from ..shared.locked import Guarded, GuardedSender
+from ..shared.machine_settings import sending, transacting
+from ..shared.process import check_process_in_methods
+from ..shared.protocols import ProducerFace
+from ..shared.settings import ProducerSettings, read_settings
+from .hooks import BatchHooks, Handlers, ProducerHooks, needs_queue
+from .partition_count import partition_count
+from .record_appender import Intake
+from .send_many import send_many
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ....core.client.producer.handlers import CallbackHandler, EventHandler
+    from ....core.client.producer.numbering import Numbering
+    from ....core.client.producer.transaction_manager import PreparedTransaction
+    from ....core.client.serde import Encoder
+    from ....core.message.codec import Codec
+    from .transactions import Transactions
+
+_FIRST_LOOK_MS = 5_000.0
+"""How long after a failure the producer looks whether its program has asked for the outcome; a log line says if not."""
+_NEXT_LOOK_MS = 60_000.0
+
+
+@check_process_in_methods("_shell", but=("send", "end_with_program"))
+class Producer(ProducerFace):
+    """Sends messages to topics. All methods may be called from any thread.
+
+        with Producer("localhost:9092", compression_type="zstd") as producer:
+            producer.send("views", b"/index.html", key=b"user-1")
+
+    bootstrap:        "host:port,host:port", or a running `Broker` of this process.
+    encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects
+        (encoders also functions of the value).
+    plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
+    config:           dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
+                      (see `settings.ProducerSettings`).
+
+    transactional_id:
+                      makes a transactional producer: messages are sent within `transaction()` only, and those who read
+                      committed messages see all of one or nothing.
+
+    Messages without a partition go where the partitioner says; the order is kept per partition. Raises `ConfigError`.
+
+    With `classic://host:port`, or without a bootstrap but with `broker_list`, `zk_connect`, `etcd_connect` or
+    `coordination`, it is a `ClassicProducer`, for brokers of the classic generation.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Producer:
+        if cls is Producer and is_classic(args, kwargs):
+            from ..classic.producer import ClassicProducer
+
+            made: Any = ClassicProducer(*args, **kwargs)
+            return cast("Producer", made)
+        return object.__new__(cls)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        """What `Producer(...)` makes is a `Producer`, of whatever generation."""
+        return True if cls is Producer and ProducerFace in other.__mro__ else NotImplemented
+
+    def __init__(
+        self,
+        bootstrap: object = None,
+        *,
+        encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
+        key_encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
+        partitioner: str | Partitioner | None = None,
+        event_handler: str | EventHandler | None = None,
+        callback_handler: str | CallbackHandler | None = None,
+        compression_type: str | None = None,
+        acks: int | str | None = None,
+        linger_ms: float | None = None,
+        batch_size: int | None = None,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        given = by_name(
+            encoder=encoder,
+            key_encoder=key_encoder,
+            partitioner=partitioner,
+            event_handler=event_handler,
+            callback_handler=callback_handler,
+        )
+        given |= {"compression_type": compression_type, "acks": acks, "linger_ms": linger_ms, "batch_size": batch_size}
+        self.settings = chosen = read_settings(ProducerSettings, config, {**given, **settings})
+        host = plugin_host(plugins)
+        encoding = encoding_of(host, chosen, encoder, key_encoder)
+        wanted = chosen.partitioner if partitioner is None else partitioner
+        partitioned = host.partitioner(wanted) if isinstance(wanted, str) else wanted
+        if not isinstance(partitioned, Partitioner):
+            raise ConfigError(f"partitioner: {type(partitioned).__name__} is not a Partitioner")
+        codec = host.codecs().by_name(chosen.compression_type)
+        handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
+        self.delivered = 0
+        """Messages that are known to have arrived."""
+        self.failed = 0
+        """Messages that are not known to have arrived, though they may have: their handles tell why."""
+        self._told_failed = 0
+        self._unseen = UnseenFailures()
+        self._warned = 0
+        """So many of them are in the log."""
+        self._looks = False
+        self._sync = chosen.producer_type == "sync"
+        self._ended: list[Batch] = []
+        """Their outcome is known, and their callbacks have not run."""
+        self._refused: list[tuple[Sequence[UnplacedMessage], BarnabasError]] = []
+        """Never placed; their handles have not been told."""
+        self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
+        self._lock = self._shell.lock
+        self._view = self._shell.view
+        runs = encoding.plain and partitioned.sticky and not needs_queue(handlers) and not self._sync
+        try:
+            partitioned.start(self._shell.connector.entropy)
+            self._intake = Intake(self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed)
+            self._batch_hooks = BatchHooks(
+                handlers, self._shell.report, transactional=chosen.transactional_id is not None
+            )
+            self._make_machines(codec, handlers)
+            self._batch_hooks.start(bootstrap)
+        except BaseException:
+            self._shell.close()
+            raise
+        if self._shell.is_of_program:
+            flush_at_exit(self)
+
+    def _make_machines(self, codec: Codec | None, handlers: Handlers | None) -> None:
+        chosen, intake = self.settings, self._intake
+        self._accumulator = intake.accumulator
+        self._transactions = self._make_transactions()
+        self._accumulator.hurry = int(self._sync)
+        topics = frozenset(chosen.compressed_topics)
+        self._sender = Sender(
+            self._accumulator,
+            self._view,
+            self._shell.connector.entropy,
+            sending(chosen),
+            codec_for=lambda topic: codec if not topics or topic in topics else None,
+            settled=self._settled,
+            identity=self._numbering(),
+            stamp=self._batch_hooks.stamp,
+        )
+        changed = self._shell.changed
+        self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
+        self._shell.add_part(Guarded(intake.unplaced, changed, self._tell), guarded=False)
+        self._hooks: ProducerHooks | None = None
+        if handlers is not None and needs_queue(handlers):
+            self._hooks = ProducerHooks(self, intake, *handlers)
+            self._shell.add_part(self._hooks.queue, guarded=False)
+
+    def _make_transactions(self) -> Transactions | None:
+        wanted = transacting(self.settings)
+        if wanted is None:
+            return None
+        from ....core.client.producer.transaction_manager import Transaction
+        from .transactions import Transactions
+
+        accumulator, entropy = self._accumulator, self._shell.connector.entropy
+        machine = Transaction(
+            self._view,
+            entropy,
+            wanted,
+            unsettled=lambda: accumulator.messages,
+            changed=self._shell.changed.notify_all,
+        )
+        self._intake.transaction = machine
+        return Transactions(self._intake, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
+
+    def _numbering(self) -> Numbering | None:
+        if self._transactions is not None:
+            return self._transactions.machine
+        return self._make_identity() if self.settings.idempotent else None
+
+    def _make_identity(self) -> ProducerIdentity:
+        return ProducerIdentity(
+            self._view,
+            self._shell.connector.entropy,
+            retry_backoff_ms=self.settings.retry_backoff_ms,
+            retry_backoff_max_ms=self.settings.retry_backoff_max_ms,
+            unsupported=lambda: logger.warning(
+                "the broker knows no idempotent producers: a retry may bring a message twice "
+                "(enable.idempotence=false silences this)"
+            ),
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle:
+        """Take a message for delivery; `value` may also be a whole `Message`.
+
+        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery.
+        `on_delivery(error, delivery)` is called on the producer's thread. Raises `TypeError` and `ValueError` for what
+        is no name of a topic, `EncodeError` (which is a `TypeError`, too, where a type is wrong), `QueueFull`,
+        `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
+        the delivery raises.
+        """
+        if self._shell.is_foreign:
+            self._shell.check_process()
+        intake = self._intake
+        bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
+        if bare and intake.runs and type(value) is bytes:
+            quick = intake.take_plain(topic, value)
+            if quick is not None:
+                return quick
+        if type(topic) is not str:
+            check_topic(topic)
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if partition is not None and type(partition) is not int:
+            partition = checked_partition(partition)
+        if type(value) is Message:
+            value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
+        own_headers = checked_headers(headers) if headers else ()
+        if timestamp_ms is not None:
+            checked_timestamp(timestamp_ms)
+        if self._hooks is not None:
+            handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
+        else:
+            data, key_data = intake.encoding.encode(topic, value, key)
+            handle = intake.take(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
+        if self._sync:
+            handle.result()
+        return handle
+
+    def send_many(
+        self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
+    ) -> ManyHandle:
+        """Take many messages (values, or `Message`s) in their order; much quicker than as many `send`.
+
+        Raises what `send` raises: an encoding error before anything is taken, `QueueFull` with what was taken until
+        then in `taken`.
+        """
+        check_topic(topic)
+        if self._hooks is not None:
+            handle = self._hooks.send_many(topic, values, partition, key)
+        else:
+            handle = send_many(self._intake, topic, values, partition, key)
+        if self._sync:
+            handle.result()
+        return handle
+
+    def send_arrow(self, table: object, topic: str, *, partition: int | None = None) -> ManyHandle:
+        """Take the rows of a table as messages: pyarrow's, or what has Arrow's interface (polars, pandas, DuckDB).
+
+        Columns: `value`, and if there are any `key`, `headers`, `timestamp` (else now) and `partition`; others are
+        ignored. Keys and values are bytes or text, and go as they are: no encoder sees them. Waits for the topic's
+        metadata, and for room. Raises as `send_many`; what was taken until then is sent.
+        """
+        require_arrow("send_arrow")
+        from .send_arrow import send_arrow
+
+        handle = send_arrow(self._intake, self._hooks, table, topic, partition)
+        if self._sync:
+            handle.result()
+        return handle
+
+    @property
+    def would_block(self) -> bool:
+        """True if `send` may wait now: for room, or (sync) for the delivery."""
+        return self._sync or not self._accumulator.has_room(self.settings.max_request_size)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything at once, and wait until the outcome of all that was sent before this call is known.
+
+        Failures are told by handles, callbacks and `failed`. Raises `ClientTimeout` after `timeout` seconds.
+        """
+        with self._lock:
+            self._accumulator.hurry += 1
+            try:
+                self._flush_hooks(timeout)
+                homes: list[Home] = list(self._accumulator.unsettled)
+                unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
+                self._shell.wake()
+                if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
+                    left = counted(self._accumulator.messages, "message is", "messages are")
+                    raise ClientTimeout(f"flush: {left} still on the way after {timeout} s{self._shell.why}")
+            finally:
+                self._accumulator.hurry -= 1
+
+    def confirm(self, timeout: float | None = 30.0) -> None:
+        """`flush`, and raise `BarnabasError` if anything sent since the last call is not known to have arrived.
+
+        Raises `ClientTimeout` after `timeout` seconds.
+        """
+        self.flush(timeout)
+        with self._lock:
+            failed, self._told_failed = self.failed - self._told_failed, self.failed
+            self._unseen = UnseenFailures()
+            self._warned = 0
+        if failed:
+            unknown = counted(failed, "message is", "messages are")
+            raise BarnabasError(f"{unknown} not known to have arrived; the handle of each tells why")
+
+    # --- transactions; all raise `ConfigError` without a `transactional_id`, `ClientTimeout` after `timeout` seconds
+    # --- (default: `default.api.timeout.ms`), and for ever `ProducerFenced`, or another error after which this producer
+    # --- is of no more use
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Get an id and epoch from the coordinator, which ends what a producer before left open, and fences that one.
+
+        The first transaction does so by itself. Twice is harmless.
+        """
+        self._transactional().initialize(timeout)
+
+    @contextmanager
+    def transaction(self, timeout: float | None = None) -> Iterator[Self]:
+        """A transaction around a block: committed at its end, aborted if it raises (which is raised on).
+
+            with producer.transaction():
+                producer.send("totals", total)
+                producer.send_offsets(consumer)
+
+        Raises `AbortNeeded` when it could not be committed, and was aborted: something in it has failed, its cause.
+        After `ClientTimeout` the commit may still succeed: call `commit_transaction()` again to know. Within another
+        transaction: `TransactionError`.
+        """
+        transactions = self._transactional()
+        transactions.begin(timeout)
+        try:
+            yield self
+        except BaseException as error:
+            transactions.leave(error, timeout)
+            raise
+        transactions.leave(None, timeout)
+
+    def begin_transaction(self, timeout: float | None = None) -> None:
+        """Begin a transaction by hand. Raises `TransactionError` within another one."""
+        self._transactional().begin(timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver everything and commit. After `ClientTimeout` call it again, to go on waiting.
+
+        Raises `AbortNeeded` when something has failed: then `abort_transaction()` is all that is left.
+        """
+        self._transactional().commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop what was not sent, and abort. After `ClientTimeout` call it again, to go on waiting."""
+        self._transactional().abort(timeout)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """Deliver everything, and leave the transaction to whoever resumes it: in this process or another one.
+
+        This producer is of no more use, and may be closed. Between transactions it hands over its identity alone: who
+        resumes that begins transactions of his own, and is fenced as this producer would be. The transaction's timeout
+        goes on. Raises `AbortNeeded` when something has failed.
+        """
+        return self._transactional().prepare(timeout)
+
+    def resume_transaction(self, prepared: PreparedTransaction) -> None:
+        """Go on with what a producer of the same transactional id has prepared, in the place of `init_transactions`:
+        commit it or abort it. Raises `TransactionError` once this producer has begun by itself."""
+        self._transactional().resume(prepared)
+
+    def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
+        """Let a group go on behind what was read, if and when the transaction commits; returns when that is kept.
+
+        offsets: a `Consumer`: all that it has handed out, for its group, as the member that it is; or what
+                 `Consumer.commit` takes: a message, several, or partition → offset.
+        group:   the group's name, its `Consumer`, or `consumer.group_metadata`; needed unless `offsets` is a consumer.
+
+        The consumer must not commit by itself. Raises `CommitFailed` when the partitions are another member's by now;
+        the transaction then has to be aborted.
+        """
+        self._transactional().send_offsets(offsets, group, timeout)
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError(
+                "a producer without transactional.id has no transactions: Producer(..., transactional_id=ID)"
+            )
+        return self._transactions
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver everything, then stop; further sends raise `ClosedError`. Twice is harmless.
+
+        A transaction that is under way is aborted.
+
+        With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
+        The log is told how many messages have failed without their outcome having been asked for. Leaving the `with`
+        block raises `DeliveryFailed` in place of that, unless another exception ends it.
+        """
+        if self._close(timeout):
+            self._report_unseen()
+
+    def _close(self, timeout: float | None) -> bool:
+        """False if it was closed already."""
+        with self._lock:
+            if self._intake.closed:
+                return False
+            self._intake.closed = True
+        try:
+            if self._transactions is not None:
+                self._transactions.end(timeout)
+            if self._hooks is not None:
+                self._hooks.drain(timeout)
+            self.flush(timeout)
+        except ClientTimeout:
+            self._shell.report("closed with messages that could not be delivered in time; they have failed")
+        finally:
+            self._stop()
+        return True
+
+    def _report_unseen(self) -> None:
+        failure = self._unseen.error()
+        if failure is not None:
+            self._shell.report(str(failure))
+
+    def end_with_program(self, timeout: float) -> None:
+        """The program ends, and has not closed the producer: send what it holds, within so many seconds."""
+        if self._intake.closed or self._shell.is_foreign or self._transactions is not None:
+            return
+        held = self._held()
+        if held:
+            self._shell.warn(
+                f"the program ends with a producer that was not closed, and {counted(held, 'message')} on the way, for "
+                f"which it waits up to {timeout:.3g} s: use `with Producer(...)`, or call close()"
+            )
+            try:
+                self.flush(timeout)
+            except ClientTimeout:
+                lost = counted(self._held(), "message is", "messages are")
+                self._shell.report(f"the program ends, and {lost} not delivered{self._shell.why}")
+        self._report_unseen()
+
+    def _held(self) -> int:
+        """Messages whose outcome is not known."""
+        return self._accumulator.messages + (self._hooks.queue.waiting if self._hooks is not None else 0)
+
+    def partitions(self, topic: str, timeout: float = 30.0, *, at_least: int = 1) -> int:
+        """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
+
+        While it has fewer than `at_least`, as far as is known, the cluster is asked again, up to `timeout` seconds.
+        """
+        with self._lock:
+            self._intake.check_open()
+            return partition_count(self._shell, topic, timeout, at_least)
+
+    def check_open(self) -> None:
+        """Raises `ClosedError` once `close` has begun, and what a transaction that takes nothing now raises."""
+        self._intake.check_taking()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it. Raises `DeliveryFailed` for failed messages whose outcome nothing has asked for."""
+        if self._shell.is_foreign:
+            return  # what it holds is for the process that made it to deliver
+        self._close(None)
+        failure = self._unseen.error()
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        self._shell.report(str(failure))
+
+    # --- with the lock held
+
+    def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+        self._refused.append((group, error))
+        if self._transactions is not None:
+            self._transactions.machine.failed(error)
+
+    def _settled(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if batch.error is None:
+                self.delivered += batch.count
+            else:
+                self.failed += batch.count
+                if self._transactions is None:  # its commit has told
+                    self._unseen.add(batch, batch.count)
+                    self._warn_soon()
+        self._ended += batches
+        self._shell.changed.notify_all()
+
+    def _flush_hooks(self, timeout: float | None) -> None:
+        if self._hooks is None:
+            return
+        queue = self._hooks.queue
+        mark = queue.put_count
+        queue.hurry += 1
+        self._shell.wake()
+        try:
+            if not self._shell.wait(lambda: queue.dispatched_count >= mark, timeout):
+                raise ClientTimeout(f"flush: {still_wait(queue.waiting)}")
+        finally:
+            queue.hurry -= 1
+
+    def _warn_soon(self) -> None:
+        """Look whether the program asks for the outcome of what has failed; it may take its time."""
+        if self._unseen.count > self._warned and not self._looks and not self._intake.closed:
+            self._looks = True
+            self._shell.post_later(_FIRST_LOOK_MS if not self._warned else _NEXT_LOOK_MS, self._warn_unseen)
+
+    # --- without the lock
+
+    def _warn_unseen(self) -> None:
+        """A program that runs for long, and drops what `send` returns, hears of its losses before it ends."""
+        with self._lock:
+            self._looks = False
+            failure = self._unseen.error() if self._unseen.count > self._warned else None
+            self._warned = self._unseen.count
+        if failure is not None:
+            self._shell.warn(str(failure))
+
+    def _tell(self) -> None:
+        """Run the callbacks of what has ended. Reactor only, or when that has stopped."""
+        ended, self._ended = self._ended, []
+        for batch in ended:
+            self._batch_hooks.on_batch_done(batch)
+            batch.tell(self._callback_failed)
+        refused, self._refused = self._refused, []
+        for group, error in refused:
+            for unplaced in group:
+                if isinstance(unplaced.token, DeliveryHandle):
+                    self.fail_handle(unplaced.token, error)
+
+    def _callback_failed(self, error: BaseException) -> None:
+        self._shell.report("a delivery callback raised", error)
+
+    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
+        """End a message that is in no batch: failed, or (None) handled elsewhere. For the hooks' path."""
+        with self._lock:
+            home = handle.home
+            if home.done:
+                return
+            home.finish(error)
+            self.failed += error is not None
+            if self._transactions is None:
+                self._unseen.add(home, 1)
+                self._warn_soon()
+            elif error is not None:
+                self._transactions.machine.failed(error)
+            self._shell.changed.notify_all()
+        home.tell(self._callback_failed)
+
+    def _stop(self) -> None:
+        closed = ClosedError("the producer was closed before the message was delivered")
+        self._shell.close()
+        with self._lock:
+            self._intake.unplaced.fail_all(closed)
+            self._sender.fail_waiting(closed)
+        self._tell()
+        if self._hooks is not None:
+            self._hooks.close(closed)
+        self._batch_hooks.close()

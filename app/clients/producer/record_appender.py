@@ -1,0 +1,190 @@
+"""Where the messages of a producer come in: into a batch each, or among those that have no place yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from ....core.client.errors import QueueFull, no_partition
+from ....core.client.producer.pending_messages import UnplacedMessage, UnplacedMessages
+from ....core.client.producer.producer_batch import Batch, DeliveryCallback, EncodedMessage, Home
+from ....core.client.producer.record_accumulator import Accumulator, message_bytes
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError
+from ....ports.report import counted
+from ....ports.types import TopicPartition
+from ..shared.delivery import DeliveryHandle
+from ..shared.encoding import Encoding, checked_partition, choose_partition
+from ..shared.machine_settings import accumulating
+
+if TYPE_CHECKING:
+    from ....core.client.cluster_view import TopicView
+    from ....core.client.producer.partitioner import Partitioner
+    from ....core.client.producer.transaction_manager import Transaction
+    from ..shared.client_shell import ClientShell
+    from ..shared.settings import ProducerSettings
+
+NotPlaced = Callable[[Sequence[UnplacedMessage], BarnabasError], None]
+
+
+class Intake:
+    """Takes messages until it is closed. `not_placed` is told, with the lock held, of those that never had a place.
+
+    `runs`: whether a message without anything but a value may follow the last such one of its topic.
+    """
+
+    def __init__(
+        self,
+        shell: ClientShell,
+        settings: ProducerSettings,
+        encoding: Encoding,
+        partitioner: Partitioner,
+        *,
+        runs: bool,
+        not_placed: NotPlaced,
+    ) -> None:
+        self.shell = shell
+        self.lock = shell.lock
+        self.view = shell.view
+        self.settings = settings
+        self.encoding = encoding
+        self.partitioner = partitioner
+        self.accumulator = Accumulator(accumulating(settings), shell.clock, self._batch_closed)
+        blocks = 0 < settings.max_block_ms < settings.delivery_timeout_ms
+        self.unplaced = UnplacedMessages(
+            shell.view,
+            limit_ms=settings.max_block_ms if blocks else settings.delivery_timeout_ms,
+            limit_key="max.block.ms" if blocks else "delivery.timeout.ms",
+            route=self._place_late,
+            failed=self._not_placed,
+        )
+        self.closed = False
+        """Settable, with the lock held: nothing is taken any more."""
+        self.transaction: Transaction | None = None
+        """Settable, before anything is sent: what is sent belongs to it."""
+        self.runs: dict[str, Batch] = {}
+        """Topic → the batch that the next message without anything but a value goes into."""
+        self._may_run = runs
+        self._tell_not_placed = not_placed
+
+    def check_open(self) -> None:
+        """Raises `ClosedError` once it is closed."""
+        if self.closed:
+            raise ClosedError("the producer is closed")
+
+    def check_taking(self) -> None:
+        """Raises `ClosedError`, and what a transaction that takes nothing now raises."""
+        self.check_open()
+        if self.transaction is not None:
+            self.transaction.check_sending()
+
+    def take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
+        """The quick way for what goes where the last message went; None when it does not."""
+        with self.lock:
+            batch = self.runs.get(topic)
+            index = -1 if batch is None or self.closed else self.accumulator.append_plain(batch, value)
+        return None if batch is None or index < 0 else DeliveryHandle(batch, index, self.shell)
+
+    def take(
+        self,
+        topic: str,
+        message: EncodedMessage,
+        partition: int | None,
+        handle: DeliveryHandle | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle:
+        """Put an encoded message into its batch, or keep it until it has one. With a `handle`, from hooks: at once."""
+        if partition is not None and type(partition) is not int:
+            partition = checked_partition(partition)
+        value, key, headers, _ = message
+        size = message_bytes(value, key, headers)
+        if size > self.settings.max_request_size:
+            limit = self.settings.max_request_size
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
+        with self.lock:
+            if handle is not None:
+                if self.transaction is not None:
+                    self.transaction.check_sending()
+            else:
+                self.check_taking()
+                if not self.accumulator.has_room(size):
+                    self.wait_for_room(size)
+            view = self.view.topic(topic)
+            if view is None or topic in self.unplaced:
+                return self._place_later(topic, UnplacedMessage(message, partition, size, handle), on_delivery)
+            place = self.place(view, topic, message, partition)
+            batch = self.accumulator.append(place, message, size)
+            index = batch.count - 1
+            if not index:
+                self.shell.wake()
+                if self._may_run and partition is None and key is None:
+                    self.runs[topic] = batch
+            if handle is not None:
+                handle.move(batch, index)
+                return handle
+            if on_delivery is not None:
+                batch.callbacks.append((index, on_delivery))
+        return DeliveryHandle(batch, index, self.shell)
+
+    # --- with the lock held
+
+    def place(self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None) -> TopicPartition:
+        """Where a message goes. Raises `ApiError` for a partition that the topic does not have."""
+        if partition is None:
+            partition = choose_partition(self.partitioner, topic, message, view)
+        elif not 0 <= partition < len(view.leaders):
+            raise no_partition(topic, len(view.leaders), partition)
+        return view.places[partition]
+
+    def wait_for_room(self, size: int) -> None:
+        """Wait as long as `max.block.ms` says. Raises `QueueFull`, `ClosedError`."""
+        limit_ms, accumulator = self.settings.max_block_ms, self.accumulator
+        if limit_ms and not self.shell.connector.owns_thread():
+            accumulator.hurry += 1
+            self.shell.wake()
+            try:
+                if self.shell.wait(lambda: accumulator.has_room(size), limit_ms / 1000 if limit_ms > 0 else None):
+                    self.check_taking()
+                    return
+            finally:
+                accumulator.hurry -= 1
+        held = f"{counted(accumulator.messages, 'message')}, {accumulator.bytes} bytes"
+        raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
+
+    def _place_later(
+        self, topic: str, unplaced: UnplacedMessage, on_delivery: DeliveryCallback | None
+    ) -> DeliveryHandle:
+        handle = unplaced.token
+        if not isinstance(handle, DeliveryHandle):
+            handle = DeliveryHandle(Home(), 0, self.shell)
+            unplaced = evolve(unplaced, token=handle)
+        if on_delivery is not None:
+            handle.home.callbacks.append((0, on_delivery))
+        self.unplaced.put(topic, unplaced, self.shell.now_ms())
+        self.accumulator.hold(unplaced.size)
+        self.shell.wake()
+        return handle
+
+    def _place_late(self, topic: str, unplaced: UnplacedMessage, since_ms: float) -> None:
+        view, handle = self.view.topic(topic), unplaced.token
+        if view is None or not isinstance(handle, DeliveryHandle):
+            raise BarnabasError(f"topic {topic} has gone")
+        if self.transaction is not None:
+            self.transaction.check_sending(late=True)
+        place = self.place(view, topic, unplaced.message, unplaced.partition)
+        self.accumulator.hold(-unplaced.size)
+        batch = self.accumulator.append(place, unplaced.message, unplaced.size, since_ms)
+        handle.move(batch, batch.count - 1)
+
+    def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+        for unplaced in group:
+            self.accumulator.hold(-unplaced.size)
+        self._tell_not_placed(group, error)
+
+    def _batch_closed(self, place: TopicPartition) -> None:
+        try:
+            self.partitioner.next_batch(*place)
+        except Exception as error:  # noqa: BLE001  # no message is to blame; its next choice may fail one
+            self.shell.report(f"the partitioner {type(self.partitioner).__name__} failed in next_batch", error)

@@ -1,0 +1,236 @@
+"""`Producer.send_arrow`: whole tables laid out as batches, and handed to the accumulator."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ....core.client.errors import ClientTimeout, EncodeError, QueueFull
+from ....core.client.producer.prebuilt_batch import LaidOutBatch
+from ....core.client.producer.producer_batch import Home
+from ....core.message.message import Message
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ..arrow.placing import batch_firsts, partitions_of
+from ..arrow.record_layout import RecordBlock, Rows, headers_laid_out, lay_out
+from ..arrow.varints import Numbers
+from ..shared.delivery import DeliveryHandle, ManyHandle
+from ..shared.hooks import HookPath
+from ..shared.machine_settings import accumulating
+from .record_appender import Intake
+
+BLOCK_ROWS = 65_536
+BLOCK_BYTES = 64 * 1024 * 1024
+"""So much of a table is laid out at once, about."""
+_COLUMNS = ("value", "key", "headers", "timestamp", "partition")
+
+
+def _batches_of(table: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of whatever has Arrow's interface, without what is no message's, a block at a time."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    stream = pa.RecordBatchReader.from_stream(table)
+    for batch in stream:
+        if "value" not in batch.schema.names:
+            raise EncodeError(f"a column 'value' is needed (there is {', '.join(batch.schema.names) or 'none'})")
+        known = batch.select([name for name in _COLUMNS if name in batch.schema.names])
+        rows = BLOCK_ROWS
+        if known.num_rows:
+            rows = max(1, min(rows, BLOCK_BYTES * known.num_rows // (known.nbytes + 1)))
+        for first in range(0, known.num_rows, rows):
+            yield known.slice(first, rows)
+
+
+def _messages_of(batch: pa.RecordBatch) -> Iterator[tuple[int | None, Message]]:
+    """(partition, message) of each row, for who wants to see them one by one."""
+    nothing: list[None] = [None] * batch.num_rows
+    names = batch.schema.names
+
+    def column(name: str) -> list[Any]:
+        return batch.column(name).to_pylist() if name in names else nothing
+
+    values, keys = _content(batch, "value"), _content(batch, "key")
+    times = _times(batch)
+    for value, key, headers, time, partition in zip(
+        values.to_pylist(),
+        nothing if keys is None else keys.to_pylist(),
+        column("headers"),
+        nothing if times is None else times.to_pylist(),
+        column("partition"),
+        strict=True,
+    ):
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield partition, Message(value=value, key=key, headers=pairs, timestamp_ms=time)
+
+
+def send_arrow(intake: Intake, hooks: HookPath | None, table: Any, topic: str, partition: int | None) -> ManyHandle:
+    """See `Producer.send_arrow`. Hooks see the messages one by one."""
+    if hooks is None:
+        sender = _ArrowSender(intake, topic, partition)
+        for batch in _batches_of(table):
+            sender.send(batch)
+        return sender.handle
+    handles: list[DeliveryHandle] = []
+    for batch in _batches_of(table):
+        for own, message in _messages_of(batch):
+            value, key, headers, time = message[:4]
+            chosen = own if partition is None else partition
+            try:
+                handles.append(hooks.send(topic, value, key, chosen, headers, time, None))
+            except QueueFull as error:
+                error.taken = ManyHandle(intake.shell, [], handles)
+                raise
+    return ManyHandle(intake.shell, [], handles)
+
+
+class _ArrowSender:
+    """Sends blocks of rows to one topic."""
+
+    def __init__(self, intake: Intake, topic: str, partition: int | None) -> None:
+        self._intake = intake
+        self._topic = topic
+        self._partition = partition
+        self._runs: list[tuple[Home, int, int]] = []
+
+    @property
+    def handle(self) -> ManyHandle:
+        """Of all that was taken."""
+        return ManyHandle(self._intake.shell, self._runs, [])
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Take a block. Raises as `Producer.send_arrow`, mostly before anything of the block is taken."""
+        intake, settings = self._intake, self._intake.settings
+        now_ms = intake.shell.clock.now_ms()
+        rows = _rows(batch, now_ms)
+        sizes = rows.sizes()
+        if int(sizes.max()) > settings.max_request_size:
+            limit = settings.max_request_size
+            text = f"about {int(sizes.max())} bytes (row {int(sizes.argmax())}); max.request.size is {limit}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        view = self._view()
+        given = batch.column("partition") if "partition" in batch.schema.names else None
+        if self._partition is not None:
+            given = pa.array(np.full(len(rows), self._partition, dtype=np.int64))
+        with intake.lock:  # a partitioner is called by one thread at a time
+            partitions = partitions_of(rows, given, intake.partitioner, self._topic, view, settings.batch_size)
+        order = None
+        if len(rows) > 1 and (partitions != partitions[0]).any():
+            order = np.argsort(partitions, kind="stable")
+            rows, partitions, sizes = rows.chosen(order), partitions[order], sizes[order]
+        firsts = _firsts(partitions, sizes, settings.batch_size, accumulating(settings).batch_messages)
+        for first, block in zip(firsts, lay_out(rows, firsts, now_ms), strict=True):
+            self._put(int(partitions[first]), block)
+
+    def _put(self, partition: int, block: RecordBlock) -> None:
+        intake, size = self._intake, len(block.records)
+        with intake.lock:
+            intake.check_taking()
+            if not intake.accumulator.has_room(size, block.count):
+                try:
+                    intake.wait_for_room(size)
+                except QueueFull as error:
+                    error.taken = self.handle
+                    raise
+            view = intake.view.topic(self._topic)
+            if view is None or partition >= len(view.leaders):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition} has gone")
+            batch = LaidOutBatch(
+                view.places[partition],
+                intake.shell.now_ms(),
+                block.records,
+                block.count,
+                base_timestamp=block.base_timestamp,
+                max_timestamp=block.max_timestamp,
+                timestamps=block.timestamps,
+            )
+            intake.accumulator.put(batch)
+        self._runs.append((batch, 0, block.count))
+        intake.shell.wake()
+
+    def _view(self) -> Any:
+        """The topic, once it is known and everything that was sent to it before has found its place."""
+        intake, topic = self._intake, self._topic
+        limit_ms = intake.settings.max_block_ms
+
+        def known() -> bool:
+            error = intake.view.topic_errors.get(topic)
+            if intake.view.topic(topic) is None:
+                return intake.closed or (error is not None and not error.retriable)
+            return topic not in intake.unplaced
+
+        with intake.lock:
+            intake.check_taking()
+            if intake.view.topic(topic) is None:
+                intake.view.want([topic])
+                intake.view.request_refresh()
+                intake.shell.wake()
+            intake.shell.wait(known, limit_ms / 1000 if limit_ms >= 0 else None)
+            intake.check_taking()
+            view, error = intake.view.topic(topic), intake.view.topic_errors.get(topic)
+        if view is None and error is not None:
+            raise ApiError(error, f"topic {topic}")
+        if view is None:
+            raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g}){intake.view.why}")
+        return view
+
+
+def _firsts(partitions: Numbers, sizes: Numbers, batch_size: int, batch_messages: int) -> list[int]:
+    """The rows at which batches begin; rows of one partition follow each other."""
+    borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    return [
+        begin + first
+        for begin, end in pairwise(borders)
+        for first in batch_firsts(sizes[begin:end], batch_size, batch_messages)
+    ]
+
+
+def _rows(batch: pa.RecordBatch, now_ms: int) -> Rows:
+    values, keys = _content(batch, "value"), _content(batch, "key")
+    if keys is not None and keys.null_count == len(keys):
+        keys = None
+    headers = None
+    if "headers" in batch.schema.names and not pa.types.is_null(batch.schema.field("headers").type):
+        try:
+            headers = headers_laid_out(batch.column("headers"))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            kind = batch.schema.field("headers").type
+            raise EncodeError(
+                f"column 'headers' must be list<struct<key: string, value: binary>>, not {kind}"
+            ) from error
+    times = _times(batch)
+    stamps = None
+    if times is not None and times.null_count < len(times):
+        stamps = times.fill_null(now_ms).to_numpy(zero_copy_only=False)
+    return Rows(values, keys, headers, stamps)
+
+
+def _content(batch: pa.RecordBatch, name: str) -> Any:
+    """A column of keys or values as bytes; None if there is none. Raises `EncodeError`."""
+    if name not in batch.schema.names:
+        return None
+    column = batch.column(name)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+    octets = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    if not any(check(kind) for check in (*texts, *octets)):
+        raise EncodeError(f"column {name!r} must be binary or text, not {kind}; cast it, or write it as JSON")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(kind)
+    if any(check(kind) for check in texts) and not pa.types.is_string(kind):
+        column = column.cast(pa.string())
+    return column.cast(pa.binary())
+
+
+def _times(batch: pa.RecordBatch) -> Any:
+    """Milliseconds since 1970; None if there is no such column. Raises `EncodeError`."""
+    if "timestamp" not in batch.schema.names:
+        return None
+    column = batch.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
+    elif not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
+        raise EncodeError(f"column 'timestamp' must be a timestamp or milliseconds, not {column.type}")
+    return column.cast(pa.int64())

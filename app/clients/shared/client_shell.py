@@ -1,0 +1,181 @@
+"""What the clients of the current generation share: the driver of their state machines, behind a lock; calls."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ....core.client.calls import Calls, Destination, LeaderCall, NodeCall, Target
+from ....core.client.cluster_view import ClusterView, ViewSettings
+from ....core.client.effects import Part
+from ....core.client.errors import ClientTimeout
+from ....core.client.network.links import LinkOutside, Links
+from ....core.client.network.overdue_requests import Overdue
+from ....core.client.network.unreachable_brokers import UnreachableBrokers
+from ....core.client.request_types import check_request
+from ....ports.broker_api.envelope import Caller, Request, ResultT
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import BarnabasError, ClosedError
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ...connector import Connector
+from .blocking_shell import GRACE_S, WaitingRoom, logger
+from .locked import Guarded
+
+ItemT = TypeVar("ItemT")
+
+
+@frozen(kw_only=True)
+class ShellSettings:
+    """What is the same for every client. Times in ms."""
+
+    client_id: str = "barnabas"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1000
+    metadata_max_age_ms: float = 300_000
+    default_api_timeout_ms: int = 60_000
+    allow_auto_create: bool = False
+
+
+class ClientShell(WaitingRoom):
+    """The part of a client that has threads.
+
+    The reactor's thread drives the machines; the user's threads change them under `lock`, then `wake`, and wait on
+    `changed`, which shares that lock and is notified when something may have come true.
+    """
+
+    def __init__(self, connector: Connector, settings: ShellSettings) -> None:
+        """Starts the reactor. Raises what `Connector.start` raises."""
+        super().__init__(connector)
+        self.settings = settings
+        entropy = connector.entropy
+        scheduler = connector.start()
+        self.view = ClusterView(
+            connector.bootstrap,
+            entropy,
+            ViewSettings(
+                retry_backoff_ms=settings.retry_backoff_ms,
+                retry_backoff_max_ms=settings.retry_backoff_max_ms,
+                metadata_max_age_ms=settings.metadata_max_age_ms,
+                allow_auto_create=settings.allow_auto_create,
+            ),
+            moved=lambda: scheduler.call_soon(self._links.tidy),
+        )
+        self.calls = Calls(
+            self.view,
+            entropy,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        )
+        self._unreachable = UnreachableBrokers(connector.clock, logger.warning)
+        outside = LinkOutside(
+            scheduler=scheduler,
+            clock=connector.clock,
+            entropy=entropy,
+            connect=connector.connect,
+            caller=Caller(client_id=settings.client_id),
+            unreachable=self._unreachable,
+            reconnect_backoff_ms=settings.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
+        )
+        self._links = Links(outside, self.view.address, self.view.heard)
+        overdue = Overdue(self._links.submit, connector.clock, self._on_late)
+        self._begin(scheduler, overdue.submit)
+        # The view comes last: the others tell it that they miss something.
+        self.add_part(self.view)
+        self.add_part(overdue, guarded=False)
+        self.add_part(self.calls)
+
+    @property
+    def why(self) -> str:
+        trouble = self.view.trouble or self._unreachable.last_error
+        return "" if trouble is None else f"; last: {trouble}"
+
+    def add_part(self, part: Part, *, guarded: bool = True) -> None:
+        """Drive this machine too; `guarded`: under the lock, else it takes the lock by itself."""
+        self._driver.add(Guarded(part, self.changed) if guarded else part)
+
+    def ask(
+        self,
+        request: Request[ResultT],
+        target: Destination = Target.ANY,
+        *,
+        timeout_ms: float | None = None,
+        retriable: Callable[[Any], ErrorCode] = lambda _: ErrorCode.NONE,
+    ) -> ResultT:
+        """Send the request and wait for its result. Raises the `BarnabasError` for which there is none, `TypeError` and
+        `ValueError` for a request that cannot be sent."""
+        check_request(request)
+        limit = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        box: list[Any] = []
+        call = NodeCall(
+            request=request,
+            target=target,
+            done=self.putter(box),
+            deadline_ms=self.now_ms() + limit,
+            retriable=retriable,
+        )
+        result: ResultT = self._await(call, box, limit)
+        if isinstance(result, BarnabasError):
+            raise result
+        return result
+
+    def ask_leaders(
+        self,
+        items: Sequence[ItemT],
+        place: Callable[[ItemT], TopicPartition],
+        build: Callable[[Sequence[ItemT]], Request[Any]],
+        outcomes: Callable[[Any], Sequence[tuple[ErrorCode, Any]]],
+        *,
+        timeout_ms: float | None = None,
+        retries_max: int = 1_000_000,
+    ) -> list[Any]:
+        """Ask each item's leader; per item the answer, or its `BarnabasError`. Raises as `ask`."""
+        if not items:
+            return []
+        check_request(build(items))
+        limit = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        box: list[Any] = []
+        call = LeaderCall(
+            items=items,
+            place=place,
+            build=build,
+            outcomes=outcomes,
+            done=self.putter(box),
+            deadline_ms=self.now_ms() + limit,
+            retries_max=retries_max,
+        )
+        answers = self._await(call, box, limit)
+        return [answers[index] for index in range(len(items))]
+
+    def _await(self, call: "NodeCall | LeaderCall[Any]", box: list[Any], limit_ms: float) -> Any:
+        with self.lock:
+            if self.closed:
+                raise ClosedError("the client is closed")
+            self.calls.add(call)
+            self.wake()
+            if not self.wait(lambda: bool(box), limit_ms / 1000 + GRACE_S):
+                raise ClientTimeout("the client's reactor does not answer")
+        return box[0]
+
+    def putter(self, box: list[Any]) -> Callable[[Any], None]:
+        """Puts an answer into the box, and lets those see it who `wait` for one. Called with the lock held."""
+
+        def put(answer: Any) -> None:
+            box.append(answer)
+            self.changed.notify_all()
+
+        return put
+
+    def _on_late(self, node: int) -> None:
+        self.view.late(node)
+        address = self.view.address(node)
+        if address is not None:
+            self._unreachable.on_late(address)
+
+    def _hang_up(self) -> None:
+        self._links.close()
+        with self.lock:
+            self.calls.fail_all(ClosedError("the client was closed"))

@@ -1,0 +1,194 @@
+"""From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import index
+from typing import Any, Protocol
+
+from ....core.client.cluster_view import TopicView
+from ....core.client.errors import EncodeError, EncodeTypeError, EncodeValueError
+from ....core.client.producer.partitioner import Partitioner
+from ....core.client.producer.producer_batch import EncodedMessage
+from ....core.client.serde import Decoder, Encoder
+from ....core.message.message import Headers
+from ....plugins.builtin.encoders import BytesSerde
+from ....plugins.host import PluginHost
+from ....ports.errors import ConfigError
+from ....ports.report import counted
+
+_TIMESTAMP_MAX = 2**63 - 1
+
+
+class Encoding:
+    """A value's and a key's encoder together; bytes with the default encoders take a short cut."""
+
+    __slots__ = ("_encoder", "_key_encoder", "plain")
+
+    def __init__(self, encoder: Encoder, key_encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._key_encoder = key_encoder
+        self.plain = type(encoder) is BytesSerde
+        """Values that are bytes already need no encoding."""
+
+    def encode(self, topic: str, value: Any, key: Any) -> tuple[bytes | None, bytes | None]:
+        """Value and key as bytes. Raises `EncodeError`."""
+        if not self.plain or type(value) is not bytes:
+            value = _encoded(self._encoder, topic, value, "value")
+        if key is not None:
+            key = _encoded(self._key_encoder, topic, key, "key")
+        return value, key
+
+
+class EncoderSettings(Protocol):
+    """The names of the encoders, for those that are not given as objects."""
+
+    @property
+    def encoder(self) -> str: ...
+
+    @property
+    def key_encoder(self) -> str: ...
+
+
+def encoding_of(host: PluginHost, chosen: EncoderSettings, encoder: object, key_encoder: object) -> Encoding:
+    """The encoders that are given, or those that the settings name. Raises `ConfigError`."""
+    return Encoding(
+        host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else as_encoder(encoder, "encoder"),
+        host.encoder(chosen.key_encoder)
+        if key_encoder is None or isinstance(key_encoder, str)
+        else as_encoder(key_encoder, "key_encoder"),
+    )
+
+
+class DecoderSettings(Protocol):
+    """The names of the decoders, for those that are not given as objects."""
+
+    @property
+    def decoder(self) -> str: ...
+
+    @property
+    def key_decoder(self) -> str: ...
+
+
+def decoders_of(
+    host: PluginHost, chosen: DecoderSettings, decoder: object, key_decoder: object
+) -> tuple[Decoder, Decoder]:
+    """Of values and keys: those that are given, or those that the settings name. Raises `ConfigError`."""
+    return (
+        host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else as_decoder(decoder, "decoder"),
+        host.decoder(chosen.key_decoder)
+        if key_decoder is None or isinstance(key_decoder, str)
+        else as_decoder(key_decoder, "key_decoder"),
+    )
+
+
+class _Function:
+    """A function of a value, as other libraries take it, in place of an encoder or decoder; null stays null."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def encode(self, topic: str, value: Any) -> Any:  # noqa: ARG002
+        return None if value is None else self._function(value)
+
+    def decode(self, topic: str, data: bytes | None) -> Any:  # noqa: ARG002
+        return None if data is None else self._function(data)
+
+
+def as_encoder(given: object, setting: str) -> Encoder:
+    """An object with `encode`, or a function from a value to bytes. Raises `ConfigError` that names the setting."""
+    made: Encoder = _serde(given, "encode", setting)
+    return made
+
+
+def as_decoder(given: object, setting: str) -> Decoder:
+    """An object with `decode`, or a function from bytes to a value. Raises `ConfigError` that names the setting."""
+    made: Decoder = _serde(given, "decode", setting)
+    return made
+
+
+def _serde(given: Any, method: str, setting: str) -> Any:
+    if isinstance(given, type):
+        raise ConfigError(f"{setting}: {given.__name__} is a class; give an object: {given.__name__}(...)")
+    if callable(getattr(given, method, None)):
+        return given
+    if callable(given):
+        return _Function(given)
+    raise ConfigError(
+        f"{setting}: {type(given).__name__} is no name, no object with {method}(topic, value), and no function"
+    )
+
+
+def by_name(**given: object) -> dict[str, Any]:
+    """What is given by name is a setting; objects are used as they are."""
+    return {name: thing for name, thing in given.items() if isinstance(thing, str)}
+
+
+def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | None:
+    try:
+        data: object = encoder.encode(topic, thing)
+    except Exception as error:
+        kind = EncodeTypeError if isinstance(error, TypeError) else EncodeError
+        raise kind(f"the {what} of a message to {topic} cannot be encoded: {error}") from error
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise EncodeError(f"the {what} encoder {type(encoder).__name__} gave {type(data).__name__}, not bytes")
+
+
+def choose_partition(partitioner: Partitioner, topic: str, message: EncodedMessage, view: TopicView) -> int:
+    """What the partitioner says. Raises `EncodeError` when it fails, or says a partition that is not there."""
+    return choose_index(partitioner, topic, message[1], message[0], len(view.leaders), view.available)
+
+
+def choose_index(
+    partitioner: Partitioner, topic: str, key: bytes | None, value: bytes | None, count: int, available: Sequence[int]
+) -> int:
+    """The same, among `count` partitions of which `available` can be written to."""
+    try:
+        chosen = partitioner.partition(topic, key, value, count, available)
+    except Exception as error:
+        raise EncodeError(f"the partitioner {type(partitioner).__name__} failed: {error!r}") from error
+    if type(chosen) is not int or not 0 <= chosen < count:
+        raise EncodeError(
+            f"the partitioner {type(partitioner).__name__} chose {chosen!r}; {topic} has {counted(count, 'partition')}"
+        )
+    return chosen
+
+
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """The headers as a batch takes them. Raises `EncodeError`."""
+    checked = []
+    for entry in headers.items() if isinstance(headers, dict) else headers:
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
+            raise EncodeTypeError(f"header {entry!r}: expected a pair of name and bytes")
+        name, content = entry
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise EncodeTypeError(f"header {name!r}: expected a str and bytes or None, got {type(content).__name__}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise EncodeValueError(f"header {name!r}: {error}") from error
+        checked.append((name, content))
+    return tuple(checked)
+
+
+def checked_timestamp(timestamp_ms: int) -> None:
+    """Raises `EncodeError` for what is not a number of milliseconds."""
+    if type(timestamp_ms) is not int:
+        raise EncodeTypeError(f"timestamp_ms {timestamp_ms!r:.80}: expected milliseconds since 1970")
+    if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        raise EncodeValueError(f"timestamp_ms {timestamp_ms}: expected milliseconds since 1970")
+
+
+def checked_partition(partition: object) -> int:
+    """Raises `EncodeError` for what is no whole number."""
+    try:
+        return index(partition)  # type: ignore[arg-type]  # that is the question
+    except TypeError as error:
+        raise EncodeTypeError(f"partition {partition!r:.80}: expected a number") from error
+
+
+def check_callback(given: object) -> None:
+    """Raises `TypeError` for what cannot be called; None is none."""
+    if given is not None and not callable(given):
+        raise TypeError(f"on_delivery: expected a function, got {type(given).__name__}")

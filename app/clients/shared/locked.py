@@ -1,0 +1,59 @@
+"""State machines that the user's threads change too: the lock around them."""
+
+from collections.abc import Callable, Sequence
+from threading import Condition
+from typing import Any
+
+from ....core.client.effects import Part, Poll, Send, TakeAnswer
+from ....core.client.producer.sender import Sender
+
+
+def _nothing() -> None:
+    pass
+
+
+class Guarded:
+    """Polls and answers a machine with the condition's lock held, and notifies after each answer."""
+
+    def __init__(self, part: Part, changed: Condition, after: Callable[[], None] = _nothing) -> None:
+        """`after` is called after each step without the lock: it tells users what the machine has decided."""
+        self._part = part
+        self._changed = changed
+        self._after = after
+
+    def poll(self, now_ms: float) -> Poll:
+        with self._changed:
+            poll = self._part.poll(now_ms)
+        self._after()
+        return Poll(_guarded(poll.sends, self._changed, self._after), poll.wake_ms)
+
+
+class GuardedSender:
+    """As `Guarded`, but that batches are compressed without the lock, so that users go on filling others meanwhile."""
+
+    def __init__(self, sender: Sender, changed: Condition, after: Callable[[], None]) -> None:
+        self._sender = sender
+        self._changed = changed
+        self._after = after
+
+    def poll(self, now_ms: float) -> Poll:
+        with self._changed:
+            ready = self._sender.begin(now_ms)
+        encoded = self._sender.encode(ready)
+        with self._changed:
+            poll = self._sender.end(encoded, now_ms)
+        self._after()
+        return Poll(_guarded(poll.sends, self._changed, self._after), poll.wake_ms)
+
+
+def _guarded(sends: Sequence[Send], changed: Condition, after: Callable[[], None]) -> list[Send]:
+    def behind(answer: TakeAnswer) -> TakeAnswer:
+        def guarded(result: Any, now_ms: float) -> None:
+            with changed:
+                answer(result, now_ms)
+                changed.notify_all()
+            after()
+
+        return guarded
+
+    return [Send(send.node, send.request, behind(send.answer)) for send in sends]

@@ -1,0 +1,439 @@
+"""Client settings under their dotted names: Kafka's, librdkafka's and those of 0.7 (facts A6, A8)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+from attrs import field
+from attrs.validators import ge, in_
+
+from ....core.client.consumer.subscription_state import Reset
+from ....ports.errors import ConfigError
+from ....ports.values import frozen
+
+T = TypeVar("T")
+
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""So many batches of a producer a broker recognises."""
+
+
+@frozen(kw_only=True)
+class CommonSettings:
+    """What every client has. Times in ms, sizes in bytes."""
+
+    client_id: str = "barnabas"
+    """What the client calls itself in requests, logs and metrics of brokers."""
+    request_timeout_ms: int = field(default=30_000, validator=ge(1))
+    """How long an answer is waited for before the request is tried again or has failed."""
+    socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
+    """How long a connection may take to come about."""
+    retry_backoff_ms: float = field(default=100, validator=ge(0))
+    """How long to wait before a request is tried again; it doubles with each failure in a row."""
+    retry_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    """The longest such wait."""
+    reconnect_backoff_ms: float = field(default=50, validator=ge(0))
+    """How long to wait before a broker that could not be reached is tried again; it doubles, too."""
+    reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    """The longest such wait."""
+    metadata_max_age_ms: float = field(default=300_000, validator=ge(1))
+    """Topics and leaders are asked for anew when what is known of them is as old as this."""
+    default_api_timeout_ms: int = field(default=60_000, validator=ge(1))
+    """How long a call that waits for an answer waits in all, tries and waits between them included."""
+
+
+@frozen(kw_only=True)
+class ProducerSettings(CommonSettings):
+    """How a producer batches and delivers."""
+
+    acks: int = field(default=-1, validator=in_((-1, 0, 1)))
+    """Who must have a message: 0 nobody is asked, 1 the leader, -1 or all everyone in sync."""
+    compression_type: str = "none"
+    """The codec of batches: none, gzip, snappy, lz4, zstd, or a plug-in's."""
+    compressed_topics: tuple[str, ...] = ()
+    """With a codec: compress only these topics; empty = all."""
+    linger_ms: float = field(default=5, validator=ge(0))
+    """How long a batch that is not full waits for more."""
+    batch_size: int = field(default=262_144, validator=ge(1))
+    """About how many bytes go into a batch before compression. A batch of one message may be larger."""
+    batch_num_messages: int = field(default=10_000, validator=ge(1))
+    """The most messages that go into a batch."""
+    buffer_memory: int = field(default=33_554_432, validator=ge(1))
+    """How many bytes of messages may wait for their delivery."""
+    queue_buffering_max_messages: int = field(default=1_000_000, validator=ge(1))
+    """How many messages may wait for their delivery."""
+    max_block_ms: float = 60_000
+    """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`. A message waits
+    as long for the metadata of its topic, unless `delivery.timeout.ms` is less, or this is 0 or negative."""
+    max_request_size: int = field(default=1_048_576, validator=ge(1))
+    """The largest message, and how many bytes of batches one request carries, about."""
+    max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
+    """Requests that wait for a broker's answer at a time."""
+    retries: int = field(default=2_147_483_647, validator=ge(0))
+    """How often a batch is tried again, within `delivery.timeout.ms`."""
+    delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
+    """A message that has not arrived so long after it was sent has failed."""
+    enable_idempotence: bool | None = None
+    """No message twice and none out of order by retries (facts B2); unset: if acks, retries and in-flight allow it."""
+    transactional_id: str | None = None
+    """Makes a transactional producer; it fences the one that had the id before."""
+    transaction_timeout_ms: int = field(default=60_000, validator=ge(1))
+    """Who does not end a transaction within it is fenced, and the transaction aborted."""
+    producer_type: str = field(default="async", validator=in_(("sync", "async")))
+    """With sync, `send` returns when the message has arrived."""
+    allow_auto_create_topics: bool = True
+    """Whether a topic that is missing may be made by the broker."""
+    encoder: str = "bytes"
+    """From values to bytes: bytes, string, json, or a plug-in's."""
+    key_encoder: str = "bytes"
+    """The same of keys."""
+    partitioner: str = "murmur2"
+    """Where messages without a partition go: murmur2 (as Kafka's Java clients), or another one, or a plug-in's."""
+    event_handler: str = ""
+    """The plug-in that gets each batch that is about to go out."""
+    event_handler_props: Mapping[str, object] = {}
+    """What that plug-in is told."""
+    callback_handler: str = ""
+    """The plug-in that watches and changes messages on their way."""
+    callback_handler_props: Mapping[str, object] = {}
+    """What that plug-in is told."""
+
+    def __attrs_post_init__(self) -> None:
+        transactional = self.transactional_id is not None
+        if transactional and self.enable_idempotence is False:
+            raise ValueError("transactional.id needs enable.idempotence, which is false; leave one of them out")
+        if (self.enable_idempotence or transactional) and not self._allows_idempotence:
+            key, way_out = (
+                ("transactional.id", "leave it out") if transactional else ("enable.idempotence", "set it to false")
+            )
+            raise ValueError(
+                f"{key} needs acks=all, retries > 0 and max.in.flight.requests.per.connection of at most "
+                f"{IDEMPOTENT_IN_FLIGHT_MAX}; {way_out}, or set those"
+            )
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches are numbered."""
+        return self._allows_idempotence if self.enable_idempotence is None else self.enable_idempotence
+
+    @property
+    def _allows_idempotence(self) -> bool:
+        in_flight = self.max_in_flight_requests_per_connection
+        return self.acks == -1 and self.retries > 0 and in_flight <= IDEMPOTENT_IN_FLIGHT_MAX
+
+
+@frozen(kw_only=True)
+class FetchSettings(CommonSettings):
+    """How one fetches."""
+
+    fetch_min_bytes: int = field(default=1, validator=ge(0))
+    """A broker with fewer bytes waits before it answers."""
+    fetch_max_wait_ms: int = field(default=500, validator=ge(0))
+    """How long it waits."""
+    fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
+    """About how many bytes an answer carries."""
+    max_partition_fetch_bytes: int = field(default=1_048_576, validator=ge(1))
+    """About how many bytes an answer carries of one partition."""
+    max_poll_records: int = field(default=500, validator=ge(1))
+    """How many messages `poll_many` gives at a time, unless it is told."""
+    auto_offset_reset: Reset = Reset.LATEST
+    """Where to begin without a committed position, or with one that is out of range: earliest, latest, or none (an
+    error)."""
+    isolation_level: int = 0
+    """read_committed leaves out messages of transactions that are open or were aborted."""
+    check_crcs: bool = True
+    """Whether checksums of batches are looked at."""
+    skip_damaged: bool = False
+    """Go on behind records that are damaged, and tell which; else `CorruptRecord` is raised where they begin."""
+    consumer_timeout_ms: float = -1
+    """How long iterating waits for a message before it ends; -1 = for ever."""
+    allow_auto_create_topics: bool = False
+    """Whether a topic that is missing may be made by the broker."""
+    decoder: str = "bytes"
+    """From bytes to values: bytes, string, json, or a plug-in's."""
+    key_decoder: str = "bytes"
+    """The same of keys."""
+
+
+@frozen(kw_only=True)
+class ConsumerSettings(FetchSettings):
+    """How a consumer fetches, and how it is a member of a group. Defaults are Kafka's."""
+
+    group_id: str = ""
+    """The group to be a member of, or to keep positions in; empty = none."""
+    group_instance_id: str = ""
+    """Makes a static member: who comes back under it within the session timeout causes no rebalance (KIP-345)."""
+    enable_auto_commit: bool = True
+    """Commit by itself what the user has come back from, at an interval, before partitions are given up, on closing."""
+    auto_commit_interval_ms: float = field(default=5000, validator=ge(0))
+    """That interval."""
+    partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
+    """Names, or objects with the methods of an `Assignor`, in the order of preference."""
+    session_timeout_ms: int = field(default=45_000, validator=ge(1))
+    """Who is not heard of for so long is no longer a member."""
+    heartbeat_interval_ms: int = field(default=3000, validator=ge(1))
+    """How often a member is heard of; less than the session."""
+    max_poll_interval_ms: int = field(default=300_000, validator=ge(1))
+    """Who has not asked for messages for so long leaves the group; also how long a rebalance waits for a member."""
+    exclude_internal_topics: bool = True
+    """A pattern does not match internal topics."""
+    client_rack: str = ""
+    """Where the consumer stands, for brokers that choose a near replica (`replica.selector.class`)."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be less than session.timeout.ms "
+                f"({self.session_timeout_ms}); a third of it is usual"
+            )
+        if self.group_instance_id and not self.group_id:
+            raise ValueError("group.instance.id needs a group.id")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return int(value)
+
+
+def _boolean(value: Any) -> bool:
+    known = {"true": True, "false": False, "1": True, "0": False}
+    text = str(value).strip().lower()
+    if text not in known:
+        raise ValueError("expected true or false")
+    return known[text]
+
+
+def _acks(value: Any) -> int:
+    return -1 if str(value).strip().lower() == "all" else int(value)
+
+
+def _codec(value: Any) -> str:
+    return {"0": "none", "1": "gzip", "2": "snappy"}.get(str(value), str(value))  # the numbers are 0.7's
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(name.strip() for name in parts if name.strip())
+
+
+def _reset(value: Any) -> Reset:
+    known = {"earliest": Reset.EARLIEST, "smallest": Reset.EARLIEST, "beginning": Reset.EARLIEST}
+    known |= {"latest": Reset.LATEST, "largest": Reset.LATEST, "end": Reset.LATEST, "none": Reset.NONE}
+    if isinstance(value, Reset):
+        return value
+    if value not in known:
+        raise ValueError("expected earliest, latest or none")
+    return known[value]
+
+
+def _strategies(value: Any) -> tuple[Any, ...]:
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    chosen = tuple(_strategy_name(each) if isinstance(each, str) else each for each in several if each != "")
+    if not chosen:
+        raise ValueError("expected the name of a strategy, or several")
+    return chosen
+
+
+def _strategy_name(value: str) -> str:
+    """Kafka's Java classes by their short names."""
+    name = value.strip()
+    classes = {
+        "RangeAssignor": "range",
+        "RoundRobinAssignor": "roundrobin",
+        "StickyAssignor": "sticky",
+        "CooperativeStickyAssignor": "cooperative-sticky",
+    }
+    return classes.get(name.removeprefix("org.apache.kafka.clients.consumer."), name)
+
+
+def isolation_level_of(value: Any) -> int:
+    """The number of an isolation level. Raises `ValueError`."""
+    known = {"read_uncommitted": 0, "read_committed": 1, "0": 0, "1": 1}
+    if str(value) not in known:
+        raise ValueError("expected read_uncommitted or read_committed")
+    return known[str(value)]
+
+
+def _encoder_name(value: Any) -> str:
+    classes = {
+        "DefaultEncoder": "bytes",
+        "StringEncoder": "string",
+        "DefaultDecoder": "bytes",
+        "StringDecoder": "string",
+    }
+    name = str(value)
+    return classes.get(name.removeprefix("kafka.serializer."), name)
+
+
+def _partitioner_name(value: Any) -> str:
+    name = str(value)
+    return "classic" if name == "kafka.producer.DefaultPartitioner" else name
+
+
+def _properties(value: Any) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ValueError("expected a mapping")
+    return value
+
+
+def _id(value: Any) -> str:
+    if not str(value).strip():
+        raise ValueError("expected a name")
+    return str(value)
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "acks": _acks,
+    "transactional_id": _id,
+    "enable_idempotence": _boolean,
+    "partition_assignment_strategy": _strategies,
+    "compression_type": _codec,
+    "compression_codec": _codec,
+    "partitioner": _partitioner_name,
+    "compressed_topics": _names,
+    "auto_offset_reset": _reset,
+    "isolation_level": isolation_level_of,
+    "encoder": _encoder_name,
+    "key_encoder": _encoder_name,
+    "decoder": _encoder_name,
+    "key_decoder": _encoder_name,
+    "event_handler_props": _properties,
+    "callback_handler_props": _properties,
+}
+_BY_TYPE: dict[Any, Callable[[Any], Any]] = {int: _integer, float: float, bool: _boolean, str: str}
+
+OTHER_NAMES = {
+    "connect.timeout.ms": "socket_connection_setup_timeout_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+    "request.required.acks": "acks",
+    "compression.codec": "compression_type",
+    "queue.time": "linger_ms",
+    "queue.buffering.max.ms": "linger_ms",
+    "queue.size": "queue_buffering_max_messages",
+    "queue.enqueueTimeout.ms": "max_block_ms",
+    "queue.enqueue.timeout.ms": "max_block_ms",
+    "num.retries": "retries",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "max.message.size": "max_request_size",
+    "message.max.bytes": "max_request_size",
+    "max.in.flight": "max_in_flight_requests_per_connection",
+    "partitioner.class": "partitioner",
+    "serializer.class": "encoder",
+    "value.serializer": "encoder",
+    "key.serializer": "key_encoder",
+    "key.serializer.class": "key_encoder",
+    "value.deserializer": "decoder",
+    "key.deserializer": "key_decoder",
+    "groupid": "group_id",
+    "autocommit.enable": "enable_auto_commit",
+    "auto.commit.enable": "enable_auto_commit",
+    "autocommit.interval.ms": "auto_commit_interval_ms",
+    "autooffset.reset": "auto_offset_reset",
+    "fetch.size": "max_partition_fetch_bytes",
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+}
+"""Dotted name → the field that it stands for, in every kind of settings that has it."""
+
+# Keys that say what this version does not do yet, or does another way.
+_REFUSED = {
+    "zk.connect": "clients of the current generation are given the brokers' addresses, not ZooKeeper's",
+    "broker.list": "give the brokers' addresses as the client's first argument",
+    "group.id": "only a Consumer is a member of groups",
+    "groupid": "only a Consumer is a member of groups",
+    "transactional.id": "only producers of the current generation have transactions",
+}
+_NO_SECURITY = "connections are neither encrypted nor authenticated yet; leave it out, and use a PLAINTEXT listener"
+_REFUSED_PREFIXES = {
+    "sasl.kerberos.": f"there is no authentication by Kerberos (GSSAPI): {_NO_SECURITY}",
+    "sasl.": _NO_SECURITY,
+    "security.": _NO_SECURITY,
+    "ssl.": _NO_SECURITY,
+}
+_ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
+_SECURITY_PROTOCOL = "security.protocol"
+_PASSED = {"bootstrap.servers", "metadata.broker.list"}
+
+_CLASSIC_PRODUCER = {
+    "producer.type", "queue.time", "queue.size", "queue.enqueueTimeout.ms", "serializer.class", "compressed.topics",
+}  # fmt: skip
+
+
+def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any], *, prefix: str = "") -> T:
+    """Settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
+
+    `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
+    counts messages, as there. A kind may have `ALIASES` of its own, dotted name → field. Raises `ConfigError` naming
+    the key, with `prefix` before it as the user writes it, and the nearest known one if it is unknown.
+    """
+    fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
+    known = {name.replace("_", "."): name for name in fields}
+    known |= {alias: name for alias, name in OTHER_NAMES.items() if name in fields}
+    known |= getattr(kind, "ALIASES", {})
+    config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
+    if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():
+        config["batch.num.messages"] = config.pop("batch.size")
+    found: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for key, value in config.items():
+        named = f"{prefix}{key}"
+        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
+            continue
+        if (why := _refusal(key)) and key not in known:
+            raise ConfigError(f"{named}: {why}")
+        if key in _ONLY_FALSE and key not in known:
+            if _boolean(value):
+                raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")
+            continue
+        if key not in known:
+            raise ConfigError(f"unknown setting {named!r}{_hint(key, known, prefix)}")
+        found[known[key]] = _parse(named, fields[known[key]], value)
+        names[known[key]] = named
+    for name, value in given.items():
+        if value is None:
+            continue
+        key = name.replace("_", ".")
+        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
+            continue
+        if (why := _refusal(key)) and key not in known:
+            raise ConfigError(f"{name}: {why}")
+        field_name = name if name in fields else known.get(key)
+        if field_name is None:
+            raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
+        found[field_name] = _parse(name, fields[field_name], value)
+    return _make(kind, found, names)
+
+
+def _refusal(key: str) -> str:
+    """Why a key has no meaning in any kind of settings that does not have it; empty where nothing is known of it."""
+    prefixes = (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix))
+    return _REFUSED.get(key) or next(prefixes, "")
+
+
+def _make(kind: type[T], found: Mapping[str, Any], names: Mapping[str, str]) -> T:
+    """`names`: of fields, as the user wrote them."""
+    try:
+        return kind(**found)
+    except ValueError as error:
+        text = str(error.args[0] if error.args else error)
+        for field_name, named in names.items():
+            text = text.replace(f"'{field_name}'", named)
+        raise ConfigError(text) from error
+
+
+def _parse(key: str, attribute: Any, value: Any) -> Any:
+    parser = _PARSERS.get(attribute.name) or _BY_TYPE[attribute.type]
+    try:
+        return parser(value)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{key} = {value!r}: {error}") from error
+
+
+def _hint(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, known, n=1)
+    if near:
+        return f"; did you mean {prefix + near[0]!r}?"
+    return f"; known: {', '.join(prefix + name for name in sorted(known))}"

@@ -1,0 +1,292 @@
+"""Commits positions of a group, and finds what is committed (facts C6, OffsetCommit and OffsetFetch)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from attrs import define, field
+
+from ....ports.broker_api.groups import (
+    NO_GENERATION,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+)
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ..coordinator_finder import CoordinatorFinder, is_gone
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import ClientTimeout
+from .events import CommitDone, CommittedDone, CommittedOffset, GroupSettings, Places
+from .generation import LOST
+
+NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
+"""The group's answers to commits of those whom it does not take for members."""
+_UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN_TOPIC_RETRIES = 4
+"""A new topic is soon known to all brokers. One that was deleted must not hold up the member until the deadline."""
+
+
+@frozen
+class CommitIdentity:
+    """As whom to commit."""
+
+    member_id: str = ""
+    generation_id: int = NO_GENERATION
+
+
+class Committing(Protocol):
+    """What commits must know of the membership, and what they tell it."""
+
+    def node(self) -> int | None:
+        """The coordinator, by a way that is free; None while it is being looked for."""
+        ...
+
+    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+        """As whom to commit these now; or why it cannot be done.
+
+        `since` is who the member was when the commit was first tried.
+        """
+        ...
+
+    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+        """Why a position in the topic of this id has no meaning now: that topic was deleted."""
+        ...
+
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
+        """A commit got one of `NOT_OURS`. The error to tell; None if trying again may help."""
+        ...
+
+
+@define(eq=False, kw_only=True)
+class _Call:
+    """A commit, or a question."""
+
+    number: int = 0
+    places: Places
+    positions: Mapping[TopicPartition, CommittedOffset] | None
+    """To be committed; None for a question."""
+    done: Callable[[Any], None]
+    deadline_ms: float
+    retry: bool
+    identity: CommitIdentity | None = None
+    in_flight: bool = False
+    over: bool = False
+    failures: int = 0
+    not_before_ms: float = -NEVER
+    last: BarnabasError | None = field(default=None)
+    stale: ApiError | None = None
+    """Why some of the positions were left out."""
+
+    @property
+    def what(self) -> str:
+        return "the committed offsets" if self.positions is None else "the commit"
+
+
+class GroupPositions:
+    """Calls are sent in the order in which they were made. A commit that a later one has overtaken is not repeated."""
+
+    def __init__(
+        self, finder: CoordinatorFinder, entropy: Entropy, settings: GroupSettings, membership: Committing
+    ) -> None:
+        self._finder = finder
+        self._entropy = entropy
+        self._settings = settings
+        self._membership = membership
+        self._calls: dict[int, _Call] = {}
+        self._count = 0
+        self._sent: dict[TopicPartition, int] = {}
+        """Of each partition the number of the last commit that was sent."""
+        self._stable = True
+        """False once a broker was too old to know of positions that are about to change."""
+
+    def commit(
+        self,
+        positions: Mapping[TopicPartition, CommittedOffset],
+        done: CommitDone,
+        *,
+        deadline_ms: float,
+        retry: bool,
+    ) -> None:
+        """See `GroupMembership.commit`."""
+        if not positions:
+            done(None)
+            return
+        kept = dict(positions)
+        self._add(_Call(places=kept.keys(), positions=kept, done=done, deadline_ms=deadline_ms, retry=retry))
+
+    def committed(self, places: Places, done: CommittedDone, *, deadline_ms: float) -> None:
+        """See `GroupMembership.committed`."""
+        if not places:
+            done({})
+            return
+        self._add(_Call(places=list(places), positions=None, done=done, deadline_ms=deadline_ms, retry=True))
+
+    def fail_all(self, error: BarnabasError) -> None:
+        """The coordinator will not be found."""
+        for call in list(self._calls.values()):
+            self._finish(call, error)
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        for call in list(self._calls.values()):
+            if now_ms >= call.deadline_ms:
+                why = call.last or self._finder.trouble
+                text = f"{call.what} of group {self._settings.group_id} did not succeed in time"
+                self._finish(call, ClientTimeout(text if why is None else f"{text}; last: {why}"))
+                continue
+            wake = min(wake, call.deadline_ms)
+            if call.in_flight:
+                continue
+            if now_ms < call.not_before_ms:
+                wake = min(wake, call.not_before_ms)
+                continue
+            send = self._send(call, now_ms)
+            if send is not None:
+                sends.append(send)
+            elif now_ms < call.not_before_ms:
+                wake = min(wake, call.not_before_ms)
+        return Poll(sends, wake)
+
+    def _add(self, call: _Call) -> None:
+        self._count += 1
+        call.number = self._count
+        self._calls[call.number] = call
+
+    def _finish(self, call: _Call, answer: Any) -> None:
+        if not call.over:
+            call.over = True
+            self._calls.pop(call.number, None)
+            call.done(answer)
+
+    def _send(self, call: _Call, now_ms: float) -> Send | None:
+        if call.positions is not None:
+            identity = self._membership.identity(call.places, call.identity)
+            if isinstance(identity, BarnabasError):
+                self._finish(call, identity)
+                return None
+            call.identity = identity
+            if call.last is not None and any(self._sent.get(place, 0) > call.number for place in call.places):
+                self._finish(call, call.last)
+                return None
+            self._drop_stale(call, now_ms)
+            if call.over or now_ms < call.not_before_ms:
+                return None
+        node = self._membership.node()
+        if node is None:
+            return None
+        call.in_flight = True
+        if call.positions is None:
+            return Send(node, self._question(call), lambda result, now: self._found(call, result, now))
+        self._sent.update(dict.fromkeys(call.places, call.number))
+        return Send(node, self._commit(call.positions, call.identity), lambda r, now: self._committed(call, r, now))
+
+    def _drop_stale(self, call: _Call, now_ms: float) -> None:
+        """Leave out positions in topics that were deleted: the coordinator would take them for the topic that has the
+        name now. The rest is committed, and then the call fails."""
+        assert call.positions is not None
+        stale = {place: self._membership.stale(place, at.topic_id) for place, at in call.positions.items()}
+        error = next((each for each in stale.values() if each is not None), None)
+        if error is None:
+            return
+        may_be_behind = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the broker that told the metadata
+        if may_be_behind and call.retry and call.failures < _UNKNOWN_TOPIC_RETRIES:
+            self._again(call, error, now_ms)
+            return
+        call.stale = error
+        call.positions = {place: at for place, at in call.positions.items() if stale[place] is None}
+        if not call.positions:
+            self._finish(call, error)
+
+    def _commit(
+        self, positions: Mapping[TopicPartition, CommittedOffset], identity: CommitIdentity | None
+    ) -> OffsetCommit:
+        who = identity or CommitIdentity()
+        return OffsetCommit(
+            group_id=self._settings.group_id,
+            partitions=[
+                OffsetCommitPartition(*place, each.offset, each.leader_epoch, each.metadata, each.topic_id)
+                for place, each in positions.items()
+            ],
+            generation_id=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=self._settings.group_instance_id if who.generation_id != NO_GENERATION else None,
+        )
+
+    def _question(self, call: _Call) -> OffsetFetch:
+        asked = OffsetFetchGroup(group_id=self._settings.group_id, partitions=list(call.places))
+        return OffsetFetch(groups=[asked], require_stable=self._stable)
+
+    def _committed(self, call: _Call, result: Any, now_ms: float) -> None:
+        call.in_flight = False
+        if not isinstance(result, OffsetCommitResult):
+            self._failed(call, result, now_ms)
+            return
+        wrong = [part for part in result.partitions if part.error is not ErrorCode.NONE]
+        if not wrong:
+            self._finder.worked()
+            self._finish(call, call.stale)
+            return
+        code = wrong[0].error
+        if code in NOT_OURS:
+            told = self._membership.refused(code, call.identity or CommitIdentity(), now_ms)
+            if told is not None or not call.retry:
+                self._finish(call, told or ApiError(code, f"commit of group {self._settings.group_id}"))
+            else:
+                self._again(call, ApiError(code, f"commit of group {self._settings.group_id}"), now_ms)
+            return
+        where = ", ".join(str(TopicPartition(part.topic, part.partition)) for part in wrong[:3])
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        self._failed(call, ApiError(code, f"commit of {where}{more}"), now_ms)
+
+    def _found(self, call: _Call, result: Any, now_ms: float) -> None:
+        call.in_flight = False
+        if not isinstance(result, OffsetFetchResult) or not result.groups:
+            unsupported = isinstance(result, ApiError) and result.code is ErrorCode.UNSUPPORTED_VERSION
+            if unsupported and self._stable:
+                self._stable = False
+                return
+            self._failed(call, result, now_ms)
+            return
+        group = result.groups[0]
+        wrong = next((part for part in group.partitions if part.error is not ErrorCode.NONE), None)
+        if group.error is not ErrorCode.NONE:
+            self._failed(call, ApiError(group.error, f"offsets of group {self._settings.group_id}"), now_ms)
+        elif wrong is not None:
+            self._failed(call, ApiError(wrong.error, f"committed offset of {wrong.topic}-{wrong.partition}"), now_ms)
+        else:
+            self._finder.worked()
+            found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(call.places)
+            for part in group.partitions:
+                if part.offset >= 0:
+                    place = TopicPartition(part.topic, part.partition)
+                    found[place] = CommittedOffset(part.offset, part.leader_epoch, part.metadata or "")
+            self._finish(call, found)
+
+    def _failed(self, call: _Call, result: Any, now_ms: float) -> None:
+        error = result
+        if not isinstance(error, BarnabasError):
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator answered with nothing")
+        final = isinstance(error, ApiError) and not error.retriable
+        if isinstance(error, ApiError) and error.code in _UNKNOWN_TOPIC:
+            final = call.failures >= _UNKNOWN_TOPIC_RETRIES
+        if not final and is_gone(error):
+            self._finder.lost(error, now_ms)
+        if final or not call.retry:
+            self._finish(call, error)
+        else:
+            self._again(call, error, now_ms)
+
+    def _again(self, call: _Call, error: BarnabasError, now_ms: float) -> None:
+        call.last = error
+        call.failures += 1
+        settings = self._settings
+        call.not_before_ms = now_ms + backoff_ms(
+            call.failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+        )

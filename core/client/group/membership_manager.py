@@ -1,0 +1,352 @@
+"""The life of one member: when it joins, what it gives up for that, when it is out."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
+from ..cluster_view import ClusterView
+from ..coordinator_finder import CoordinatorFinder
+from ..effects import NEVER, Poll
+from .assignor import Assignor
+from .commit_request_manager import CommitIdentity, GroupPositions
+from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
+from .generation import LOST, Generation, explained
+from .heartbeat import Heartbeats
+from .joiner import Joiner
+from .leave_group import LeaveRequests
+from .owned_partitions import OwnedPartitions
+from .subscribed_topics import LeaderWatch, WantedTopics
+
+
+class Phase(Enum):
+    IDLE = "nothing is subscribed to"
+    REVOKING = "the user gives up what it has, then the member joins"
+    JOINING = "the joiner is at work"
+    STABLE = "the member has its assignment"
+    AWAY = "the member has left, until the user polls"
+    FAILED = "the user is to be told why it does not go on"
+
+
+LIVE = (Phase.REVOKING, Phase.JOINING, Phase.STABLE)
+"""The member is in the group, or on its way."""
+
+
+class MemberMachine:
+    """The machine behind `GroupMembership`, and the owner that its joiner, heartbeats and positions ask and tell."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        finder: CoordinatorFinder,
+        entropy: Entropy,
+        settings: GroupSettings,
+        assignors: Sequence[Assignor],
+        notify: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._finder = finder
+        self._settings = settings
+        self._notify = notify
+        self._cooperative = all(assignor.cooperative for assignor in assignors)
+        self._assignor_names = ", ".join(assignor.name for assignor in assignors)
+        self._phase = Phase.IDLE
+        self.generation = Generation()
+        self.topics = WantedTopics(view, exclude_internal=settings.exclude_internal_topics)
+        self.owned = OwnedPartitions()
+        self._watch = LeaderWatch(view)
+        self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
+        self._heartbeats = Heartbeats(finder, settings, self.generation, self.heard)
+        self.positions = GroupPositions(finder, entropy, settings, self)
+        self._leaving = LeaveRequests(finder, settings.group_id)
+        self._rejoin_reason: str | None = None
+        self._why_out = "it has not joined yet"
+        self._views_seen = 0
+        self._round = 0
+        self._polled_ms = -NEVER
+        self._is_back = False
+        self._revoke_until_ms = NEVER
+
+    @property
+    def settled(self) -> bool:
+        at_rest = self._phase is Phase.STABLE and self._rejoin_reason is None
+        return at_rest and not self.owned.revoking and self.owned.told == self.owned.assigned
+
+    def poll(self, now_ms: float) -> Poll:
+        self._note_metadata()
+        wake = self._mind_the_user(now_ms)
+        self._advance(now_ms)
+        polls = [self._joiner.poll(now_ms)]
+        if self._phase in LIVE and self.generation.is_member() and not self._joiner.is_waiting:
+            polls.append(self._heartbeats.poll(now_ms))
+        polls.append(self.positions.poll(now_ms))
+        sends = [*self._leaving.poll(), *(send for poll in polls for send in poll.sends)]
+        return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
+
+    # --- what the user wants
+
+    def begin(self, now_ms: float) -> None:
+        """There is a subscription, or another one."""
+        self._polled_ms = max(self._polled_ms, now_ms)
+        events = self.owned.events
+        if self._phase is Phase.FAILED:
+            if any(isinstance(event, Failed) and event.final for event in events):
+                return
+            for event in [event for event in events if isinstance(event, Failed)]:
+                events.remove(event)
+        if self._phase in LIVE:
+            self.rejoin("the subscription has changed")
+        else:
+            self._start_round("the consumer subscribes")
+
+    def leave(self, reason: str, done: Callable[[], None]) -> None:
+        self._watch.end(frozenset())
+        self.topics.clear()
+        self.owned.clear()
+        self._phase = Phase.IDLE
+        self._why_out = "it has left"
+        self._depart(reason, done)
+
+    def rejoin(self, reason: str) -> None:
+        self._rejoin_reason = self._rejoin_reason or reason
+
+    def polled(self, now_ms: float) -> bool:
+        self._polled_ms = now_ms
+        self._is_back = self._phase is Phase.AWAY
+        return self._is_back
+
+    def take_event(self) -> GroupEvent | None:
+        event = self.owned.take()
+        if isinstance(event, Failed) and not event.final and self._phase is Phase.FAILED:
+            self._start_round("the user goes on after an error")
+        return event
+
+    # --- what happens by itself
+
+    def _note_metadata(self) -> None:
+        if self._views_seen == self._view.updates or not self.topics.active:
+            return
+        self._views_seen = self._view.updates
+        if self.topics.note():
+            self.rejoin("other topics match the pattern")
+        refusal = self.topics.take_refusal()
+        if refusal is not None:
+            self._tell(Failed(error=refusal))
+        if self._phase is Phase.STABLE:
+            topic = self._watch.changed()
+            if topic is not None:
+                self.rejoin(f"topic {topic} has other partitions")
+
+    def _mind_the_user(self, now_ms: float) -> float:
+        """Leave if the user does not poll, or does not give up what it should; come back when it polls."""
+        if self._phase is Phase.AWAY and self._is_back:
+            self._start_round("the consumer polls again")
+        if self._phase not in LIVE:
+            return NEVER
+        limit_ms = self._settings.max_poll_interval_ms
+        due_ms = self._polled_ms + limit_ms
+        if self.owned.revoking:
+            due_ms = min(due_ms, self._revoke_until_ms)
+        if now_ms < due_ms:
+            return due_ms
+        what = "given up its partitions" if self.owned.revoking else "polled"
+        text = (
+            f"the user has not {what} for max.poll.interval.ms={limit_ms:g}, so the consumer has left group "
+            f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
+        )
+        self._why_out = text
+        self._phase = Phase.AWAY
+        self._is_back = False
+        self.owned.lose(text, tell=True)
+        self._notify()
+        self._depart("consumer poll timeout has expired")
+        return NEVER
+
+    def _advance(self, now_ms: float) -> None:
+        reason = self._rejoin_reason
+        if self._phase is Phase.STABLE and reason is not None and not self.owned.revoking:
+            keep = self.topics.names if self._cooperative else frozenset()
+            self._phase = Phase.REVOKING
+            self._revoke({place for place in self.owned.assigned if place.topic not in keep}, reason, now_ms)
+        if self._phase is Phase.REVOKING and not self.owned.revoking:
+            self._start_round(reason or "")
+
+    def _start_round(self, reason: str) -> None:
+        self._phase = Phase.JOINING
+        self._joiner.begin(reason)
+
+    def _revoke(self, places: Places, reason: str, now_ms: float) -> None:
+        self.owned.revoke(places, reason)
+        self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
+        if self.owned.revoking:
+            self._notify()
+
+    # --- what the joiner asks and tells
+
+    @property
+    def ready(self) -> bool:
+        return self.topics.ready
+
+    def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
+        self._rejoin_reason = None  # whatever it was, this join is for it too
+        return self.topics.names, self.owned.assigned
+
+    def entered(self, now_ms: float) -> None:
+        self._round += 1
+        self._heartbeats.start(now_ms)
+
+    def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
+        """Give up what moves, and tell the user of what is new once its positions are known."""
+        self._phase = Phase.STABLE
+        self._why_out = ""
+        self._views_seen = -1
+        mine = {place for place in partitions if place.topic in self.topics.names}
+        moved = self.owned.assigned - mine
+        self.owned.assigned |= mine
+        if moved:
+            self._revoke(moved, "the partitions move to other members", now_ms)
+            self.rejoin("partitions that move have been given up")
+        if self._joiner.topics != self.topics.names:
+            self.rejoin("the subscription has changed")
+        turn, generation_id = self._round, self.generation.generation_id
+
+        def found(positions: Mapping[TopicPartition, CommittedOffset | None] | BarnabasError) -> None:
+            if turn != self._round:
+                return
+            if isinstance(positions, BarnabasError):
+                self._fail(positions)
+            else:
+                self.owned.give(positions, generation_id)
+                self._notify()
+
+        self.positions.committed(sorted(mine - self.owned.told), found, deadline_ms=NEVER)
+
+    def again(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
+        self._start_round(reason)
+
+    def lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
+        """The group has gone on without this member, which joins it again."""
+        self._out()
+        self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
+        self._why_out = self._explained(code).message
+        self.owned.lose(self._why_out)
+        self._notify()
+        self._start_round(self._why_out)
+
+    def failed(self, error: BarnabasError, now_ms: float) -> None:  # noqa: ARG002
+        self._fail(error)
+
+    def stray(self, member_id: str) -> None:
+        node = self._finder.known
+        is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
+        if member_id and not is_own and node is not None:
+            self._leaving.send(node, member_id, "the consumer did not wait for its join", lambda: None)
+
+    # --- what the coordinator says to heartbeats and commits
+
+    def heard(self, code: ErrorCode, now_ms: float) -> None:
+        """Of the present generation; anything but NONE."""
+        if self._phase not in LIVE:
+            return
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            if self._phase is Phase.STABLE:
+                self.rejoin("the group is being rebalanced")
+            elif self._joiner.is_assigning:
+                self._start_round("the group was rebalanced again before the leader had assigned")
+        elif code in LOST:
+            self.lost(code, now_ms)
+        else:
+            self._fail(self._explained(code))
+
+    def coordinator_refused(self, error: BarnabasError) -> None:
+        """There is no coordinator for this group, or not for this user."""
+        self.positions.fail_all(error)
+        if self._phase in LIVE:
+            self._fail(error)
+
+    def node(self) -> int | None:
+        """A coordinator that keeps a join waiting hears nothing else on that connection."""
+        return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
+
+    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+        group = f"group {self._settings.group_id}"
+        if not self.topics.active:
+            return CommitIdentity()
+        if self._phase in (Phase.STABLE, Phase.REVOKING) or (self._phase is Phase.JOINING and self._keeps(places)):
+            if self.owned.has_lost:  # it is a member again, but others may have had the partitions since
+                text = f"{group} went on without this member, which learns of it when it asks for messages"
+                return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+            now = CommitIdentity(self.generation.member_id, self.generation.generation_id)
+            if since in (None, now) or self.owned.assigned.issuperset(places):
+                return now
+            text = f"the partitions went to other members of {group} before the commit did"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
+        if self._phase is Phase.JOINING:
+            text = self._why_out or "its partitions have been given up; commit before, when the listener is told"
+            if self._finder.last_error is not None:
+                text += f"; the coordinator was not found: {self._finder.last_error}"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
+        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._why_out}")
+
+    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+        return self._view.stale(place, topic_id)
+
+    def _keeps(self, places: Places) -> bool:
+        """True if the member reads these on while it joins."""
+        return self._cooperative and self.generation.is_member() and self.owned.told.issuperset(places)
+
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
+        group = self._settings.group_id
+        if not self.topics.active:
+            text = f"group {group} has members; a consumer whose partitions were assigned by hand cannot commit to it"
+            return ApiError(code, text) if code is ErrorCode.UNKNOWN_MEMBER_ID else self._explained(code)
+        is_present = identity == CommitIdentity(self.generation.member_id, self.generation.generation_id)
+        if code is ErrorCode.ILLEGAL_GENERATION and self._joiner.is_waiting:
+            is_present = False  # the answer to the join is on its way, over the other connection
+        if is_present:
+            self.heard(code, now_ms)
+        if self._cooperative and (code is ErrorCode.REBALANCE_IN_PROGRESS or not is_present):
+            return None
+        return self._explained(code)
+
+    # --- being out
+
+    def _fail(self, error: BarnabasError) -> None:
+        final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
+        self._phase = Phase.FAILED
+        self._why_out = str(error)
+        self.owned.lose(self._why_out)
+        if final:
+            self._out()
+            self.generation.forget(member_id=True)
+        else:
+            self._depart("the consumer has failed")
+        self._tell(Failed(error=error, final=final))
+
+    def _tell(self, event: GroupEvent) -> None:
+        self.owned.events.append(event)
+        self._notify()
+
+    def _explained(self, code: ErrorCode) -> ApiError:
+        return explained(code, self._settings, self._assignor_names)
+
+    def _out(self) -> None:
+        """What is under way for the member that this was does not count any more."""
+        self._joiner.stop()
+        self._heartbeats.stop()
+        self._round += 1
+        self._rejoin_reason = None
+
+    def _depart(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
+        """Be no member any more. A static one keeps its place until its session ends, and its id."""
+        is_static = self._settings.group_instance_id is not None
+        member_id = self.generation.member_id
+        node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known
+        self._out()
+        self.generation.forget(member_id=not is_static)
+        if is_static or not member_id:
+            done()
+        else:
+            self._leaving.send(node, member_id, reason, done)

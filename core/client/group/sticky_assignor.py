@@ -1,0 +1,247 @@
+"""Assignors that leave with each member what it has, as far as that is fair (KIP-54, KIP-429)."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from heapq import heapify, heappop, heappush, heapreplace
+from struct import Struct
+
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from .assignor import Shares, subscribers, wanted_topics
+from .consumer_protocol import ProtocolReader, Subscription, encode_partitions
+
+_I32 = Struct(">i")
+
+
+@frozen
+class Claim:
+    """What a member says that it has, and since which generation (-1: it does not say)."""
+
+    partitions: Sequence[TopicPartition]
+    generation_id: int = -1
+
+
+class StickyAssignor:
+    """Balanced, with few moves: where all want the same topics no fewer would do.
+
+    Nobody has two more partitions than somebody who could take one of them. What members had is told in the user data
+    (StickyAssignorUserData version 1: `[topic [partition]]`, generation i32; version 0 ends before the generation).
+    """
+
+    name = "sticky"
+    cooperative = False
+
+    def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
+        return encode_partitions(owned) + _I32.pack(generation_id) if owned else None
+
+    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
+        claims = {member: _claim_in_user_data(members[member].user_data) for member in members}
+        return balanced(members, partitions, claims)
+
+
+class CooperativeStickyAssignor:
+    """The same in two steps: what moves is first given up by its owner, and assigned in the next round.
+
+    What members have is told in their subscriptions, version 1 and later; the generation there since version 2, before
+    that as the user data (i32).
+    """
+
+    name = "cooperative-sticky"
+    cooperative = True
+
+    def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> bytes | None:  # noqa: ARG002
+        return _I32.pack(generation_id)
+
+    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
+        claims = {
+            member: Claim(subscription.owned, _generation_of(subscription)) for member, subscription in members.items()
+        }
+        owners: dict[TopicPartition, set[str]] = {}
+        for member, claim in claims.items():
+            for place in claim.partitions:
+                owners.setdefault(place, set()).add(member)
+        return {
+            member: [place for place in share if place not in owners or member in owners[place]]
+            for member, share in balanced(members, partitions, claims).items()
+        }
+
+
+def _claim_in_user_data(data: bytes | None) -> Claim:
+    """Nothing where the user data are not what they should be; they are another client's business."""
+    for start in (0, 2):  # kafka-python 3 has the version before it, which others read as a count that does not fit
+        reader = ProtocolReader((data or b"")[start:])
+        try:
+            partitions = reader.partitions()
+            return Claim(partitions, reader.i32() if reader.has_more else -1)
+        except ValueError:
+            continue
+    return Claim(())
+
+
+def _generation_of(subscription: Subscription) -> int:
+    """librdkafka has the user data of the sticky assignor here too."""
+    data = subscription.user_data
+    if subscription.generation_id >= 0 or not data:
+        return subscription.generation_id
+    if len(data) == _I32.size:
+        (generation_id,) = _I32.unpack(data)
+        return int(generation_id)
+    return _claim_in_user_data(data).generation_id
+
+
+def balanced(members: Mapping[str, Subscription], partitions: Mapping[str, int], claims: Mapping[str, Claim]) -> Shares:
+    """Everything to someone who wants it, evenly, with members keeping what they claim where that is fair.
+
+    Of several that claim a partition the one with the latest generation counts.
+    """
+    scales = _Scales(members, partitions)
+    scales.keep(claims)
+    scales.fill()
+    scales.even_out()
+    return scales.shares()
+
+
+class _Crew:
+    """Members that want the same topics."""
+
+    def __init__(self, topics: Set[str]) -> None:
+        self.topics = topics
+        self.heap: list[tuple[int, int]] = []
+        """Count and number of its members; entries with a count of before are dropped when they come to the top."""
+
+
+class _Member:
+    """What one member has: partitions it claims, and others, by topic."""
+
+    def __init__(self, crew: _Crew) -> None:
+        self.crew = crew
+        self.count = 0
+        self.kept: dict[str, list[int]] = {}
+        self.given: dict[str, list[int]] = {}
+
+
+class _Scales:
+    """Members are known by their numbers in the order of `assignor.in_order`."""
+
+    def __init__(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> None:
+        wanted = wanted_topics(members)
+        self._ids = list(wanted)
+        self._takers = subscribers(wanted, partitions)
+        self._partitions = partitions
+        self._crews: dict[frozenset[str], _Crew] = {}
+        self._members: list[_Member] = []
+        for number, topics in enumerate(wanted.values()):
+            if topics not in self._crews:
+                self._crews[topics] = _Crew(topics & self._takers.keys())
+            crew = self._crews[topics]
+            crew.heap.append((0, number))
+            self._members.append(_Member(crew))
+        self._owned: set[TopicPartition] = set()
+
+    def keep(self, claims: Mapping[str, Claim]) -> None:
+        """Everyone has what they claim, if they still want it and it exists."""
+        best: dict[TopicPartition, tuple[int, int]] = {}
+        for number, member in enumerate(self._ids):
+            claim, topics = claims[member], self._members[number].crew.topics
+            for place in claim.partitions:
+                if place.topic in topics and 0 <= place.partition < self._partitions[place.topic]:
+                    known = best.get(place)
+                    if known is None or claim.generation_id > known[0]:
+                        best[place] = (claim.generation_id, number)
+        for place in sorted(best):
+            self._members[best[place][1]].kept.setdefault(place.topic, []).append(place.partition)
+            self._members[best[place][1]].count += 1
+        self._owned.update(best)
+        for crew in self._crews.values():
+            crew.heap = [(self._members[number].count, number) for _, number in crew.heap]
+            heapify(crew.heap)
+
+    def fill(self) -> None:
+        """What nobody has goes to whoever has least of those who want it, the most selective topics first."""
+        crews_of: dict[str, list[_Crew]] = {topic: [] for topic in self._takers}
+        for crew in self._crews.values():
+            for topic in crew.topics:
+                crews_of[topic].append(crew)
+        for topic in sorted(self._takers, key=lambda topic: (len(self._takers[topic]), topic)):
+            free = [
+                number for number in range(self._partitions[topic]) if TopicPartition(topic, number) not in self._owned
+            ]
+            if free:
+                self._hand_out(topic, free, crews_of[topic])
+
+    def _hand_out(self, topic: str, numbers: Iterable[int], crews: Sequence[_Crew]) -> None:
+        heap = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
+        heapify(heap)
+        for number in numbers:
+            _, taker, place = heap[0]
+            self._take(taker, topic, number)
+            heapreplace(heap, (*self._lowest(crews[place]), place))
+
+    def even_out(self) -> None:
+        """Move partitions from those who have most, until nobody has two more than somebody who could take one."""
+        while self._one_round():
+            pass
+
+    def _one_round(self) -> bool:
+        """True if something was moved: then others may have become able to give."""
+        crews = list(self._crews.values())
+        low = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
+        heapify(low)
+        high = [(-member.count, number) for number, member in enumerate(self._members)]
+        heapify(high)
+        moved = False
+        while high:
+            count, number = heappop(high)
+            donor = self._members[number]
+            if -count != donor.count:
+                heappush(high, (-donor.count, number))
+                continue
+            while low[0][:2] != self._lowest(crews[low[0][2]]):
+                heapreplace(low, (*self._lowest(crews[low[0][2]]), low[0][2]))
+            if donor.count - low[0][0] < 2:
+                break
+            if self._give(donor, crews):
+                moved = True
+                heappush(high, (-donor.count, number))
+                heappush(donor.crew.heap, (donor.count, number))
+        return moved
+
+    def _give(self, donor: _Member, crews: Sequence[_Crew]) -> bool:
+        """Move one partition to whoever has least and can take it; rather one that was not kept."""
+        takers = sorted((*self._lowest(crew), place) for place, crew in enumerate(crews))
+        for stock in (donor.given, donor.kept):
+            for count, taker, place in takers:
+                if donor.count - count < 2:
+                    break
+                topic = next((topic for topic in stock if topic in crews[place].topics), None)
+                if topic is None:
+                    continue
+                number = stock[topic].pop()
+                if not stock[topic]:
+                    del stock[topic]
+                donor.count -= 1
+                self._take(taker, topic, number)
+                return True
+        return False
+
+    def _take(self, taker: int, topic: str, number: int) -> None:
+        member = self._members[taker]
+        member.given.setdefault(topic, []).append(number)
+        member.count += 1
+        heappush(member.crew.heap, (member.count, taker))
+
+    def _lowest(self, crew: _Crew) -> tuple[int, int]:
+        """Count and number of the member that has least."""
+        while crew.heap[0][0] != self._members[crew.heap[0][1]].count:
+            heappop(crew.heap)
+        return crew.heap[0]
+
+    def shares(self) -> Shares:
+        return {
+            member: sorted(
+                TopicPartition(topic, number)
+                for stock in (self._members[place].kept, self._members[place].given)
+                for topic, numbers in stock.items()
+                for number in numbers
+            )
+            for place, member in enumerate(self._ids)
+        }

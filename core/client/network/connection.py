@@ -1,0 +1,90 @@
+"""The connection to a broker, or the way there. When to try again, and what waits for it, is for its user to say."""
+
+from collections.abc import Callable
+
+from ....ports.broker_api.envelope import BrokerLink
+from ....ports.scheduler import Scheduler, Timer
+from ....ports.transport import Address, TransportError
+
+Opened = Callable[[BrokerLink | TransportError], None]
+Connect = Callable[[Address, Opened], None]
+"""Open a link, as `Connector.connect` does."""
+
+
+class BrokerConnection:
+    """One attempt at a time. A link that comes after `close` is closed. Owner thread only."""
+
+    __slots__ = ("_closed", "_connect", "_failed", "_opened", "_scheduler", "_timer", "address", "is_opening", "link")
+
+    def __init__(
+        self,
+        address: Address,
+        scheduler: Scheduler,
+        connect: Connect,
+        *,
+        opened: Callable[[BrokerLink], None],
+        failed: Callable[[TransportError], float | None],
+    ) -> None:
+        """`failed` is told of each attempt that fails, and says in how many ms to try again; None: not by itself."""
+        self.address = address
+        self.link: BrokerLink | None = None
+        """None while there is none."""
+        self._scheduler = scheduler
+        self._connect = connect
+        self._opened = opened
+        self._failed = failed
+        self.is_opening = False
+        """A link is on its way."""
+        self._closed = False
+        self._timer: Timer | None = None
+
+    def open(self, delay_ms: float = 0.0) -> None:
+        """Begin, unless there is a link or it is on its way; the first attempt is made after `delay_ms`."""
+        if self.link is not None or self.is_opening or self._closed:
+            return
+        self.is_opening = True
+        if delay_ms > 0:
+            self._timer = self._scheduler.call_later(delay_ms, self._try)
+        else:
+            self._try()
+
+    def forget(self, link: BrokerLink) -> bool:
+        """That link is of no use any more, and its user closes it; False: it is another one that counts."""
+        if self.link is not link:
+            return False
+        self.link = None
+        return True
+
+    def hang_up(self) -> bool:
+        """Close the link, if there is one; a new one may be opened."""
+        link, self.link = self.link, None
+        if link is None:
+            return False
+        link.close()
+        return True
+
+    def close(self) -> None:
+        """Hang up, and open no more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.hang_up()
+
+    def _try(self) -> None:
+        self._timer = None
+        self._connect(self.address, self._ended)
+
+    def _ended(self, outcome: BrokerLink | TransportError) -> None:
+        """An attempt."""
+        self.is_opening = False
+        if isinstance(outcome, TransportError):
+            again_ms = self._failed(outcome) if not self._closed else None
+            if again_ms is not None:
+                self.is_opening = True
+                self._timer = self._scheduler.call_later(again_ms, self._try)
+        elif self._closed:
+            outcome.close()
+        else:
+            self.link = outcome
+            self._opened(outcome)

@@ -1,0 +1,166 @@
+"""Connections to brokers: made when there is something to ask, and again, after a while, when they were lost."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ....ports.broker_api.envelope import BrokerLink, Caller, Reply, Request
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.errors import ClosedError
+from ....ports.scheduler import Scheduler
+from ....ports.transport import Address, TransportError
+from ....ports.values import frozen
+from ..effects import backoff_ms
+from .connection import BrokerConnection, Connect
+from .unreachable_brokers import UnreachableBrokers
+
+
+@frozen(kw_only=True)
+class LinkOutside:
+    """What links need from the world, and how long they wait before they connect again (ms)."""
+
+    scheduler: Scheduler
+    clock: Clock
+    entropy: Entropy
+    connect: Connect
+    caller: Caller
+    unreachable: UnreachableBrokers | None = None
+    """Is notified of the attempts to connect."""
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1000
+
+
+class NodeLink:
+    """The connection to one address, or the way there. Owner thread only.
+
+    An attempt to connect that fails, and a connection that is lost, put off the next attempt, longer each time until a
+    broker has answered. What waits for a connection fails with the attempt; nothing is sent twice.
+    """
+
+    def __init__(self, address: Address, outside: LinkOutside, heard: Callable[[bool], None] = lambda _: None) -> None:
+        """`heard` is told that a broker has answered there, or could not be reached."""
+        self.address = address
+        self._outside = outside
+        self._heard = heard
+        self._connection = BrokerConnection(
+            address, outside.scheduler, outside.connect, opened=self._opened, failed=self._failed
+        )
+        self._waiting: list[tuple[Request[Any], Reply[Any]]] = []
+        self._failures = 0
+        self._not_before_ms = 0.0
+        self._closed = False
+
+    def submit(self, request: Request[Any], reply: Reply[Any]) -> None:
+        """Send the request, once there is a connection; `reply` is called exactly once, at once or later."""
+        if self._closed:
+            reply(self._error("was given up"))
+        elif self._connection.link is not None:
+            self._hand_over(request, reply)
+        else:
+            self._waiting.append((request, reply))
+            self._connection.open(self._not_before_ms - self._outside.clock.monotonic_ms())
+
+    def close(self) -> None:
+        """Hang up; what waits for the connection fails, and what is under way as the link ends it."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, []
+        self._connection.close()
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.clear(self.address)
+        for _, reply in waiting:
+            reply(self._error("was given up"))
+
+    def _failed(self, error: TransportError) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._put_off()
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.on_failed(self.address, error)
+        self._heard(False)
+        for _, reply in waiting:
+            reply(error)
+
+    def _opened(self, _: BrokerLink) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._outside.unreachable is not None:
+            self._outside.unreachable.on_connected(self.address)
+        for request, reply in waiting:
+            self._hand_over(request, reply)
+
+    def _hand_over(self, request: Request[Any], reply: Reply[Any]) -> None:
+        link = self._connection.link
+        if link is None:  # lost while the requests before this one were handed over
+            reply(self._error("was lost"))
+            return
+
+        def answered(result: Any) -> None:
+            if isinstance(result, TransportError | ClosedError):
+                self._lost(link)
+            else:
+                self._failures = 0
+                self._heard(True)
+            reply(result)
+
+        link.submit(request, self._outside.caller, answered)
+
+    def _lost(self, link: BrokerLink) -> None:
+        if self._connection.forget(link):
+            self._put_off()
+            self._heard(False)
+            link.close()
+
+    def _put_off(self) -> None:
+        outside = self._outside
+        self._failures += 1
+        self._not_before_ms = outside.clock.monotonic_ms() + backoff_ms(
+            self._failures, outside.reconnect_backoff_ms, outside.reconnect_backoff_max_ms, outside.entropy.fraction()
+        )
+
+    def _error(self, what: str) -> TransportError:
+        return TransportError(f"the connection to {self.address[0]}:{self.address[1]} {what}")
+
+
+class Links:
+    """A link to each broker, by the number of its node. Owner thread only."""
+
+    def __init__(
+        self,
+        outside: LinkOutside,
+        address: Callable[[int], Address | None],
+        heard: Callable[[int, bool], None] = lambda _node, _answers: None,
+    ) -> None:
+        """`address` tells where to reach a node; None when it is not of the cluster (any more).
+
+        `heard` is told that a node has answered, or could not be reached, before who asked is.
+        """
+        self._outside = outside
+        self._address = address
+        self._heard = heard
+        self._links: dict[int, NodeLink] = {}
+
+    def submit(self, node: int, request: Request[Any], reply: Reply[Any]) -> None:
+        """As `NodeLink.submit`; over a new connection when the node is elsewhere now."""
+        address = self._address(node)
+        if address is None:
+            reply(TransportError(f"broker {node} has left the cluster"))
+            return
+        link = self._links.get(node)
+        if link is None or link.address != address:
+            self._links[node] = fresh = NodeLink(address, self._outside, partial(self._heard, node))
+            if link is not None:
+                link.close()
+            link = fresh
+        link.submit(request, reply)
+
+    def tidy(self) -> None:
+        """Hang up on nodes that are elsewhere now, or not of the cluster any more; what is under way there fails."""
+        for node, link in list(self._links.items()):
+            if self._address(node) != link.address and self._links.get(node) is link:
+                del self._links[node]
+                link.close()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()

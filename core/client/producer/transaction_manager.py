@@ -1,0 +1,525 @@
+"""A transactional producer's state machine (KIP-98, 360, 447; facts C6, Transactions).
+
+One request at a time goes to the coordinator of the transactional id: InitProducerId for an id and epoch, which fences
+producers before; AddPartitionsToTxn before the first batch to a partition; AddOffsetsToTxn before positions of a group
+go to that group's coordinator (TxnOffsetCommit); EndTxn once the outcome of every batch is known. A batch that fails
+leaves nothing but an abort, and if its numbers are in doubt the producer goes on in the next epoch (InitProducerId with
+its id and epoch).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define
+
+from ....ports.broker_api.envelope import Request
+from ....ports.broker_api.groups import TRANSACTION_COORDINATOR
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, TxnOffsetCommit
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ..cluster_view import ClusterView
+from ..coordinator_finder import CoordinatorFinder
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError, silent
+from ..group.events import CommitDone, CommittedOffset, GroupMetadata
+from .numbering import Refusal
+from .producer_batch import Batch
+from .sequences import Sequences
+from .transaction_requests import TxnAsker, codes_of
+from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reaction_to_batch, the_worst
+
+_BUSY_BACKOFF_MS = 2.0
+"""At first, after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which is quick."""
+_ENDED = (TxnState.READY, TxnState.ABORT_NEEDED, TxnState.FATAL)
+
+
+@frozen(kw_only=True)
+class TransactionSettings:
+    """Times in ms."""
+
+    transactional_id: str
+    timeout_ms: int = 60_000
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+
+
+@frozen(kw_only=True)
+class PreparedTransaction:
+    """What another producer, in another process too, needs to go on: with `begun` in a transaction that is to be
+    committed or aborted, without as the producer that it was."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    begun: bool
+
+
+@define(eq=False)
+class _Positions:
+    """Positions of a group on their way."""
+
+    group: GroupMetadata
+    positions: Mapping[TopicPartition, CommittedOffset]
+    done: CommitDone
+
+
+@frozen
+class _Step:
+    """A request, whom to ask, and what to do when it has worked."""
+
+    request: Request[Any]
+    finder: CoordinatorFinder
+    done: Callable[[Any], None]
+
+
+class Transaction:
+    """Fulfils `Numbering`. Users call it under the shell's lock, and look at `state` for what has become of it."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        settings: TransactionSettings,
+        *,
+        unsettled: Callable[[], int],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`unsettled` tells how many messages have no known outcome; `changed` is called when `state` has."""
+        self._view = view
+        self._entropy = entropy
+        self._settings = settings
+        self._unsettled = unsettled
+        self._changed = changed
+        self._backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._finder = CoordinatorFinder(
+            view, entropy, settings.transactional_id, self._backoff, key_type=TRANSACTION_COORDINATOR
+        )
+        self._groups: dict[str, CoordinatorFinder] = {}
+        self.state = TxnState.UNINITIALIZED
+        self.error: BarnabasError | None = None
+        """Why the transaction has to be aborted, or (FATAL) the producer is of no more use."""
+        self.last_error: BarnabasError | None = None
+        """What the present step met last; None once it has worked."""
+        self.producer_id = -1
+        self.epoch = -1
+        self._sequences = Sequences()
+        self._next_epoch = False
+        self._ending: TxnState | None = None
+        """COMMITTING or ABORTING, until someone has been told the outcome."""
+        self._begun = False
+        """The coordinator knows of the transaction."""
+        self._resumed = False
+        """It was begun elsewhere."""
+        self._added: set[TopicPartition] = set()
+        self._wanted: dict[TopicPartition, None] = {}
+        self._added_groups: set[str] = set()
+        self._positions: list[_Positions] = []
+        self._in_flight = False
+        self._doubtful: _Step | None = None
+        """Adds to the transaction, and was not answered: it may have begun it."""
+        self._unanswered_commit: _Step | None = None
+        """TxnOffsetCommit, and was not answered: it may still be on its way to the group's coordinator."""
+        self._late_commit = False
+        """An abort had an unanswered TxnOffsetCommit: in the next epoch it belongs to no transaction, however late."""
+        self._failures = 0
+        self._not_before_ms = -NEVER
+
+    # --- what users ask for
+
+    def initialize(self) -> None:
+        """Get an id and an epoch; then READY, or FATAL. Raises the error of a FATAL one."""
+        self._check_usable()
+        if self.state is TxnState.UNINITIALIZED:
+            self._go(TxnState.INITIALIZING)
+
+    def begin(self) -> None:
+        """READY → IN_TRANSACTION. Raises `TransactionError`, and the error of a FATAL one."""
+        self._check_usable()
+        if self._ending is not None:
+            word = "commit" if self._ending is TxnState.COMMITTING else "abort"
+            raise TransactionError(f"nobody has learnt how the last transaction ended: call {word}_transaction() again")
+        if self.state is not TxnState.READY:
+            hint = "; transactions do not nest" if self.state is TxnState.IN_TRANSACTION else ""
+            raise TransactionError(f"no transaction can begin: the producer is {self.state.value}{hint}")
+        self._go(TxnState.IN_TRANSACTION)
+
+    def commit(self) -> None:
+        """IN_TRANSACTION → COMMITTING, unless it was asked for before. Raises as `begin`, and `AbortNeeded`."""
+        self._check_usable()
+        if self._ending is TxnState.COMMITTING:
+            return
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        self._check_open("be committed")
+        self._ending = TxnState.COMMITTING
+        self._go(TxnState.COMMITTING)
+
+    def abort(self) -> None:
+        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless it was asked for before. Raises as `begin`."""
+        self._check_usable()
+        if self._ending is TxnState.ABORTING:
+            return
+        if self.state is TxnState.COMMITTING:
+            raise TransactionError("the commit is under way, and may succeed: call commit_transaction() again")
+        if self.state is not TxnState.ABORT_NEEDED:
+            self._check_open("be aborted")
+        self._ending = TxnState.ABORTING
+        self._go(TxnState.ABORTING)
+        self._wanted.clear()
+        self._drop_positions(TransactionAborted("the transaction was aborted before the positions were kept"))
+
+    def hand_over(self) -> None:
+        """READY → PREPARED, or IN_TRANSACTION → PREPARING: all that was sent arrives, and another ends the transaction.
+        Raises as `commit`."""
+        self._check_usable()
+        if self.state is TxnState.READY:
+            self._go(TxnState.PREPARED)
+        elif self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        elif self.state not in (TxnState.PREPARING, TxnState.PREPARED):
+            self._check_open("be prepared")
+            self._go(TxnState.PREPARING)
+
+    @property
+    def prepared(self) -> PreparedTransaction:
+        """What was prepared; it must be PREPARED."""
+        assert self.state is TxnState.PREPARED, self.state
+        return PreparedTransaction(
+            transactional_id=self._settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            begun=self._begun,
+        )
+
+    def resume(self, prepared: PreparedTransaction) -> None:
+        """UNINITIALIZED → IN_TRANSACTION, or READY where none was begun. In a transaction that was begun no more
+        messages can be sent: the numbers of its batches are not known. Raises `TransactionError`."""
+        if self.state is not TxnState.UNINITIALIZED:
+            raise TransactionError(f"nothing can be resumed: the producer is {self.state.value}")
+        if prepared.transactional_id != self._settings.transactional_id:
+            raise TransactionError(f"this producer has another transactional id than {prepared.transactional_id}")
+        self.producer_id, self.epoch = prepared.producer_id, prepared.producer_epoch
+        self._begun = self._resumed = prepared.begun
+        self._go(TxnState.IN_TRANSACTION if prepared.begun else TxnState.READY)
+
+    @property
+    def ended(self) -> bool:
+        """True when the outcome of `commit` or `abort` is known."""
+        return self.state in _ENDED
+
+    def take_outcome(self) -> None:
+        """The caller of `commit` or `abort` is told, when it has `ended`. Raises `AbortNeeded`, or the fatal error."""
+        self._ending = None
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        self._check_usable()
+
+    def check_sending(self, *, late: bool = False, positions: bool = False) -> None:
+        """Raises unless messages can be sent now. `late`: they were taken before, in this transaction; `positions` are
+        sent, in place of messages."""
+        if self._resumed and not positions:
+            raise TransactionError("no messages can be sent in a transaction that was resumed: commit or abort it")
+        if self.state is TxnState.IN_TRANSACTION or (late and self.state in (TxnState.COMMITTING, TxnState.PREPARING)):
+            return
+        self._check_usable()
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        raise TransactionError(f"nothing can be sent: the producer is {self.state.value}; see producer.transaction()")
+
+    def send_positions(
+        self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitDone
+    ) -> None:
+        """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
+        self.check_sending(positions=True)
+        self.check_positions(self._view, positions)
+        if group.group_id not in self._groups:
+            self._groups[group.group_id] = CoordinatorFinder(self._view, self._entropy, group.group_id, self._backoff)
+        self._positions.append(_Positions(group, positions, done))
+
+    def check_positions(self, view: ClusterView, positions: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Raise `CommitFailed`, and let nothing but an abort follow, for a position in a topic that was deleted and
+        created again, as far as this view knows.
+
+        TxnOffsetCommit knows topics by name alone: the coordinator would take the position for one in the new topic.
+        It is not left out either, since the request fences a member whose partitions others have had since.
+        """
+        for place, at in positions.items():
+            error = view.stale(place, at.topic_id)
+            if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_ID:  # of others the coordinator knows more
+                failure = CommitFailed(error.code, error.message)
+                self._need_abort(failure)
+                raise failure
+
+    @property
+    def is_open(self) -> bool:
+        """True while there is a transaction that can be aborted."""
+        return self.state in (TxnState.IN_TRANSACTION, TxnState.ABORT_NEEDED)
+
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """What keeps the present step from its end, for who has waited in vain; None: it is not known."""
+        return self._finder.trouble if self._finder.known is None else self.last_error
+
+    # --- what the sender asks
+
+    def prepare(self) -> bool:
+        return self.producer_id >= 0 and self.state is not TxnState.FATAL
+
+    def admits(self, place: TopicPartition) -> bool:
+        if place in self._added:
+            return True
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
+            self._wanted[place] = None
+        return False
+
+    def number(self, batch: Batch) -> None:
+        if batch.base_sequence < 0:
+            self._sequences.number(batch, self.producer_id, self.epoch)
+
+    def take_back(self, batch: Batch) -> None:
+        self._sequences.take_back(batch)
+
+    def give_up(self, batch: Batch) -> None:
+        if batch.base_sequence >= 0:
+            self._next_epoch = True
+
+    def lost_count(self, batch: Batch) -> bool:  # noqa: ARG002  # numbers change for all, after an abort
+        self._next_epoch = True
+        return False
+
+    def failed(self, error: BarnabasError) -> None:
+        """Messages have failed with this: the transaction cannot be committed."""
+        reaction = reaction_to_batch(error.code) if isinstance(error, ApiError) else Reaction.ABORT
+        if reaction is Reaction.ABORT:
+            self._need_abort(error)
+        else:
+            self._fatal(self._fenced(error) if reaction is Reaction.FENCED else error)
+
+    def take_refusal(self) -> Refusal | None:
+        if self.state is TxnState.FATAL and self.error is not None:
+            return Refusal(self.error)
+        if self.state is TxnState.ABORT_NEEDED:
+            return Refusal(
+                TransactionAborted(f"not sent, since the transaction has to be aborted: {self.error}"), False
+            )
+        if self.state is TxnState.ABORTING:
+            return Refusal(TransactionAborted("the transaction was aborted before the message was sent"), False)
+        return None
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        step = None if self._in_flight else self._next_step()
+        if step is not None and now_ms < self._not_before_ms:
+            wake = self._not_before_ms
+        elif step is not None:
+            node = step.finder.node()
+            if node is not None:
+                sends.append(self._send(step, node))
+        for finder in (self._finder, *self._groups.values()):
+            looking = finder.poll(now_ms)
+            sends += looking.sends
+            wake = min(wake, looking.wake_ms)
+            refusal = finder.take_refusal()
+            if refusal is not None:
+                self._no_coordinator(finder, refusal)
+        return Poll(sends, wake)
+
+    # --- inside: what comes next
+
+    def _next_step(self) -> _Step | None:
+        if self.state is TxnState.INITIALIZING:
+            return self._identify()
+        if self.state is TxnState.ABORTING:
+            doubtful = self._doubtful or self._unanswered_commit
+            return doubtful or (None if self._unsettled() else self._end(committed=False))
+        if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
+            return None
+        if self._wanted:
+            return self._add_partitions(list(self._wanted))
+        if self._positions:
+            first = self._positions[0]
+            known = first.group.group_id in self._added_groups
+            return self._commit_positions(first) if known else self._add_group(first.group.group_id)
+        if self.state is TxnState.COMMITTING and not self._unsettled():
+            return self._end(committed=True)
+        if self.state is TxnState.PREPARING and not self._unsettled():
+            self._go(TxnState.PREPARED)
+        return None
+
+    @property
+    def _asker(self) -> TxnAsker:
+        name = self._settings.transactional_id
+        return TxnAsker(transactional_id=name, producer_id=self.producer_id, producer_epoch=self.epoch)
+
+    def _identify(self) -> _Step:
+        def done(result: InitProducerIdResult) -> None:
+            self.producer_id, self.epoch = result.producer_id, result.producer_epoch
+            self._next_epoch = self._late_commit = False
+            self._over()
+
+        return _Step(self._asker.identify(self._settings.timeout_ms), self._finder, done)
+
+    def _add_partitions(self, places: Sequence[TopicPartition]) -> _Step:
+        def done(_: Any) -> None:
+            self._begun = True
+            self._added.update(places)
+            for place in places:
+                self._wanted.pop(place, None)
+
+        return _Step(self._asker.add_partitions(places), self._finder, done)
+
+    def _add_group(self, group_id: str) -> _Step:
+        def done(_: Any) -> None:
+            self._begun = True
+            self._added_groups.add(group_id)
+
+        return _Step(self._asker.add_group(group_id), self._finder, done)
+
+    def _commit_positions(self, asked: _Positions) -> _Step:
+        def done(_: Any) -> None:
+            if asked in self._positions:  # not told of an abort meanwhile
+                self._positions.remove(asked)
+                asked.done(None)
+
+        request = self._asker.commit_positions(asked.group, asked.positions)
+        return _Step(request, self._groups[asked.group.group_id], done)
+
+    def _end(self, *, committed: bool) -> _Step | None:
+        if not self._begun:
+            if not committed and (self._next_epoch or self._late_commit):
+                return self._identify()
+            self._over()
+            return None
+
+        def done(_: Any) -> None:
+            self._begun = False
+            if committed or not (self._next_epoch or self._late_commit):
+                self._over()
+
+        return _Step(self._asker.end(committed=committed), self._finder, done)
+
+    def _over(self) -> None:
+        self._resumed = False
+        self._added.clear()
+        self._added_groups.clear()
+        self._wanted.clear()
+        self._unanswered_commit = None
+        self.error = None
+        self._go(TxnState.READY)
+
+    # --- inside: answers
+
+    def _send(self, step: _Step, node: int) -> Send:
+        self._in_flight, self.last_error = True, silent(self._view.address(node))
+
+        def answered(result: Any, now_ms: float) -> None:
+            self._in_flight, self.last_error = False, None
+            if self.state is not TxnState.FATAL:
+                self._answered(step, result, now_ms)
+
+        return Send(node, step.request, answered)
+
+    def _answered(self, step: _Step, result: Any, now_ms: float) -> None:
+        if isinstance(result, BarnabasError) and not isinstance(result, ApiError):
+            if isinstance(step.request, AddPartitionsToTxn | AddOffsetsToTxn):
+                self._doubtful = step
+            elif isinstance(step.request, TxnOffsetCommit):
+                self._unanswered_commit = step
+            step.finder.lost(result, now_ms)
+            self._pause(result, now_ms)
+            return
+        self._doubtful = None
+        if isinstance(step.request, TxnOffsetCommit) and self._unanswered_commit is not None:
+            self._unanswered_commit = None
+            self._late_commit = self._late_commit or self.state is TxnState.ABORTING
+        code = result.code if isinstance(result, ApiError) else the_worst(step.request, codes_of(result))
+        error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
+        is_too_old = isinstance(step.request, InitProducerId) and code is ErrorCode.UNSUPPORTED_VERSION
+        if is_too_old and self._late_commit and not self._next_epoch:
+            self._late_commit = False  # brokers before Kafka 2.5 give no next epoch: it was to be a precaution
+            return
+        reaction = reaction_to(step.request, code)
+        if reaction is Reaction.DONE:
+            self._failures, self._not_before_ms = 0, -NEVER
+            step.finder.worked()
+            step.done(result)
+            return
+        if reaction is Reaction.ELSEWHERE:
+            step.finder.lost(error, now_ms)
+        if reaction in (Reaction.ELSEWHERE, Reaction.AGAIN):
+            self._pause(error, now_ms)
+        elif reaction is Reaction.ABORT:
+            refused = isinstance(step.request, TxnOffsetCommit)
+            self._need_abort(CommitFailed(error.code, error.message) if refused else error)
+        else:
+            self._fatal(self._fenced(error) if reaction is Reaction.FENCED else error)
+
+    def _what(self, step: _Step) -> str:
+        name = self._settings.transactional_id
+        if isinstance(step.request, TxnOffsetCommit):
+            return f"the positions of group {step.request.group_id}, in a transaction of {name}"
+        return f"{type(step.request).__name__} of transactional id {name}"
+
+    def _no_coordinator(self, finder: CoordinatorFinder, refusal: BarnabasError) -> None:
+        (self._fatal if finder is self._finder else self._need_abort)(refusal)
+
+    def _pause(self, error: BarnabasError, now_ms: float) -> None:
+        self.last_error = error
+        self._failures += 1
+        busy = isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not busy:
+            self._view.request_refresh()  # a topic of the transaction may have been deleted
+        first_ms, most_ms = (min(_BUSY_BACKOFF_MS, self._backoff[0]), self._backoff[0]) if busy else self._backoff
+        self._not_before_ms = now_ms + backoff_ms(self._failures, first_ms, most_ms, self._entropy.fraction())
+
+    # --- inside: states
+
+    def _go(self, state: TxnState) -> None:
+        assert state in FOLLOWS[self.state], f"{self.state.name} → {state.name}"
+        self.state = state
+        self._failures, self._not_before_ms = 0, -NEVER
+        self._changed()
+
+    def _need_abort(self, error: BarnabasError) -> None:
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
+            self.error = error
+            self._wanted.clear()
+            self._go(TxnState.ABORT_NEEDED)
+            self._drop_positions(error)
+
+    def _fatal(self, error: BarnabasError) -> None:
+        if self.state is not TxnState.FATAL:
+            self.error = error
+            self._go(TxnState.FATAL)
+            self._drop_positions(error)
+
+    def _drop_positions(self, error: BarnabasError) -> None:
+        dropped, self._positions = self._positions, []
+        for each in dropped:
+            each.done(error)
+
+    def _fenced(self, error: BarnabasError) -> ProducerFenced:
+        why = error.message if isinstance(error, ApiError) else str(error)
+        return ProducerFenced(
+            ErrorCode.PRODUCER_FENCED,
+            f"transactional id {self._settings.transactional_id} has another producer by now, or the transaction took "
+            f"longer than transaction.timeout.ms ({self._settings.timeout_ms}); this one is of no more use ({why})",
+        )
+
+    def _check_usable(self) -> None:
+        if self.state is TxnState.FATAL and self.error is not None:
+            raise self.error
+
+    def _check_open(self, what: str) -> None:
+        if self.state is not TxnState.IN_TRANSACTION:
+            raise TransactionError(f"there is no transaction to {what}: the producer is {self.state.value}")
+
+    def _abort_needed(self) -> AbortNeeded:
+        made = AbortNeeded(f"the transaction has to be aborted: {self.error}")
+        made.__cause__ = self.error
+        return made

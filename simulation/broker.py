@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from ..adapters.metrics_memory import MemoryMetrics
-from ..app.broker.node import BrokerServer
+from ..app.broker.lifecycle.broker_server import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.log.partition_log.unified_log import UnifiedLog

@@ -32,7 +32,7 @@ from .running import started, stopped
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..app.broker.outside import Outside, Server
+    from ..app.broker.state.dependencies import Outside, Server
     from ..app.clients.admin.admin import Admin
     from ..app.clients.consumer.consumer import Consumer
     from ..app.clients.producer.producer import Producer

@@ -23,7 +23,7 @@ from .ports import reserved
 from .requests import ask
 
 if TYPE_CHECKING:
-    from ..app.broker.outside import ExposeMetrics, Outside, Server
+    from ..app.broker.state.dependencies import ExposeMetrics, Outside, Server
     from ..app.config import BrokerConfig
     from ..core.cluster.image import ClusterImage
     from ..core.cluster.topics import PartitionState, Topic

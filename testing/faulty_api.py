@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..app.broker.outside import MakeServer, Server
+from ..app.broker.state.dependencies import MakeServer, Server
 from ..core.traffic.steps import StepRunner
 from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
 from ..ports.errors import ClosedError

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from ..app.broker.gate import Authorizer, everyone
-from ..app.broker.node import BrokerServer
+from ..app.broker.lifecycle.broker_server import BrokerServer
+from ..app.broker.state.gate import Authorizer, everyone
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.message.batch_writer import encode_batch

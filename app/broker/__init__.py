@@ -1,5 +1,1 @@
-"""The broker's use cases: one file per family of requests, one table that leads to them."""
-
-from .service import BrokerService
-
-__all__ = ["BrokerService"]
+"""The broker: request handlers, life cycle, and the state that both share."""

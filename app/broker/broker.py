@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..background import ReactorThread
     from ..in_process import InProcessLink
     from ..shared_session import SharedSession
-    from .node import BrokerServer
-    from .outside import MakeOutside
+    from .lifecycle.broker_server import BrokerServer
+    from .state.dependencies import MakeOutside
 
 
 class Broker:

@@ -22,29 +22,29 @@ from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
-from .classic_service import ClassicService
-from .cluster import ClusterService
-from .configs import ConfigService
-from .coordinators import CoordinatorService
-from .epochs import EpochService
-from .fetch import FetchService
-from .gate import Authorizer, everyone
-from .groups import GroupService
-from .internal_creation import InternalTopics
-from .internal_replicas import InternalReplicas
-from .list_offsets import ListOffsetsService
-from .log_dirs import LogDirService
-from .markers import MarkerService
-from .metadata import MetadataService
-from .produce import ProduceService
-from .producer_ids import ProducerIds
-from .producers import ProducerService
-from .quotas import QuotaService
-from .records import RecordService
-from .replicas import ReplicaService
-from .state import BrokerState
-from .topics import TopicService
-from .transactions import TransactionService
+from .handlers.classic import ClassicService
+from .handlers.cluster import ClusterService
+from .handlers.configs import ConfigService
+from .handlers.epochs import EpochService
+from .handlers.fetch import FetchService
+from .handlers.find_coordinator import CoordinatorService
+from .handlers.groups import GroupService
+from .handlers.internal_replicas import InternalReplicas
+from .handlers.internal_topic_creation import InternalTopics
+from .handlers.log_dirs import LogDirService
+from .handlers.log_offsets import ListOffsetsService
+from .handlers.metadata import MetadataService
+from .handlers.produce import ProduceService
+from .handlers.producer_id_manager import ProducerIds
+from .handlers.producers import ProducerService
+from .handlers.quotas import QuotaService
+from .handlers.records import RecordService
+from .handlers.replicas import ReplicaService
+from .handlers.topics import TopicService
+from .handlers.transaction_markers import MarkerService
+from .handlers.transactions import TransactionService
+from .state.broker_state import BrokerState
+from .state.gate import Authorizer, everyone
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""

@@ -33,7 +33,7 @@ def recover(
     from ...core.cluster.change_queue import complete
     from ...core.cluster.layout import encode_id
     from ...core.cluster.registry import ClusterRegistry
-    from ..broker.recovery import REFUSE, carry_out, check_nobody_lives, plan_recovery
+    from ..broker.lifecycle.topic_recovery import REFUSE, carry_out, check_nobody_lives, plan_recovery
     from ..compose.broker import system_entropy
     from ..config import read_config
     from ..logs import log_report

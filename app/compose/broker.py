@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ...ports.scheduler import Scheduler, Timer
     from ...ports.storage import LogDir
     from ...ports.transport import Address, Transport
-    from ..broker.node import BrokerServer
-    from ..broker.outside import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
-    from ..broker.watching import Watching
+    from ..broker.lifecycle.broker_server import BrokerServer
+    from ..broker.lifecycle.request_logging import Watching
+    from ..broker.state.dependencies import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
     from ..config import BrokerConfig
 
 
@@ -43,7 +43,7 @@ def build_broker(
     `ConfigError` for plugins that cannot be used.
     """
     from ...adapters.transport_tcp import TcpTransport
-    from ..broker.node import BrokerServer
+    from ..broker.lifecycle.broker_server import BrokerServer
 
     made = (outside or outside_of)(
         config,
@@ -73,8 +73,8 @@ def outside_of(
     `shared`: whether other brokers can reach the same tree; None: as the configuration says."""
     from ...adapters.metrics_prometheus import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy
-    from ..broker.outside import Outside
-    from ..broker.watching import Watching
+    from ..broker.lifecycle.request_logging import Watching
+    from ..broker.state.dependencies import Outside
 
     clock = clock or SystemClock()
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import signal
 
     from ...adapters.transport_tcp import Reactor
-    from ..broker.node import BrokerServer
+    from ..broker.lifecycle.broker_server import BrokerServer
     from ..config import BrokerConfig
     from .services import Services
 

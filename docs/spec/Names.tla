@@ -129,7 +129,7 @@ Load(b) ==
     /\ UNCHANGED <<Names, offset, asked, commits, transaction>>
 
 (* A member asks for the offset of the topic that it reads now. The new rule compares the id in the image with the tree
-   before it answers: app/broker/groups.py, _confirmed. *)
+   before it answers: app/broker/handlers/groups.py, _confirmed. *)
 FetchOffset ==
     /\ topic.id # 0 /\ ~topic.deleting
     /\ OldOffsets \/ cache[coordinator] = 0 \/ image[coordinator].id = topic.id

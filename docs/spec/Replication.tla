@@ -4,7 +4,7 @@
    What stands for what (core/cluster/election.py unless another file is named):
      Settle            settled, led_by, with_isr; core/cluster/controller.py
      Candidates        _elected: in sync, else complete, else the best claim of the members
-     Claim             claimed, wants_claim; app/broker/cluster_member.py
+     Claim             claimed, wants_claim; app/broker/lifecycle/cluster_member.py
      ElectPreferred    preferred, moved_to
      SetMinIsr         the change of min.insync.replicas in the partition's state; core/cluster/controller.py
      BeginMove ...     core/cluster/reassignment.py
@@ -284,7 +284,7 @@ Backup ==
     /\ UNCHANGED <<tree, live, before, stopped, lives, config, log, view, lead, wish, committed, count>>
 
 (* Brokers do not run meanwhile, and notice at their start that the service went back (core/cluster/broker_lifecycle.py,
-   app/broker/cluster_member.py). *)
+   app/broker/lifecycle/cluster_member.py). *)
 Restore ==
     /\ backup.epoch > 0 /\ backup.replicas # {} /\ tree # backup /\ \A b \in Brokers : live[b] = 0
     /\ tree' = IF OldRestore THEN backup ELSE Distrusted(backup)

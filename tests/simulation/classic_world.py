@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from barnabas.app.broker.node import BrokerServer
+from barnabas.app.broker.lifecycle.broker_server import BrokerServer
 from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.classic.registry import layout

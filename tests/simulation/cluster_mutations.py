@@ -8,8 +8,8 @@ from attrs import define, evolve
 from simulation.cluster_story import ClusterStory
 from simulation.transaction_story import TransactionStory
 
-from barnabas.app.broker import replicas
-from barnabas.app.broker.state import BrokerState
+from barnabas.app.broker.handlers import replicas
+from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster import broker_lifecycle, controller, election, reassignment, topic_store
 from barnabas.core.cluster.broker_lifecycle import Membership
 from barnabas.core.cluster.election import ElectionRules

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from attrs import define, evolve, frozen
 
-from barnabas.app.broker.cluster_member import ClusterMember
+from barnabas.app.broker.lifecycle.cluster_member import ClusterMember
 from barnabas.core.cluster import reassignment
 from barnabas.core.cluster.broker_lifecycle import Membership
 from barnabas.core.cluster.election import (

@@ -222,7 +222,7 @@ def test_a_fetch_of_nothing_and_of_less_than_nothing(broker: ClassicBroker) -> N
 
 
 def test_an_answer_has_a_largest_size(broker: ClassicBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.app.broker.classic_service.ANSWER_BYTES_MAX", 100)
+    monkeypatch.setattr("barnabas.app.broker.handlers.classic.ANSWER_BYTES_MAX", 100)
     sets = {"a": message_set(b"a" * 50), "b": message_set(b"b" * 50), "c": message_set(b"c")}
     for topic, records in sets.items():
         broker.put(topic, records)

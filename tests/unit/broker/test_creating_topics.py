@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.adapters.storage_memory.memory import MemoryFolder
 from barnabas.adapters.system import SeededEntropy
-from barnabas.app.broker.creating import TOPICS_AT_A_TIME
+from barnabas.app.broker.handlers.topic_creation import TOPICS_AT_A_TIME
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import Topic
 from barnabas.core.log.manager.creation import LogCreation, LogOpening

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from barnabas.app.broker.cluster_member import told_of_election
+from barnabas.app.broker.handlers.replicas import election_log_line
 from barnabas.core.cluster.election import ElectionRules, claimed, settled
 from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId
 from barnabas.ports.types import TopicPartition
@@ -24,7 +24,7 @@ def living(*numbers: int) -> Mapping[int, BrokerRegistration]:
 def elected(state: PartitionState, *alive: int, unclean: bool = False) -> tuple[int, str]:
     after = settled(state, REPLICAS, living(*alive), ElectionRules(min_isr=2, unclean=unclean), is_overdue=True)
     assert after is not None
-    return after.leader, told_of_election(KEY, state, after)
+    return after.leader, election_log_line(KEY, state, after)
 
 
 def test_an_unclean_election_is_told_with_what_it_loses() -> None:

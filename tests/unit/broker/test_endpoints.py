@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.app.broker.endpoints import Endpoints, inter_broker_address
+from barnabas.app.broker.state.endpoints import Endpoints, inter_broker_address
 from barnabas.app.config import ListenAddress
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api.cluster import BrokerNode

@@ -5,7 +5,7 @@ from support.elections import elect_again
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.adapters.system import SeededEntropy
-from barnabas.app.broker.recovery import Recovery, carry_out, plan_recovery
+from barnabas.app.broker.lifecycle.topic_recovery import Recovery, carry_out, plan_recovery
 from barnabas.app.config import BrokerConfig
 from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.producer_ids import LEFT_OUT

@@ -13,7 +13,7 @@ from attrs import evolve
 from support.election_search import Lost, Scope, play, search
 from support.long_tests import first_is_quick
 
-from barnabas.app.broker.cluster_member import ClusterMember
+from barnabas.app.broker.lifecycle.cluster_member import ClusterMember
 from barnabas.core.cluster import broker_lifecycle, election, reassignment
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState, Topic

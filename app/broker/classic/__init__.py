@@ -1,1 +1,0 @@
-"""The topics of the classic generation that a broker has."""

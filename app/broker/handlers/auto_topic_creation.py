@@ -1,0 +1,160 @@
+"""Topics that are made because a client has asked for their metadata: a bounded number of them, while others wait."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ....core.cluster.topics import INTERNAL_TOPICS, Topic, check_topic_name
+from ....ports.broker_api.topics import NewTopic
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.report import counted
+from ....ports.scheduler import Timer
+from ....ports.storage import StorageError
+from ..state.broker_state import BrokerState
+from .topic_creation import TOPICS_AT_A_TIME
+from .topics import TopicService
+
+PATIENCE_MS = 1000.0
+"""How long an answer waits for the topics that it is about. Clients ask again for those that are not made by then."""
+REPORT_MS = 60_000.0
+
+Errors = Mapping[str, ErrorCode]
+
+
+class _Waiting:
+    """Somebody who wants to be told about some topics."""
+
+    def __init__(self, names: Iterable[str], told: Callable[[Errors], None]) -> None:
+        self.names = set(names)
+        self.errors: dict[str, ErrorCode] = {}
+        self.told = told
+        self.timer: Timer | None = None
+
+
+class AutoCreation:
+    """Makes topics in the order in which they were named, a few at a time. Owner thread only.
+
+    `auto.create.topics.max.per.request` bounds how many wait because of one request, and in all how many wait;
+    `auto.create.topics.max.per.second` how many are begun. What is over the bounds is not made: LEADER_NOT_AVAILABLE
+    lets clients ask again after a while (facts C6), and then it may have its turn.
+    """
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        static = state.settings.static
+        self._state = state
+        self._topics = topics
+        self._at_once_max = static.auto_create_topics_max_per_request
+        self._per_second = static.auto_create_topics_max_per_second
+        self._allowed = float(self._at_once_max)
+        self._counted_ms = state.clock.monotonic_ms()
+        self._queue: deque[str] = deque()
+        self._under_way: set[str] = set()
+        """What waits in `_queue`, and what is being made."""
+        self._waiting: list[_Waiting] = []
+        self._put_off = 0
+        self._reported_ms: float | None = None
+
+    def make(self, names: Sequence[str], told: Callable[[Errors], None]) -> None:
+        """Make topics that do not exist; `told` gets what went wrong, or LEADER_NOT_AVAILABLE for what takes longer."""
+        errors: dict[str, ErrorCode] = {}
+        wanted: list[str] = []
+        for name in names:
+            error = self._admitted(name)
+            if error is ErrorCode.NONE:
+                wanted.append(name)
+            else:
+                errors[name] = error
+        self._report_put_off()
+        if not wanted:
+            told(errors)
+            return
+        waiting = _Waiting(wanted, told)
+        waiting.errors.update(errors)
+        waiting.timer = self._state.scheduler.call_later(PATIENCE_MS, lambda: self._tell(waiting))
+        self._waiting.append(waiting)
+        self._go_on()
+
+    def _admitted(self, name: str) -> ErrorCode:
+        """NONE if the topic is, or may be, under way."""
+        if name in self._under_way:
+            return ErrorCode.NONE
+        try:
+            check_topic_name(name)
+            if name not in INTERNAL_TOPICS:
+                self._state.settings.check_makes_current_topics(name)
+        except ApiError as error:
+            return error.code
+        self._refill()
+        if len(self._queue) >= self._at_once_max or self._allowed < 1:
+            self._put_off += 1
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        self._allowed -= 1
+        self._under_way.add(name)
+        self._queue.append(name)
+        return ErrorCode.NONE
+
+    def _refill(self) -> None:
+        now_ms = self._state.clock.monotonic_ms()
+        gained = (now_ms - self._counted_ms) * self._per_second / 1000.0
+        self._allowed = min(float(self._at_once_max), self._allowed + max(0.0, gained))
+        self._counted_ms = now_ms
+
+    def _report_put_off(self) -> None:
+        now_ms = self._state.clock.monotonic_ms()
+        if not self._put_off or (self._reported_ms is not None and now_ms - self._reported_ms < REPORT_MS):
+            return
+        self._state.report(
+            f"clients have named {counted(self._put_off, 'missing topic')} too many to make at once "
+            f"(auto.create.topics.max.per.request={self._at_once_max}, "
+            f"auto.create.topics.max.per.second={self._per_second}); they are told to ask again"
+        )
+        self._put_off, self._reported_ms = 0, now_ms
+
+    # --- in the queue of changes
+
+    def _go_on(self) -> None:
+        """Begin the next few, unless some are being made."""
+        if not self._queue or len(self._queue) < len(self._under_way):
+            return
+        some = [self._queue.popleft() for _ in range(min(TOPICS_AT_A_TIME, len(self._queue)))]
+
+        async def change() -> Sequence[Topic | BarnabasError]:
+            return await self._topics.create_some([NewTopic(name=name) for name in some])
+
+        def made(result: Sequence[Topic | BarnabasError] | BarnabasError) -> None:
+            results = [result] * len(some) if isinstance(result, BarnabasError) else result
+            self._under_way.difference_update(some)
+            errors = {name: self._error(name, each) for name, each in zip(some, results, strict=True)}
+            self._state.scheduler.call_soon(self._go_on)  # others have their turn
+            self._note(errors)
+
+        self._state.changes.submit("Metadata", change, made)
+
+    def _error(self, name: str, made: Topic | BarnabasError) -> ErrorCode:
+        state = self._state
+        if isinstance(made, Topic) or name in state.image.topics or state.classic.has(name):
+            return ErrorCode.NONE  # also what was made meanwhile, or what an earlier attempt had left
+        if isinstance(made, ApiError):  # what is refused is not there for this client, until somebody sees to it
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if made.code is ErrorCode.POLICY_VIOLATION else made.code
+        if isinstance(made, StorageError):
+            state.failed(f"creating topic {name}", made)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        state.changes.complain(f"creating topic {name}", made)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    # --- those who wait
+
+    def _note(self, errors: Errors) -> None:
+        for waiting in list(self._waiting):
+            known = waiting.names & errors.keys()
+            waiting.names -= known
+            waiting.errors.update((name, errors[name]) for name in known)
+            if not waiting.names:
+                self._tell(waiting)
+
+    def _tell(self, waiting: _Waiting) -> None:
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        self._waiting.remove(waiting)
+        late = dict.fromkeys(waiting.names, ErrorCode.LEADER_NOT_AVAILABLE)
+        waiting.told({**late, **waiting.errors})

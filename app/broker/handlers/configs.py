@@ -1,0 +1,164 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (facts C5, C6)."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+
+from ....core.traffic.steps import Steps
+from ....ports.broker_api.configs import (
+    AlterConfigs,
+    AlterConfigsResult,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigEntry,
+    ConfigOp,
+    ConfigReplacement,
+    ConfigResource,
+    DescribeConfigs,
+    DescribeConfigsResult,
+    IncrementalAlterConfigs,
+    ResourceKind,
+    ResourceOutcome,
+)
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.coordination import CoordinationError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ClosedError
+from ...config.classic import FORMAT_KEY
+from ..state.broker_state import BrokerState
+from ..state.changes import as_api_error
+from .topics import TopicService
+
+Plan = Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
+"""What is set now → the changes to make."""
+
+
+class ConfigService:
+    """Tells and changes the configs of topics and brokers. Each resource succeeds or fails by itself, wholly."""
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        self._state = state
+        self._changes = state.changes
+        self._topics = topics
+
+    def describe(self, request: DescribeConfigs, caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
+        """A resource that is named twice is described once."""
+
+        def all_of_them() -> Steps[DescribeConfigsResult]:
+            outcomes = []
+            made: dict[Hashable, Sequence[ConfigEntry]] = {}
+            for wanted in {wanted.resource: wanted for wanted in request.resources}.values():
+                try:
+                    entries = self._entries(wanted, request, made)
+                    outcomes.append(ResourceOutcome(resource=wanted.resource, entries=entries))
+                except ApiError as error:
+                    outcomes.append(_failed(wanted.resource, error))
+                yield None
+            return DescribeConfigsResult(resources=outcomes)
+
+        self._state.answer_in_steps("DescribeConfigs", all_of_them(), caller, reply)
+
+    def _entries(
+        self, wanted: ConfigDescription, request: DescribeConfigs, made: dict[Hashable, Sequence[ConfigEntry]]
+    ) -> Sequence[ConfigEntry]:
+        """`made`: those of topics, which most have in common; thousands of copies would keep the collector busy."""
+        resource, keys = wanted.resource, wanted.keys
+        settings, documentation = self._state.settings, request.include_documentation
+        synonyms = request.include_synonyms
+        if resource.kind == ResourceKind.TOPIC:
+            topic = self._state.image.topic(resource.name)
+            own_defaults = topic.name if settings.has_own_defaults(topic.name) else ""
+            like = (own_defaults, frozenset(topic.configs.items()), None if keys is None else tuple(keys))
+            entries = made.get(like)
+            if entries is None:
+                entries = made[like] = settings.topic_entries(
+                    topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
+                )
+            return entries
+        if self._is_default(resource):
+            return settings.default_entries(keys=keys, documentation=documentation)
+        return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)
+
+    def alter(self, request: IncrementalAlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
+        changes: dict[ConfigResource, list[ConfigAlteration]] = {resource: [] for resource in request.resources}
+        for change in request.alterations:
+            changes.setdefault(change.resource, []).append(change)
+        plans: dict[ConfigResource, Plan] = {resource: _making(each) for resource, each in changes.items()}
+        self._alter_each("IncrementalAlterConfigs", plans, reply, validate_only=request.validate_only)
+
+    def replace(self, request: AlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
+        plans: dict[ConfigResource, Plan] = {
+            wanted.resource: partial(_replacing, wanted) for wanted in request.resources
+        }
+        self._alter_each("AlterConfigs", plans, reply, validate_only=request.validate_only)
+
+    def _alter_each(
+        self, what: str, plans: Mapping[ConfigResource, Plan], reply: Reply[AlterConfigsResult], *, validate_only: bool
+    ) -> None:
+        async def one(resource: ConfigResource, plan: Plan) -> ResourceOutcome:
+            try:
+                if resource.kind == ResourceKind.TOPIC:
+                    await self._alter_topic(resource.name, plan, validate_only=validate_only)
+                else:
+                    await self._alter_broker(plan, everywhere=self._is_default(resource), validate_only=validate_only)
+            except ApiError as error:
+                return _failed(resource, error)
+            except (CoordinationError, ClosedError) as error:
+                self._changes.complain("a change of configs", error)
+                return _failed(resource, as_api_error(error))
+            return ResourceOutcome(resource=resource)
+
+        async def all_of_them() -> AlterConfigsResult:
+            return AlterConfigsResult(resources=[await one(resource, plan) for resource, plan in plans.items()])
+
+        self._changes.submit(what, all_of_them, reply)
+
+    async def _alter_topic(self, name: str, plan: Plan, *, validate_only: bool) -> None:
+        state = self._state
+        state.check_owns_topics()
+        await self._topics.settled(name)
+        topic = state.image.topic(name)
+        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
+        if validate_only:
+            return
+        with self._topics.doubting(name):
+            await state.registry.set_configs(name, altered)
+
+    async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
+        settings = self._state.settings
+        subject = "the configs of all brokers" if everywhere else "the configs of this broker"
+        await self._changes.settled(subject)
+        changes = plan(settings.stored_broker_configs(everywhere=everywhere))
+        changed = settings.planned_broker_change(changes, everywhere=everywhere)
+        if validate_only:
+            return
+        registry = self._state.registry
+        with self._changes.doubting(subject, partial(registry.reread_configs, changed.broker_id)):
+            await registry.set_broker_configs(changed.broker_id, changed.configs)
+
+    def _is_default(self, resource: ConfigResource) -> bool:
+        """True for the default of all brokers, False for this broker; `ApiError(INVALID_REQUEST)` for all else."""
+        if resource.kind != ResourceKind.BROKER:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.kind} have no configs here")
+        if resource.name in ("", str(self._state.node_id)):
+            return not resource.name
+        text = f"this is broker {self._state.node_id}; ask broker {resource.name[:20]!r} itself"
+        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:
+    return ResourceOutcome(resource=resource, error=error.code, error_message=error.message or None)
+
+
+def _making(changes: Sequence[ConfigAlteration]) -> Plan:
+    """These changes, whatever is stored."""
+    return lambda _stored: changes
+
+
+def _replacing(wanted: ConfigReplacement, stored: Mapping[str, str]) -> Sequence[ConfigAlteration]:
+    """Changes after which nothing but what is wanted is set. The generation of a topic stays: it cannot change."""
+    resource = wanted.resource
+    gone = [name for name in stored if name not in wanted.configs and name != FORMAT_KEY]
+    return [
+        *(ConfigAlteration(resource=resource, name=name, value=None, op=ConfigOp.DELETE) for name in gone),
+        *(ConfigAlteration(resource=resource, name=name, value=value) for name, value in wanted.configs.items()),
+    ]

@@ -1,0 +1,99 @@
+"""Fetch: read record batches, at once or when enough is there (facts C6, D8)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from ....core.replica.leader.fetch_params import Nearest
+from ....core.replica.leader.fetch_sessions import SessionAnswer
+from ....core.replica.leader.preferred_read_replica import NearReplicas
+from ....core.replica.leader.replica_selector import NearReader, ReplicaSelector
+from ....core.replica.partition.fetch_isolation import FetchIsolation
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.epochs import CONSUMER
+from ....ports.broker_api.fetch import Fetch, FetchResult, FetchResultPartition
+from ....ports.errors import ApiError
+from ..state.broker_state import BrokerState
+from .leader_hints import Leaders
+from .replica_authorization import refused_replica
+
+_UNCOMMITTED = FetchIsolation.HIGH_WATERMARK
+_ISOLATION = {0: _UNCOMMITTED, 1: FetchIsolation.TXN_COMMITTED}
+"""By the number that the request has for it (facts C6)."""
+
+
+class FetchService:
+    """Asks the replicas for what consumers and followers want; `selector` tells who should rather ask elsewhere."""
+
+    def __init__(self, state: BrokerState, selector: ReplicaSelector | None = None) -> None:
+        self._state = state
+        self._leaders = Leaders(state)
+        self._read = state.replicas.read
+        self._max_bytes = state.settings.static.fetch_max_bytes
+        self._near = None if selector is None else _near_replicas(state, selector)
+
+    def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
+        # Conditions in place of `min` and `max` where every request comes by: a call costs ten times as much.
+        max_bytes = request.max_bytes if request.max_bytes < self._max_bytes else self._max_bytes
+        if request.replica_id >= 0:
+            self._answer_follower(request, caller, reply, max_bytes)
+            return
+
+        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            if isinstance(results, ApiError):
+                reply(results)
+                return
+            told, nodes = self._leaders.told(results, caller)
+            reply(FetchResult(partitions=told, nodes=nodes))
+
+        self._read(
+            request.partitions,
+            done,
+            max_bytes=max_bytes,
+            min_bytes=request.min_bytes if request.min_bytes < max_bytes else max_bytes,
+            max_wait_ms=request.max_wait_ms,
+            isolation=_ISOLATION.get(request.isolation_level, _UNCOMMITTED),
+            allows_zstd=request.allows_zstd,
+            reader=caller.connection,
+            anywhere=request.allows_follower,
+            nearest=None if self._near is None else _nearest(self._near, request, caller),
+        )
+
+    def _answer_follower(self, request: Fetch, caller: Caller, reply: Reply[FetchResult], max_bytes: int) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
+        if refused is not None:
+            reply(refused)
+            return
+
+        def done(answer: SessionAnswer | ApiError) -> None:
+            if isinstance(answer, ApiError):
+                reply(answer)
+                return
+            told, nodes = self._leaders.told(answer.results, caller)
+            reply(FetchResult(partitions=told, nodes=nodes, session_id=answer.session_id, error=answer.error))
+
+        self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
+
+
+def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> NearReplicas:
+    rack = state.settings.static.broker_rack
+    return NearReplicas(
+        selector,
+        rack,
+        lambda: state.image.brokers,
+        state.clock,
+        lambda error: state.failed("replica.selector.class", error),
+    )
+
+
+def _nearest(near: NearReplicas, request: Fetch, caller: Caller) -> Nearest | None:
+    """Who may be sent elsewhere: a consumer that says where it is, and knows what to make of the answer."""
+    if request.replica_id != CONSUMER or not (request.rack_id and request.allows_follower):
+        return None
+    reader = NearReader(
+        rack=request.rack_id,
+        client_id=caller.client_id,
+        host=caller.host,
+        listener=caller.listener,
+        principal=caller.principal,
+    )
+    return partial(near.nearest, reader)

@@ -1,0 +1,329 @@
+"""Consumer groups: the requests that their coordinator answers (facts C6)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from ....core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.topic_store import read_live_topics
+from ....core.cluster.topics import Topic
+from ....core.coordinator.group.config import GroupConfig
+from ....core.coordinator.group.coordinator import GroupCoordinator
+from ....core.coordinator.group.counters import GroupCounters
+from ....core.coordinator.group.loading import Loading
+from ....core.coordinator.group.states import GroupState
+from ....core.coordinator.log import CoordinatorLog
+from ....core.coordinator.log_loader import LogLoader
+from ....ports.broker_api.envelope import Caller, Reply, Request
+from ....ports.broker_api.groups import (
+    DeleteGroups,
+    DescribeGroups,
+    FetchedGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchResult,
+    SyncGroup,
+)
+from ....ports.broker_api.transactions import TxnOffsetCommit
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import BarnabasError
+from ....ports.metrics import Metrics
+from ....ports.report import in_room
+from ....ports.scheduler import Outcome
+from ....ports.types import TopicPartition
+from ...config import BrokerConfig
+from ..state.broker_state import BrokerState
+from .group_metrics import show_lag
+from .internal_topics import OFFSETS_TOPIC
+from .led_partitions import follow_leaders
+
+MINUTE_MS = 60_000
+_RETRY_MS = 1000.0
+
+
+class GroupService:
+    """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
+
+    The partitions come as this broker comes to lead them: at the start, which `start` follows, when the topic is made,
+    and when another broker has led them; they go when another one does. Owner thread only.
+    """
+
+    def __init__(self, state: BrokerState) -> None:
+        static = state.settings.static
+        self._state = state
+        self._log = CoordinatorLog(
+            OFFSETS_TOPIC,
+            state.replicas,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            timeout_ms=static.offsets_commit_timeout_ms,
+            failed=state.failed,
+        )
+        self.coordinator = GroupCoordinator(
+            config=_group_config(static),
+            partition_count=static.offsets_topic_num_partitions,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            entropy=state.entropy,
+            append=self._log.append,
+            topic_id_of=self._topic_id_of,
+            leads=state.replicas.leading(OFFSETS_TOPIC),
+            report=in_room(state.report, "core.coordinator"),
+            counters=_counters(state.metrics),
+            steps=state.steps,
+            verify=self._verify,
+        )
+        self._loader = LogLoader(
+            state.replicas,
+            self.coordinator.begin_load,
+            self._loaded,
+            codecs=state.logs.codecs,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            slice_bytes=static.offsets_load_buffer_size,
+            report=state.report,
+            failed=state.failed,
+            still_open=Loading.add_open,
+        )
+        self._deleted: list[tuple[bytes, Sequence[TopicPartition]]] = []
+        """Partitions that have gone, with the ids of their topics, while some groups, which may have positions in
+        them, were not there."""
+        self._checking = 0
+        """How many partitions are read, and wait for what the tree says of the topics in them."""
+        self._is_started = self._is_closed = False
+        state.registry.listen(self._cluster_changed)
+        follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
+        state.replicas.markers.when_ended(self._transaction_ended)
+        _show(state.metrics, self.coordinator, self._loader)
+        show_lag(state.metrics, self.coordinator, _end_of(state))
+
+    @property
+    def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
+        """What answers each request."""
+        coordinator = self.coordinator
+        return {
+            JoinGroup: coordinator.join,
+            SyncGroup: coordinator.sync,
+            Heartbeat: coordinator.heartbeat,
+            LeaveGroup: coordinator.leave,
+            OffsetCommit: coordinator.commit_offsets,
+            OffsetFetch: self._fetch_offsets,
+            OffsetDelete: coordinator.delete_offsets,
+            TxnOffsetCommit: coordinator.commit_in_transaction,
+            DescribeGroups: coordinator.describe_groups,
+            ListGroups: coordinator.list_groups,
+            DeleteGroups: coordinator.delete_groups,
+        }
+
+    # --- life
+
+    def start(self) -> None:
+        """The topics that were there are open."""
+        self._is_started = True
+        self._forget_deleted()
+        self.coordinator.start()
+
+    def close(self) -> None:
+        """Write what was accepted; whoever waits is told that the coordinator is elsewhere now. Twice is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loader.close()
+        self._log.flush()
+        self.coordinator.close()
+        self._log.close()
+
+    # --- committed offsets
+
+    def _fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
+        """Answer with offsets of topics that exist: the tree is asked, as the image may be behind.
+
+        A coordinator that is late learns of a deleted topic after consumers of the next topic of that name ask here. By
+        its image the offset of the deleted topic is right, and the consumer would skip messages of the new one.
+        """
+        if self._state.is_alone:
+            self.coordinator.fetch_offsets(request, caller, reply)
+            return
+
+        def answered(result: OffsetFetchResult | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                reply(result)
+                return
+            committed = (each for group in result.groups for each in group.partitions if each.offset >= 0)
+            names = tuple(dict.fromkeys(each.topic for each in committed))
+            if not names:
+                reply(result)
+                return
+            coordination = self._state.registry.coordination
+            self._state.scheduler.offload(
+                lambda: read_live_topics(coordination, names), lambda outcome: reply(_confirmed(result, outcome))
+            )
+
+        self.coordinator.fetch_offsets(request, caller, answered)
+
+    # --- transactions, and topics that go
+
+    def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
+        """As produce does, where that is on."""
+        verify = self._state.replicas.verified_appends.verify
+        if verify is None:
+            told(ErrorCode.NONE)
+            return
+        place = TopicPartition(OFFSETS_TOPIC, number)
+        verify(request.transactional_id, request.producer_id, request.producer_epoch, place, told)
+
+    def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
+        if key.topic == OFFSETS_TOPIC:
+            self.coordinator.transaction_ended(key.partition, producer_id, committed=committed)
+
+    def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
+        """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""
+        match delta:
+            case TopicDeleting(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None and known.topic_id != topic.topic_id:
+                    self._gone(known, known.partitions)  # its end, and the start of the next one, went unheard
+                self._gone(topic, topic.partitions)
+            case TopicSet(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None:
+                    left = known.partitions.keys() - topic.partitions.keys()
+                    self._gone(known, known.partitions if known.topic_id != topic.topic_id else left)
+            case TopicGone(name=name):
+                gone_topic = before.topics.get(name)
+                if gone_topic is not None:
+                    self._gone(gone_topic, gone_topic.partitions)
+
+    def _gone(self, topic: Topic, numbers: Iterable[int]) -> None:
+        partitions = [TopicPartition(topic.name, number) for number in numbers]
+        if not partitions or topic.name == OFFSETS_TOPIC:
+            return
+        self.coordinator.partitions_deleted(topic.topic_id, partitions)
+        self._log.flush()  # before the topic's name is free again
+        if self._is_loading:
+            self._deleted.append((topic.topic_id, partitions))
+
+    @property
+    def _is_loading(self) -> bool:
+        return not self._is_started or self._loader.is_busy or self._checking > 0
+
+    def _loaded(self, loading: Loading) -> None:
+        """The groups of a partition are there once no offset in it is of a topic that is gone: an offset of another
+        topic id than the image has is compared with the tree, since it may be the image that is behind."""
+        topics = self._state.image.topics
+        doubtful = loading.topics_unlike(lambda name: topics[name].topic_id if name in topics else None)
+        if doubtful:
+            self._checking += 1
+            self._check_topics(loading, doubtful)
+        else:
+            self._serve(loading)
+
+    def _check_topics(self, loading: Loading, names: Sequence[str]) -> None:
+        coordination = self._state.registry.coordination
+
+        def check() -> None:
+            topics = read_live_topics(coordination, names)
+            loading.drop_other_topics(
+                {name: None if topic is None else topic.topic_id for name, topic in topics.items()}
+            )
+
+        def checked(outcome: Outcome[None]) -> None:
+            if self._is_closed or not self.coordinator.is_wanted(loading):
+                self._checking -= 1
+                self._forget_deleted()
+            elif outcome.error is None:
+                self._checking -= 1
+                self._serve(loading)
+            else:
+                text = f"__consumer_offsets-{loading.partition}: checking the topics of committed offsets failed"
+                self._state.report(f"{text}; its groups stay loading, and it is tried again: {outcome.error}")
+                self._state.scheduler.call_later(_RETRY_MS, lambda: self._check_topics(loading, names))
+
+        self._state.scheduler.offload(check, checked)
+
+    def _serve(self, loading: Loading) -> None:
+        self.coordinator.loaded(loading)
+        for topic_id, partitions in self._deleted:
+            self.coordinator.partitions_deleted(topic_id, partitions, kept_in=loading.partition)
+        self._forget_deleted()
+
+    def _forget_deleted(self) -> None:
+        if not self._is_loading:
+            self._deleted.clear()
+
+    def _topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        topic = self._state.image.topics.get(partition.topic)
+        return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
+
+
+def _confirmed(result: OffsetFetchResult, outcome: Outcome[dict[str, Topic | None]]) -> OffsetFetchResult:
+    """The answer where each committed offset is of the topic that the tree has. A group with an offset of another one,
+    or all groups if the tree cannot be asked, are answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+    found = {} if outcome.error is not None else outcome.get()
+    topic_ids = {name: topic.topic_id for name, topic in found.items() if topic is not None}
+    groups = [
+        FetchedGroup(group_id=group.group_id, partitions=(), error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if any(each.offset >= 0 and topic_ids.get(each.topic) != each.topic_id for each in group.partitions)
+        else group
+        for group in result.groups
+    ]
+    return evolve(result, groups=groups)
+
+
+def _group_config(static: BrokerConfig) -> GroupConfig:
+    return GroupConfig(
+        group_min_session_timeout_ms=static.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=static.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=static.group_initial_rebalance_delay_ms,
+        group_max_size=static.group_max_size,
+        offset_metadata_max_bytes=static.offset_metadata_max_bytes,
+        offsets_retention_ms=static.offsets_retention_minutes * MINUTE_MS,
+        offsets_retention_check_interval_ms=static.offsets_retention_check_interval_ms,
+    )
+
+
+def _counters(metrics: Metrics) -> GroupCounters:
+    """By Kafka's names (group-coordinator-metrics)."""
+    prefix = "kafka_server_group_coordinator_metrics"
+    return GroupCounters(
+        commits=metrics.counter(f"{prefix}_offset_commit_total", "Positions that were committed."),
+        expirations=metrics.counter(f"{prefix}_offset_expiration_total", "Positions that were old enough to go."),
+        deletions=metrics.counter(f"{prefix}_offset_deletion_total", "Positions that were deleted."),
+        rebalances=metrics.counter(
+            f"{prefix}_group_completed_rebalance_total", "Generations that all members have joined."
+        ),
+    )
+
+
+def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loading]) -> None:
+    """The same for what is read when asked for (GroupMetadataManager)."""
+    prefix = "kafka_coordinator_group_groupmetadatamanager"
+    metrics.gauge(f"{prefix}_numgroups", "Groups.", coordinator.group_count)
+    metrics.gauge(f"{prefix}_numoffsets", "Committed positions.", coordinator.offset_count)
+    for state in GroupState:
+        name = f"{prefix}_numgroups{state.value.lower()}"
+        metrics.gauge(name, f"Groups in the state {state.value}.", _count_of(coordinator, state))
+    metrics.gauge(
+        "kafka_server_group_coordinator_metrics_partition_load_time_max",
+        "Milliseconds that the slowest partition took to load.",
+        lambda: loader.longest_ms,
+    )
+
+
+def _end_of(state: BrokerState) -> Callable[[TopicPartition], int | None]:
+    def end(place: TopicPartition) -> int | None:
+        partition = state.replicas.partitions.get(place)
+        return None if partition is None else partition.high_watermark
+
+    return end
+
+
+def _count_of(coordinator: GroupCoordinator, state: GroupState) -> Callable[[], float]:
+    return lambda: coordinator.group_count(state)

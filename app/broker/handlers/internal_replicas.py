@@ -1,0 +1,67 @@
+"""Internal topics get the replicas that they are to have as brokers come: they were made with those that lived then."""
+
+from functools import partial
+
+from ....core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, TopicSet
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.reassignment import grown
+from ....core.cluster.topics import INTERNAL_TOPICS, Topic
+from ....ports.coordination import BadVersion
+from ....ports.errors import BarnabasError
+from ....ports.report import counted, info
+from ..state.broker_state import BrokerState
+from .internal_topics import replication_factor_of
+from .topics import TopicService
+
+
+class InternalReplicas:
+    """The controller sees to it. It only adds replicas, up to the topic's replication factor. Owner thread only."""
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        self._state = state
+        self._topics = topics
+        self._under_way: set[str] = set()
+        if not state.is_alone:
+            state.registry.listen(self._cluster_changed)
+
+    def _cluster_changed(self, delta: Delta, _before: ClusterImage) -> None:
+        match delta:
+            case BrokersChanged() | ControllerChanged():
+                for name in sorted(INTERNAL_TOPICS):
+                    self._look(name)
+            case TopicSet(topic=topic) if topic.name in INTERNAL_TOPICS:
+                self._look(topic.name)
+
+    def _look(self, name: str) -> None:
+        state = self._state
+        controller, topic = state.image.controller, state.image.topics.get(name)
+        if name in self._under_way or topic is None or controller is None or controller.broker_id != state.node_id:
+            return
+        if self._grown(topic) is not topic:
+            self._under_way.add(name)
+            state.changes.submit(f"more replicas of {name}", partial(self._grow, name), partial(self._ended, name))
+
+    def _grown(self, topic: Topic) -> Topic:
+        state = self._state
+        return grown(topic, replication_factor_of(topic.name, state.settings.static), state.racks())
+
+    async def _grow(self, name: str) -> None:
+        state = self._state
+        topic = state.image.topic(name)
+        after = self._grown(topic)
+        if after is topic:
+            return
+        try:
+            await state.registry.move(after, {})
+        except BadVersion:
+            pass  # others have changed it: the next look is at theirs
+        else:
+            grown = counted(len(after.adding), f"partition of {name} gets", f"partitions of {name} get")
+            state.report(info(f"{grown} more replicas, since more brokers live"))
+        await self._topics.settle(name)
+
+    def _ended(self, name: str, error: BarnabasError | None) -> None:
+        """What failed, which is reported, is tried again when something changes."""
+        self._under_way.discard(name)
+        if error is None:
+            self._look(name)

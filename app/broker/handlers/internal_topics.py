@@ -1,0 +1,63 @@
+"""The topics that belong to the broker itself: what they are like (facts C6)."""
+
+from attrs import evolve
+
+from ....core.cluster.topics import INTERNAL_TOPICS
+from ....core.coordinator.group.config import GroupConfig
+from ....ports.broker_api.topics import NewTopic
+from ...config import BrokerConfig
+from ...config.classic import FORMAT_KEY, V2
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+_RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
+"""The largest batch: one group, with the names of its members."""
+
+
+def replication_factor_of(topic: str, static: BrokerConfig) -> int:
+    """How many replicas an internal topic is to have, if there are brokers for them."""
+    if topic == TRANSACTIONS_TOPIC:
+        return static.transaction_state_log_replication_factor
+    return static.offsets_topic_replication_factor
+
+
+def _configs(topic: str, static: BrokerConfig) -> dict[str, str | None]:
+    configs: dict[str, str | None] = {"cleanup.policy": "compact"}
+    if topic == TRANSACTIONS_TOPIC:
+        configs |= {
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(static.transaction_state_log_min_isr),
+            "segment.bytes": str(static.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        configs |= {
+            "compression.type": "producer",
+            "max.message.bytes": str(max(_RECORD_MAX_BYTES, static.message_max_bytes)),
+            "segment.bytes": str(static.offsets_topic_segment_bytes),
+        }
+    if static.message_format != V2:
+        configs[FORMAT_KEY] = V2
+    return configs
+
+
+def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> NewTopic:
+    """The request for a topic, completed where it asks for an internal one.
+
+    It gets as many replicas as it should, or one on each broker that lives; see `InternalReplicas`.
+    """
+    if new.name not in INTERNAL_TOPICS:
+        return new
+    completed = evolve(new, configs={**_configs(new.name, static), **new.configs})
+    if new.assignments is not None:
+        return completed
+    replicas = min(replication_factor_of(new.name, static), max(1, live_brokers))
+    partitions = static.offsets_topic_num_partitions
+    if new.name == TRANSACTIONS_TOPIC:
+        partitions = static.transaction_state_log_num_partitions
+    return evolve(
+        completed,
+        partitions=partitions if new.partitions == -1 else new.partitions,
+        replication_factor=replicas if new.replication_factor == -1 else new.replication_factor,
+    )

@@ -1,0 +1,53 @@
+"""Where a partition is led, for those who asked the wrong broker (KIP-951)."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from attrs import evolve
+
+from ....ports.broker_api.cluster import BrokerNode
+from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.fetch import CurrentLeader, FetchResultPartition
+from ....ports.broker_api.produce import ProduceResultPartition
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.types import TopicPartition
+from ..state.broker_state import BrokerState
+
+ResultT = TypeVar("ResultT", FetchResultPartition, ProduceResultPartition)
+
+_ELSEWHERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+_EARLIER = ErrorCode.FENCED_LEADER_EPOCH
+_ERRORS = (_ELSEWHERE, _EARLIER)
+
+
+class Leaders:
+    """Adds what the cluster's image says to answers that refuse. Owner thread only."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
+        """The results, with the leaders where these are what the client does not know, and where it reaches them."""
+        for result in results:  # a loop: it costs a third of `any` with a generator, in every produce and fetch
+            if result.error in _ERRORS:
+                return self._told(results, caller)
+        return results, ()
+
+    def _told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
+        told = [self._with_leader(result) for result in results]
+        named = {result.current_leader.leader_id for result in told if result.current_leader is not None}
+        live = {each: broker for each, broker in self._state.image.brokers.items() if each in named}
+        return told, self._state.endpoints.nodes(live, caller)
+
+    def _with_leader(self, result: ResultT) -> ResultT:
+        if result.error not in _ERRORS or not result.topic:
+            return result
+        try:
+            state = self._state.image.state(TopicPartition(result.topic, result.partition))
+        except ApiError:
+            return result
+        # Who has just refused knows better than its image that it does not lead.
+        if state.leader < 0 or (result.error is _ELSEWHERE and state.leader == self._state.node_id):
+            return result
+        return evolve(result, current_leader=CurrentLeader(state.leader, state.leader_epoch))

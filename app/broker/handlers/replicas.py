@@ -1,0 +1,262 @@
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (facts C6)."""
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+
+from ....core.cluster.election import asked_to_elect, awaited_claims, preferred
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.reassignment import begin_move, cancel_move, is_moving, target_of, touched
+from ....core.cluster.topics import NO_LEADER, PartitionState, Topic
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    ListPartitionReassignments,
+    ListPartitionReassignmentsResult,
+    OngoingReassignment,
+    PartitionChange,
+    Reassignment,
+)
+from ....ports.coordination import BadVersion, CoordinationError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError
+from ....ports.report import info
+from ....ports.types import TopicPartition
+from ..state.broker_state import BrokerState
+from ..state.changes import as_api_error
+from .topics import TopicService
+
+_ATTEMPTS = 10
+CLAIMS_WAIT_MS = 5000.0
+"""So long an unclean election waits for live replicas that have not claimed what they have."""
+CLAIMS_STEP_MS = 50.0
+
+
+class ReplicaService:
+    """Any broker of a cluster does it: what it writes counts only if nobody changed what it is about."""
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        self._state = state
+        self._topics = topics
+
+    # --- leaders
+
+    def elect(self, request: ElectLeaders, _caller: Caller, reply: Reply[ElectLeadersResult]) -> None:
+        if request.election_type not in tuple(ElectionType):
+            reply(ElectLeadersResult(partitions=(), error=ErrorCode.INVALID_REQUEST))
+            return
+        kind = ElectionType(request.election_type)
+        image = self._state.image
+        if request.topics is not None:
+            asked = [TopicPartition(name, number) for name, numbers in request.topics.items() for number in numbers]
+        else:
+            asked = [
+                TopicPartition(name, number) for name, topic in image.topics.items() for number in topic.partitions
+            ]
+
+        def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                reply(ElectLeadersResult(partitions=(), error=as_api_error(result).code))
+                return
+            told = result
+            if request.topics is None:
+                told = [outcome for outcome in result if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
+            reply(ElectLeadersResult(partitions=told))
+
+        async def electing() -> Sequence[PartitionChange]:
+            return await self._elect(asked, kind)
+
+        until_ms = self._state.clock.monotonic_ms() + min(request.timeout_ms, CLAIMS_WAIT_MS)
+
+        def begin() -> None:
+            is_waiting = kind is ElectionType.UNCLEAN and any(self._is_unclear(key) for key in asked)
+            if is_waiting and self._state.clock.monotonic_ms() < until_ms:
+                self._state.scheduler.call_later(CLAIMS_STEP_MS, begin)
+            else:
+                self._state.changes.submit("ElectLeaders", electing, done)
+
+        begin()
+
+    async def _elect(self, asked: Sequence[TopicPartition], kind: ElectionType) -> Sequence[PartitionChange]:
+        outcomes: dict[TopicPartition, ApiError | None] = {}
+        wanted: dict[str, set[int]] = {}
+        for key in asked:
+            outcomes[key] = self._refusal(key, kind)
+            if outcomes[key] is None:
+                wanted.setdefault(key.topic, set()).add(key.partition)
+
+        elections: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
+
+        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+            decided = {}
+            for number in wanted[topic.name] & topic.partitions.keys():
+                after = self._after(topic, number, image, kind)
+                if after is not None:
+                    decided[number] = after
+                    key = TopicPartition(topic.name, number)
+                    elections[key] = image.state(key), after
+            return decided
+
+        if wanted:
+            changed = set(await self._state.registry.change_states(wanted, decide))
+            for key in changed if kind is ElectionType.UNCLEAN else ():
+                self._state.report(election_log_line(key, *elections[key]))
+            for name, numbers in wanted.items():
+                for key in (TopicPartition(name, number) for number in numbers):
+                    if key not in changed:
+                        outcomes[key] = self._refusal(key, kind) or ApiError(ErrorCode.ELECTION_NOT_NEEDED, "")
+        return [_outcome(key, error) for key, error in outcomes.items()]
+
+    def _refusal(self, key: TopicPartition, kind: ElectionType) -> ApiError | None:
+        """Why nobody is elected."""
+        try:
+            state = self._state.image.state(key)
+        except ApiError as unknown:
+            return unknown
+        topic, leader = self._state.image.topic(key.topic), state.leader
+        first = topic.partitions[key.partition][0]
+        leads = leader != NO_LEADER and self._state.has_replica(key.topic, key.partition, leader)
+        if leads and (kind is ElectionType.UNCLEAN or leader == first):
+            return ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {leader} leads {key} already")
+        if not self._state.is_alone and self._after(topic, key.partition, self._state.image, kind) is not None:
+            return None
+        if kind is ElectionType.UNCLEAN:
+            return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no broker that lives has {key}")
+        text = f"broker {first}, the first replica of {key}, is not there, or not in sync"
+        return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+
+    def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:
+        """The state after the election; None: there is nobody, or no need."""
+        key = TopicPartition(topic.name, number)
+        replicas, known, brokers = topic.partitions[number], image.state(key), image.brokers_with(key)
+        rules = self._state.election_rules(topic)
+        if kind is ElectionType.PREFERRED:
+            return preferred(known, replicas, brokers, rules)
+        return asked_to_elect(known, replicas, brokers, rules)
+
+    def _is_unclear(self, key: TopicPartition) -> bool:
+        """True while replicas that live have not claimed what they have: the best of them may be another one."""
+        topic = self._state.image.topics.get(key.topic)
+        if topic is None or key.partition not in topic.partitions or self._state.is_alone:
+            return False
+        state, replicas = self._state.image.state(key), topic.partitions[key.partition]
+        return bool(awaited_claims(state, replicas, self._state.image.brokers_with(key)))
+
+    # --- replicas
+
+    def reassign(
+        self,
+        request: AlterPartitionReassignments,
+        _caller: Caller,
+        reply: Reply[AlterPartitionReassignmentsResult],
+    ) -> None:
+        may_grow = request.allow_replication_factor_change
+
+        def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                error = as_api_error(result)
+                told = AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
+            else:
+                told = AlterPartitionReassignmentsResult(partitions=result)
+            reply(evolve(told, allow_replication_factor_change=may_grow))
+
+        async def moving() -> Sequence[PartitionChange]:
+            return [await self._move(wanted, may_grow=may_grow) for wanted in request.partitions]
+
+        self._state.changes.submit("AlterPartitionReassignments", moving, done)
+
+    async def _move(self, wanted: Reassignment, *, may_grow: bool) -> PartitionChange:
+        key = TopicPartition(wanted.topic, wanted.partition)
+        try:
+            await self._moved(key, wanted.replicas, may_grow=may_grow)
+        except (ApiError, CoordinationError, ClosedError) as error:
+            return _outcome(key, as_api_error(error))
+        return _outcome(key, None)
+
+    async def _moved(self, key: TopicPartition, target: Sequence[int] | None, *, may_grow: bool) -> None:
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            state.image.state(key)
+            topic = state.image.topic(key.topic)
+            states = {key.partition: touched(state.image.state(key))}
+            if target is None:
+                after, states = cancel_move(topic, key.partition, state.image, state.election_rules(topic))
+            elif tuple(target) == topic.partitions[key.partition] and not is_moving(topic, key.partition):
+                return
+            else:
+                _check_replication_factor(topic, key.partition, target, may_grow=may_grow)
+                after = begin_move(topic, key.partition, target, state.image.brokers)
+            if state.is_alone:
+                text = f"the assignment of {key} moves it away from this broker, which is alone"
+                raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            with self._topics.doubting(key.topic):
+                try:
+                    await state.registry.move(after, states)
+                except BadVersion:
+                    await self._topics.settle(key.topic)
+                    continue
+                await self._topics.settle(key.topic)  # logs that come to this broker, or go
+            return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {key.topic} as often as it is tried")
+
+    def list_moves(
+        self,
+        request: ListPartitionReassignments,
+        _caller: Caller,
+        reply: Reply[ListPartitionReassignmentsResult],
+    ) -> None:
+        image, asked = self._state.image, request.topics
+        names = image.topics if asked is None else [name for name in asked if name in image.topics]
+        moves = [
+            OngoingReassignment(
+                topic=topic.name,
+                partition=number,
+                replicas=topic.partitions[number],
+                adding=_still_wanted(topic, number),
+                removing=topic.removing.get(number, ()),
+            )
+            for topic in (image.topics[name] for name in names)
+            for number in sorted({*topic.adding, *topic.removing})
+            if asked is None or number in asked[topic.name]
+        ]
+        reply(ListPartitionReassignmentsResult(partitions=moves))
+
+
+def _check_replication_factor(topic: Topic, number: int, target: Sequence[int], *, may_grow: bool) -> None:
+    """Raise `ApiError(INVALID_REPLICATION_FACTOR)` where a move would change it and may not (KIP-860)."""
+    now = len(target_of(topic, number))
+    if not may_grow and len(target) != now:
+        text = f"The replication factor is changed from {now} to {len(target)}"
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def _still_wanted(topic: Topic, number: int) -> tuple[int, ...]:
+    """The replicas that come and stay: not those of a move that was replaced."""
+    target = target_of(topic, number)
+    return tuple(broker for broker in topic.adding.get(number, ()) if broker in target)
+
+
+def _outcome(key: TopicPartition, error: ApiError | None) -> PartitionChange:
+    if error is None:
+        return PartitionChange(topic=key.topic, partition=key.partition)
+    return PartitionChange(
+        topic=key.topic, partition=key.partition, error=error.code, error_message=error.message or None
+    )
+
+
+def election_log_line(key: TopicPartition, before: PartitionState, after: PartitionState) -> str:
+    """Return the log line about an election."""
+    leader = after.leader
+    if leader == NO_LEADER:
+        return f"nobody leads {key} any more: none of {list(before.members)}, which have all of it, is there"
+    if leader in before.members:
+        text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}"
+        return info(text, topic=key.topic, partition=key.partition, leader=leader)
+    text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}, by an unclean election"
+    text += f": it is not one of {list(before.members)}, and committed messages that it lacks are lost"
+    claims = [f"broker {each} to offset {claim.log_end}" for each, claim in sorted(before.claims.items())]
+    return f"{text}; as claimed, the log reaches on {', '.join(claims)}" if claims else text

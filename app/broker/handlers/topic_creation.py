@@ -1,0 +1,142 @@
+"""One CreateTopics request on its way: a few topics at a time, for no longer than its client wants to wait."""
+
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol
+
+from ....core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX
+from ....core.cluster.topics import Topic
+from ....ports.broker_api.envelope import Reply
+from ....ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.scheduler import Timer
+from ....ports.storage import StorageError
+from ..state.broker_state import BrokerState
+from ..state.changes import as_api_error
+
+TOPICS_AT_A_TIME = 10
+"""So many make one change; between two of them it is the turn of whoever else waits."""
+
+MadeTopics = Sequence[Topic | BarnabasError]
+
+
+class CreateSome(Protocol):
+    """See `TopicService.create_some`."""
+
+    def __call__(self, news: Sequence[NewTopic], *, validate_only: bool = False) -> Awaitable[MadeTopics]: ...
+
+
+class Creating:
+    """Answers once all topics are made, or when the time of the request is over: what is not made yet by then is
+    answered with REQUEST_TIMED_OUT, and made all the same (facts C6). Owner thread only."""
+
+    def __init__(
+        self, state: BrokerState, request: CreateTopics, create_some: CreateSome, reply: Reply[CreateTopicsResult]
+    ) -> None:
+        self._state = state
+        self._request = request
+        self._create_some = create_some
+        self._reply = reply
+        self._outcomes: dict[str, CreatedTopic] = {}
+        self._waiting: list[NewTopic] = []
+        self._timer: Timer | None = None
+        self._answered = False
+
+    def begin(self) -> None:
+        request = self._request
+        self._waiting = self._acceptable()
+        self._go_on()
+        if self._answered or request.validate_only:
+            return
+        if request.timeout_ms <= 0:
+            self._answer()
+        else:
+            self._timer = self._state.scheduler.call_later(request.timeout_ms, self._answer)
+
+    def _acceptable(self) -> list[NewTopic]:
+        """The topics that may be made; the others are answered."""
+        twice = named_twice(new.name for new in self._request.topics)
+        kept: list[NewTopic] = []
+        partitions = 0
+        for new in self._request.topics:
+            if new.name in self._outcomes:
+                continue
+            self._outcomes[new.name] = _failed(new.name, ApiError(ErrorCode.REQUEST_TIMED_OUT, _TOO_LATE))
+            partitions += self._partitions_of(new)
+            if new.name in twice:
+                text = f"topic {new.name[:260]!r} is named twice in the request"
+                self._outcomes[new.name] = _failed(new.name, ApiError(ErrorCode.INVALID_REQUEST, text))
+            elif kept and partitions > PARTITIONS_PER_REQUEST_MAX:
+                text = f"one request makes at most {PARTITIONS_PER_REQUEST_MAX} partitions; ask for the others later"
+                self._outcomes[new.name] = _failed(new.name, ApiError(ErrorCode.POLICY_VIOLATION, text))
+            else:
+                kept.append(new)
+        return kept
+
+    def _partitions_of(self, new: NewTopic) -> int:
+        if new.assignments is not None:
+            return len(new.assignments)
+        return self._state.settings.static.num_partitions if new.partitions == -1 else max(0, new.partitions)
+
+    def _go_on(self) -> None:
+        some = self._waiting[:TOPICS_AT_A_TIME]
+        del self._waiting[:TOPICS_AT_A_TIME]
+        if not some:
+            self._answer()
+            return
+
+        async def change() -> MadeTopics:
+            return await self._create_some(some, validate_only=self._request.validate_only)
+
+        def made(result: MadeTopics | BarnabasError) -> None:
+            results = [result] * len(some) if isinstance(result, BarnabasError) else result
+            for new, each in zip(some, results, strict=True):
+                self._outcomes[new.name] = self._outcome(new, each)
+            if self._waiting:
+                self._state.scheduler.call_soon(self._go_on)  # others have their turn
+            else:
+                self._answer()
+
+        self._state.changes.submit("CreateTopics", change, made)
+
+    def _outcome(self, new: NewTopic, made: Topic | BarnabasError) -> CreatedTopic:
+        if isinstance(made, BarnabasError):
+            return _failed(new.name, refusal(self._state, made))
+        return CreatedTopic(
+            name=made.name,
+            topic_id=bytes(16) if self._request.validate_only else made.topic_id,
+            partitions=len(made.partitions),
+            replication_factor=made.replication_factor,
+            configs=self._state.settings.topic_entries(made.configs, made.name),
+        )
+
+    def _answer(self) -> None:
+        if not self._answered:
+            self._answered = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._reply(CreateTopicsResult(topics=list(self._outcomes.values())))
+
+
+_TOO_LATE = "the topic is not made yet; it will be, unless something is wrong with it"
+
+
+def _failed(name: str, error: ApiError) -> CreatedTopic:
+    return CreatedTopic(name=name, error=error.code, error_message=error.message or None)
+
+
+def refusal(state: BrokerState, error: BarnabasError) -> ApiError:
+    """What a client is told of a topic that could not be changed; what the operator must know is reported."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, StorageError):
+        state.failed("a change of topics", error)
+        text = "the logs of the topic cannot be made or removed; the broker's log says why"  # with the paths in it
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+    state.changes.complain("a change of topics", error)
+    return as_api_error(error)
+
+
+def named_twice(names: Iterable[str]) -> set[str]:
+    return {name for name, times in Counter(names).items() if times > 1}

@@ -1,0 +1,134 @@
+"""Topics as Metadata tells them, each made once and kept until something of it changes."""
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from ....core.cluster.image import ClusterImage, States
+from ....core.cluster.topics import NO_LEADER, PartitionState, Topic
+from ....core.traffic.steps import Steps
+from ....ports.broker_api.cluster import BrokerNode
+from ....ports.broker_api.metadata import MetadataResult, PartitionMetadata, TopicMetadata
+from ....ports.broker_api.operations import TOPIC_OPERATIONS
+from ....ports.error_codes import ErrorCode
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ..state.broker_state import BrokerState
+
+_WHOLE_MAX = 16
+"""Answers that name all topics and are kept: one for each listener, the way a caller sees it, and what he asks."""
+
+WholeKey = tuple[Sequence[BrokerNode], bool, bool]
+
+
+@frozen
+class _View:
+    """What was made of these values."""
+
+    topic: Topic
+    states: States
+    metadata: TopicMetadata
+
+
+class TopicViews:
+    """What is kept remembers the bytes that it was sent as, too: the clients of a cluster ask the same again and again.
+
+    A view counts as long as the image has the same values for the topic, its states and the brokers, and the same
+    replicas are here. Owner thread only.
+    """
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._views: dict[tuple[str, bool], _View] = {}
+        self._whole: dict[WholeKey, MetadataResult] = {}
+        self._image = state.image
+
+    def of(self, topic: Topic, *, operations: bool) -> TopicMetadata:
+        """One topic, with what may be done to it where that is asked for."""
+        self._look_for_changes()
+        return self._of(self._image, topic, operations)
+
+    def _of(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
+        key = (topic.name, operations)
+        states = image.states_of(topic.name)
+        view = self._views.get(key)
+        if view is None or view.topic is not topic or view.states is not states:
+            view = self._views[key] = _View(topic, states, self._made(image, topic, operations))
+        return view.metadata
+
+    def all_topics(self, *, operations: bool) -> Steps[Sequence[TopicMetadata]]:
+        """All of them, as of one moment, in steps."""
+        self._look_for_changes()
+        image, found = self._image, []
+        for topic in image.topics.values():
+            found.append(self._of(image, topic, operations))
+            yield None
+        return found
+
+    def whole(self, key: WholeKey) -> MetadataResult | None:
+        """The answer kept under this key."""
+        self._look_for_changes()
+        return self._whole.get(key)
+
+    def keep_whole(self, key: WholeKey, result: MetadataResult) -> MetadataResult:
+        """Keep an answer that was made since the last change."""
+        if len(self._whole) >= _WHOLE_MAX:
+            self._whole.clear()
+        kept = self._whole[key] = evolve(result, encoded={})
+        return kept
+
+    @property
+    def version(self) -> object:
+        """Another one after each change."""
+        self._look_for_changes()
+        return self._version
+
+    _version: object = None
+
+    def _look_for_changes(self) -> None:
+        before, image, changed = self._image, self._state.image, self._state.replicas_changed
+        if image is before and not changed:
+            return
+        self._image = image
+        if image.brokers is not before.brokers:
+            self._views.clear()
+        elif len(self._views) > 2 * len(image.topics) + _WHOLE_MAX:  # some are of topics that are no more
+            self._views = {key: view for key, view in self._views.items() if key[0] in image.topics}
+        for name in changed:
+            self._views.pop((name, False), None)
+            self._views.pop((name, True), None)
+        changed.clear()
+        self._whole.clear()
+        self._version = object()
+
+    def _made(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
+        view = TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            internal=topic.internal,
+            partitions=[self._partition(image, topic, number) for number in topic.partitions],
+            encoded={},
+        )
+        return evolve(view, authorized_operations=TOPIC_OPERATIONS) if operations else view
+
+    @staticmethod
+    def _is_in_sync(image: ClusterImage, known: PartitionState, broker_id: int) -> bool:
+        """False for a broker that has registered again since: it is about to leave the ISR, and has to catch up."""
+        broker = image.brokers.get(broker_id)
+        return broker is None or broker.broker_epoch == known.broker_epochs.get(broker_id)
+
+    def _partition(self, image: ClusterImage, topic: Topic, number: int) -> PartitionMetadata:
+        state = self._state
+        replicas = topic.partitions[number]
+        known = image.state(TopicPartition(topic.name, number))
+        offline = [broker for broker in replicas if not state.has_replica(topic.name, number, broker)]
+        leader = NO_LEADER if known.leader in offline else known.leader
+        return PartitionMetadata(
+            partition=number,
+            leader=leader,
+            leader_epoch=known.leader_epoch,
+            replicas=replicas,
+            isr=[broker for broker in known.isr if self._is_in_sync(image, known, broker)],
+            offline_replicas=offline,
+            error=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        )

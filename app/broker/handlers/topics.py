@@ -1,0 +1,366 @@
+"""CreateTopics, CreatePartitions, DeleteTopics (facts C6, D7)."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TypeVar
+
+from attrs import evolve
+
+from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.election import new_state
+from ....core.cluster.layout import deleted_path, topic_path
+from ....core.cluster.topic_planning import plan_partitions, plan_topic
+from ....core.cluster.topic_store import confirm_deleted
+from ....core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.topics import (
+    CreatePartitions,
+    CreateTopics,
+    CreateTopicsResult,
+    DeletedTopic,
+    DeleteTopics,
+    DeleteTopicsResult,
+    NewPartitions,
+    NewTopic,
+    TopicOutcome,
+    TopicOutcomes,
+)
+from ....ports.coordination import BadVersion, CoordinationError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError
+from ....ports.storage import StorageError
+from ...config.classic import is_classic
+from ..state.broker_state import BrokerState
+from .internal_topics import as_it_must_be
+from .topic_creation import Creating, named_twice, refusal
+
+ATTEMPTS = 10
+"""So often a change is planned anew when other brokers change the topic in between."""
+
+T = TypeVar("T")
+T2 = TypeVar("T2")
+
+
+class TopicService:
+    """Makes, grows and removes topics. Each topic of a request succeeds or fails by itself, wholly."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._registry = state.registry
+        self._changes = state.changes
+        self._told_orphans: set[str] = set()
+
+    # --- create
+
+    def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
+        """A few topics at a time, so that the changes of others come in between; see `Creating`."""
+        Creating(self._state, request, self.create_some, reply).begin()
+
+    async def create_one(self, new: NewTopic) -> Topic:
+        """Create a topic and its logs; nothing is left of it here when it raises. Raises as `create_some` tells."""
+        made = (await self.create_some([new]))[0]
+        if isinstance(made, BarnabasError):
+            raise made
+        return made
+
+    async def create_some(
+        self, news: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Sequence[Topic | BarnabasError]:
+        """Create topics and their logs; each, or why not: `ApiError`, `StorageError`, `CoordinationError`."""
+        planned = [await self._planned_or_not(new, validate_only=validate_only) for new in news]
+        if validate_only:
+            return planned
+        results = await self._stored(planned)
+        failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
+        for name in failures:
+            try:
+                await self._remove(name)
+            except (ApiError, CoordinationError, ClosedError) as error:
+                self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
+        return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
+
+    async def _planned_or_not(self, new: NewTopic, *, validate_only: bool) -> Topic | BarnabasError:
+        try:
+            return await self._planned(new)
+        except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only:
+                await self._follow_if_unknown(new.name)
+            return error
+
+    async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
+        """All in one commit, which is one sync of the tree; or, where that is refused, each for itself."""
+        topics = [each for each in planned if isinstance(each, Topic)]
+        if len(topics) > 1 and len({metric_name(topic.name) for topic in topics}) == len(topics):
+            states = [self._first_states(topic, topic.partitions) for topic in topics]
+            try:
+                with ExitStack() as doubts:
+                    for topic in topics:
+                        doubts.enter_context(self.doubting(topic.name))
+                    if await self._registry.create_all(list(zip(topics, states, strict=True))):
+                        return planned
+            except (CoordinationError, ClosedError) as error:
+                return [error if isinstance(each, Topic) else each for each in planned]
+        return [await self._stored_alone(each) if isinstance(each, Topic) else each for each in planned]
+
+    async def _stored_alone(self, topic: Topic) -> Topic | BarnabasError:
+        try:
+            with self.doubting(topic.name):
+                await self._registry.create(topic, self._first_states(topic, topic.partitions))
+        except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                await self._follow_if_unknown(topic.name)
+            return error
+        return topic
+
+    def _first_states(self, topic: Topic, numbers: Iterable[int]) -> Mapping[int, PartitionState]:
+        """Of new partitions; those of a broker that is alone are not stored, those of classic topics have none."""
+        if self._state.is_alone or is_classic(topic.configs):
+            return {}
+        brokers, min_isr = self._state.image.brokers, self._state.election_rules(topic).min_isr
+        return {number: new_state(topic.partitions[number], brokers, min_isr=min_isr) for number in numbers}
+
+    async def _follow_if_unknown(self, name: str) -> None:
+        """Another broker has just made it."""
+        image = self._state.image
+        if not (name in image.topics or name in image.deleting or name in image.unreadable):
+            with self.doubting(name):
+                await self.settle(name)
+
+    async def _planned(self, new: NewTopic) -> Topic:
+        state, static = self._state, self._state.settings.static
+        check_topic_name(new.name)
+        new = as_it_must_be(new, static, len(state.image.brokers))
+        state.check_owns_topics()
+        await self.settled(new.name)
+        state.classic.check_free(new.name)
+        self._check_no_orphans(new.name)
+        configs = state.settings.new_topic_configs(new.configs)
+        counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
+        return plan_topic(
+            state.image,
+            new,
+            state.racks(),
+            state.entropy,
+            default_partitions=counted,
+            default_replication_factor=static.default_replication_factor,
+            configs=configs,
+        )
+
+    def _check_no_orphans(self, name: str) -> None:
+        """Raise `ApiError(POLICY_VIOLATION)` where new logs would come into the place of data that nobody knows."""
+        orphans = self._state.logs.orphans_of(name)
+        if orphans:
+            text = f"the broker has data of a topic {name!r} that the coordination tree does not know"
+            cure = "take it back with 'barnabas topics recover', or move the folder away"
+            if name not in self._told_orphans:
+                self._told_orphans.add(name)
+                self._state.report(f"topic {name} is not made: {text}, in {orphans[0]}: {cure}")
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{text}: {cure}")
+
+    # --- grow
+
+    def grow(self, request: CreatePartitions, _caller: Caller, reply: Reply[TopicOutcomes]) -> None:
+        twice = named_twice(new.topic for new in request.topics)
+
+        async def one(new: NewPartitions) -> TopicOutcome:
+            if new.topic in twice:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.topic[:260]!r} is named twice in the request")
+            await self._grow_one(new, validate_only=request.validate_only)
+            return TopicOutcome(name=new.topic)
+
+        def failed(new: NewPartitions, code: ErrorCode, text: str | None) -> TopicOutcome:
+            return TopicOutcome(name=new.topic, error=code, error_message=text)
+
+        async def all_of_them() -> TopicOutcomes:
+            return TopicOutcomes(topics=await self._each(one, failed, request.topics))
+
+        self._changes.submit("CreatePartitions", all_of_them, reply)
+
+    async def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
+        state, registry = self._state, self._registry
+        check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
+        state.check_owns_topics()
+        await self.settled(new.topic)
+        self._check_no_orphans(new.topic)
+        for _ in range(ATTEMPTS):
+            before = state.image.topic(new.topic)
+            if before.adding or before.removing:
+                text = f"partitions of {new.topic} move to other brokers; add to it when they have arrived"
+                raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+            grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
+            if validate_only:
+                return
+            added = self._first_states(grown, grown.partitions.keys() - before.partitions.keys())
+            try:
+                with self.doubting(new.topic):
+                    await registry.resize(grown, added)
+                break
+            except BadVersion:  # another broker has changed it in between
+                await self.settle(new.topic)
+        else:
+            text = f"others change topic {new.topic} as often as it is tried"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+        failures = await state.open_topics([grown])
+        if failures and not state.is_alone:
+            # Other brokers have them by now, and clients their messages: only the replicas here are out of use.
+            state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
+        elif failures:
+            state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
+            with self.doubting(new.topic):
+                await registry.resize(before)
+            raise failures[new.topic]
+
+    # --- delete
+
+    def delete(self, request: DeleteTopics, _caller: Caller, reply: Reply[DeleteTopicsResult]) -> None:
+        by_name = [DeletedTopic(name=name) for name in dict.fromkeys(request.names)]
+        by_id = [DeletedTopic(name=None, topic_id=topic_id) for topic_id in dict.fromkeys(request.topic_ids)]
+
+        def failed(wanted: DeletedTopic, code: ErrorCode, text: str | None) -> DeletedTopic:
+            return evolve(wanted, error=code, error_message=text)
+
+        async def all_of_them() -> DeleteTopicsResult:
+            return DeleteTopicsResult(topics=await self._each(self._delete_one, failed, [*by_name, *by_id]))
+
+        self._changes.submit("DeleteTopics", all_of_them, reply)
+
+    async def _delete_one(self, wanted: DeletedTopic) -> DeletedTopic:
+        self._state.check_owns_topics()
+        if wanted.name is not None:
+            await self.settled(wanted.name)
+        image = self._state.image
+        topic = image.topic_by_id(wanted.topic_id) if wanted.name is None else image.topic(wanted.name)
+        check_not_internal(topic.name, "it is not deleted")
+        if not self._state.settings.static.delete_topic_enable:
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
+        topic = await self._remove(topic.name, wanted.topic_id if wanted.name is None else None)
+        return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
+
+    async def _remove(self, name: str, topic_id: bytes | None = None) -> Topic:
+        """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart.
+
+        `topic_id`: None for whichever topic has this name. Returns the topic."""
+        for _ in range(ATTEMPTS):
+            topic = self._state.image.topic(name) if topic_id is None else self._state.image.topic_by_id(topic_id)
+            replicas = () if self._state.is_alone else topic.partitions.values()
+            try:
+                with self.doubting(name):
+                    topic = await self._registry.begin_delete(name, {each for some in replicas for each in some})
+                break
+            except BadVersion:  # it was deleted, or made again, and this broker has not heard of it yet
+                await self.settle(name)
+        else:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
+        try:
+            await self._finish_delete(topic)
+        except (CoordinationError, ClosedError) as error:
+            self._changes.complain(f"removing what is left of topic {name}", error)
+        return topic
+
+    async def _finish_delete(self, topic: Topic) -> None:
+        if await self._forget(topic):
+            with self.doubting(topic.name):
+                await self._registry.finish_delete(topic)
+
+    async def _forget(self, topic: Topic) -> bool:
+        """The topic is no more: remove what is here of it, and say so where others wait for that."""
+        is_gone = self._state.drop_topic(topic)
+        if is_gone and not self._state.is_alone:
+            coordination, own = self._registry.coordination, self._state.node_id
+            await elsewhere(partial(confirm_deleted, coordination, topic.topic_id, own))
+        return is_gone
+
+    # --- what a failed write has left
+
+    async def settled(self, name: str) -> None:
+        """Returns when a topic is in no doubt. Raises `CoordinationError`."""
+        await self._changes.settled(_subject(name))
+
+    def doubting(self, name: str) -> AbstractContextManager[None]:
+        """Around each write of a topic."""
+        return self._changes.doubting(_subject(name), partial(self.settle, name))
+
+    async def settle_some(self, names: Sequence[str]) -> None:
+        """Bring this broker to what the tree says of a topic, or of several that are new to it."""
+        if len(names) == 1:
+            await self.settle(names[0])
+            return
+        state = self._state
+        await self._registry.reread(*names)
+        if not state.settings.static.owns_topics:
+            return
+        found = [state.image.topics[name] for name in names if name in state.image.topics]
+        for error in (await state.open_topics([each for each in found if not self._is_orphaned(each.name)])).values():
+            state.failed("opening the logs of new topics", error)
+        for name in names:
+            if (going := state.image.deleting.get(name)) is not None:
+                await self._finish_delete(going)
+
+    async def settle(self, name: str) -> None:
+        """Bring this broker to what the tree says of a topic."""
+        state = self._state
+        before = state.image.topics.get(name)
+        if before is not None and not state.is_alone and await self._was_removed_by_hand(before):
+            return
+        await self._registry.reread(name)
+        if not state.settings.static.owns_topics:
+            return
+        after, going = state.image.topics.get(name), state.image.deleting.get(name)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            if going is None or going.topic_id != before.topic_id:
+                await self._forget(before)
+        elif before is not None and after is not None:
+            state.drop_partitions(name, before.partitions.keys() - after.partitions.keys())
+            state.drop_partitions(name, state.moved_away(after))
+        if after is not None and not self._is_orphaned(name):
+            for error in (await state.open_topics([after])).values():
+                state.failed(f"opening the logs of topic {name}", error)
+        if going is not None:
+            await self._finish_delete(going)
+
+    async def _was_removed_by_hand(self, topic: Topic) -> bool:
+        """Return whether the topic's nodes were removed without a deletion while this broker has data of the topic.
+
+        Data wins, so the topic stays served: docs/design/recovery.md, 'Data folders and the coordination tree'. A
+        broker without data has nothing to serve, and no note waits for it: docs/design/controller.md, 'Deleted topics'.
+        """
+        if not self._state.has_replicas_of(topic):
+            return False
+        wanted = [topic_path(topic.name), deleted_path(topic.topic_id)]
+        own, deleted = await elsewhere(partial(self._registry.coordination.get_many, wanted))
+        by_hand = own is None and deleted is None and self._state.settings.static.owns_topics
+        if by_hand:
+            cure = "put the node back before the broker stops, or let 'barnabas topics recover' make it anew then"
+            self._tell_once(topic.name, f"{wanted[0]} was removed by somebody; the topic is still served: {cure}")
+        return by_hand
+
+    def _is_orphaned(self, name: str) -> bool:
+        """True if a topic came that has folders here which were not opened at the start."""
+        if not self._state.logs.orphans_of(name):
+            return False
+        cure = "restart the broker to open them"
+        self._tell_once(name, f"topic {name} has come back to the coordination tree, and has folders here: {cure}")
+        return True
+
+    def _tell_once(self, name: str, text: str) -> None:
+        if name not in self._told_orphans:
+            self._told_orphans.add(name)
+            self._state.report(text)
+
+    async def _each(
+        self, do: Callable[[T], Awaitable[T2]], failed: Callable[[T, ErrorCode, str | None], T2], items: Iterable[T]
+    ) -> Sequence[T2]:
+        """The outcome for each item; what goes wrong with it is its own."""
+        outcomes = []
+        for item in items:
+            try:
+                outcomes.append(await do(item))
+            except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+                refused = refusal(self._state, error)
+                outcomes.append(failed(item, refused.code, refused.message or None))
+        return outcomes
+
+
+def _subject(name: str) -> str:
+    return f"topic {name}"

@@ -1,0 +1,501 @@
+"""One broker from start to stop: in which order things are opened, and closed again."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+
+from attrs import evolve
+
+from ....core.classic.registry.broker_registration import BrokerRegistrar
+from ....core.client.network.links import Links
+from ....core.cluster.change_queue import complete
+from ....core.cluster.lease import Lease
+from ....core.cluster.registry import ClusterRegistry
+from ....core.cluster.topic_store import confirm_deleted, deleted_of
+from ....core.cluster.topics import BrokerRegistration
+from ....core.log.compaction.log_cleaner import LogCleaner
+from ....core.log.config import LogConfig
+from ....core.log.manager.log_manager import LogManager
+from ....core.log.retention import DeletionPolicy
+from ....plugins.host import PluginHost
+from ....ports.broker_api.envelope import BrokerApi
+from ....ports.coordination import Coordination
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.report import counted, in_room, info
+from ....ports.storage import LogDir
+from ....ports.transport import Connection, ConnectionHandler, Limits
+from ....ports.transport import Listener as OpenPort
+from ....ports.types import TopicPartition
+from ...config import BrokerConfig, ListenAddress
+from ...config.classic import CLASSIC, FORMAT_KEY
+from ..service import BrokerService
+from ..state.broker_state import BrokerState
+from ..state.dependencies import Outside, Server
+from ..state.endpoints import Endpoints
+from ..state.settings import BrokerSettings
+from .broker_ids import GENERATED, with_broker_id
+from .cluster_member import ClusterMember
+from .cluster_wiring import follower_of, joined, links_to_others
+from .committed_offsets import ReadByGroups
+from .data_folders import checked_cluster_id
+from .log_cleaning import begin_cleaning
+from .log_scrubbing import LogScrubbing
+from .registration import (
+    KAFKA,
+    current_broker,
+    follow_topics,
+    id_nodes,
+    predecessor_ms,
+    shows_classic,
+    shows_current,
+)
+from .replica_metrics import show_replicas
+
+ROOM = "app.broker"
+_DRAIN_MS = 1000.0
+_DRAIN_STEP_MS = 5.0
+
+
+class BrokerServer:
+    """Opens everything in `start`, and closes it in `stop` in the reverse order. Owner thread only."""
+
+    def __init__(self, config: BrokerConfig, outside: Outside, plugins: PluginHost) -> None:
+        self._config = config
+        self._outside = outside
+        self._plugins = plugins
+        self._report = in_room(outside.report, ROOM)
+        self._began_ms = 0.0
+        self._closing = ExitStack()
+        """What the logs need, and they."""
+        self._fronts = ExitStack()
+        """What must be closed before the logs."""
+        self._read_by_groups = ReadByGroups()
+        self._opened: list[OpenPort] = []
+        self._servers: list[Server] = []
+        self._state: BrokerState | None = None
+        self._logs: LogManager | None = None
+        self._cleaner: LogCleaner | None = None
+        self._scrubbing: LogScrubbing | None = None
+        self._coordination: Coordination | None = None
+        self._api: BrokerService | None = None
+        self._stopping = self._is_stopped = False
+        self._when_stopped: list[Callable[[], None]] = []
+        self.started = False
+        """Set when `start` has done its work."""
+        self._ready = False
+        self._waits_for_registrar, self._waits_for_member = True, False
+        self._held: list[Connection] = []
+        """Connections that came before the broker was ready."""
+        self._when_ready: list[Callable[[BarnabasError | None], None]] = []
+        self.member: ClusterMember | None = None
+        """Its part in the cluster, where others can share the tree; set by `start`."""
+        self.failed: Callable[[BarnabasError], None] | None = None
+        """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
+        by itself."""
+        self.listeners: tuple[ListenAddress, ...] = ()
+        """Where it listens, with real ports; set by `start`."""
+
+    @property
+    def state(self) -> BrokerState:
+        """Raises `ClosedError` before `start`."""
+        if self._state is None:
+            raise ClosedError("the broker has not been started")
+        return self._state
+
+    @property
+    def coordination(self) -> Coordination:
+        """The session with the registries. Raises `ClosedError` before `start`."""
+        if self._coordination is None:
+            raise ClosedError("the broker has not been started")
+        return self._coordination
+
+    @property
+    def api(self) -> BrokerService:
+        """Raises `ClosedError` before `start`."""
+        if self._api is None:
+            raise ClosedError("the broker has not been started")
+        return self._api
+
+    @property
+    def _is_member(self) -> bool:
+        """True for a broker of the current generation whose tree others can reach."""
+        return self._outside.shared and shows_current(self._config.listener_list)
+
+    def start(self) -> None:
+        """Raises `BarnabasError` when something cannot be opened; what was opened is closed again then."""
+        try:
+            self._start()
+            self.started = True
+        except BaseException as error:
+            if isinstance(error, SystemExit):
+                self._report(info(f"{_name(self._config)} is stopped before it has started"))
+            with self._closing:
+                self._fronts.close()
+            raise
+
+    def _start(self) -> None:
+        outside, closing, fronts, config = self._outside, self._closing, self._fronts, self._config
+        self._began_ms = outside.clock.monotonic_ms()
+        closing.callback(outside.finish)
+        folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
+        self._report(info(f"{_name(config)} starts: logs in {folders}, coordination {config.coordination}"))
+        if config.without_effect:
+            self._report(info(f"set, but without an effect here: {', '.join(config.without_effect)}"))
+        log_dirs = []
+        for log_dir in outside.open_log_dirs():
+            closing.callback(log_dir.close)
+            log_dirs.append(log_dir)
+        coordination = self._coordination = outside.open_coordination()
+        closing.callback(coordination.close)
+        config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
+        registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
+        complete(registry.load())
+        settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
+        lease = None
+        if self._is_member:
+            lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
+            complete(registry.reread_brokers())
+        deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
+        cluster_id = checked_cluster_id(
+            log_dirs, config, registry, outside.entropy, self._report, deleted=deleted.keys()
+        )
+        logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
+        closing.callback(logs.close)
+        for listener in config.listener_list:
+            self._listen(listener)
+        state = self._state = BrokerState(
+            cluster_id=cluster_id,
+            settings=settings,
+            endpoints=Endpoints(
+                config.broker_id,
+                self.listeners,
+                config.advertised_listener_list,
+                outside.host_name,
+                config.inter_broker_listener,
+            ),
+            clock=outside.clock,
+            entropy=outside.entropy,
+            scheduler=outside.scheduler,
+            registry=registry,
+            logs=logs,
+            metrics=outside.metrics,
+            report=self._report,
+            lease_valid=None if lease is None else lambda: lease.is_valid,
+            fetch_from=None if lease is None else self._links(registry, "fetcher").submit,
+            ask=None if lease is None else self._links(registry, "coordinator").submit,
+        )
+        selector = config.replica_selector_class
+        self._api = BrokerService(
+            state, outside.authorizer, self._plugins.replica_selector(selector) if selector else None
+        )
+        show_replicas(state)
+        fronts.callback(state.replicas.close)
+        fronts.callback(state.changes.close)
+        fronts.callback(self._api.close)
+        for topic_id in deleted:
+            confirm_deleted(coordination, topic_id, config.broker_id)
+        open_topics(state)
+        self._read_by_groups.start(state, self._api.groups.coordinator)
+        self._api.start()
+        self._serve(state, self._api)
+        if outside.expose_metrics is not None:
+            fronts.callback(outside.expose_metrics(outside.metrics, self._not_ready))
+        logs.start()
+        self._begin_cleaning(state, self._api)
+        self._register(state, self._api, coordination, lease)
+
+    def _open_logs(
+        self,
+        log_dirs: Sequence[LogDir],
+        registry: ClusterRegistry,
+        settings: BrokerSettings,
+        deleted: Collection[bytes],
+    ) -> LogManager:
+        def config_for(topic: str) -> LogConfig:
+            known = registry.image.topics.get(topic) or registry.image.deleting.get(topic)
+            return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC}, topic)
+
+        def topic_id_of(partition: TopicPartition) -> bytes | None:
+            return registry.image.id_of(partition)
+
+        logs = LogManager(
+            log_dirs,
+            clock=self._outside.clock,
+            scheduler=self._outside.scheduler,
+            config_for=config_for,
+            codecs=self._plugins.codecs(),
+            policy_for=self._deletion_policy,
+            report=in_room(self._outside.report, "core.log"),
+            entropy=self._outside.entropy,
+            topic_id_of=topic_id_of,
+            deleted_ids=deleted,
+            may_end_early=self._is_member,
+            flush_took=self._outside.metrics.histogram(
+                "kafka_log_logflushstats_logflushrateandtimems", "Milliseconds until a flush of a log was done."
+            ).observe,
+            retention_check_ms=self._config.log_retention_check_interval_ms,
+            flush_check_ms=self._config.flush_check_interval_ms,
+            checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_ms=self._config.replica_high_watermark_checkpoint_interval_ms,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            producer_check_ms=self._config.producer_id_expiration_check_interval_ms,
+        )
+        logs.load()
+        return logs
+
+    def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
+        return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
+
+    def _begin_cleaning(self, state: BrokerState, api: BrokerService) -> None:
+        if self._config.log_cleaner_enable:
+            self._cleaner = begin_cleaning(state, api, in_room(self._outside.report, "core.log"))
+            self._fronts.callback(self._cleaner.stop, lambda: None)
+        self._scrubbing = LogScrubbing(state, api, self._cleaner, in_room(self._outside.report, "core.log"))
+        self._fronts.callback(self._scrubbing.stop, lambda: None)
+
+    def _listen(self, listener: ListenAddress) -> None:
+        """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
+        if listener.protocol not in self._outside.servers:
+            raise ConfigError(f"listeners={listener}: this broker does not speak {listener.protocol}")
+        config, servers, index = self._config, self._servers, len(self.listeners)
+        limits = Limits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            idle_ms=max(0, config.connections_max_idle_ms),
+            held_bytes_max=config.socket_unsent_max_bytes,
+            all_held_bytes_max=max(0, config.queued_max_request_bytes),
+        )
+
+        def accept(connection: Connection) -> ConnectionHandler:
+            handler = servers[index].accept(connection)  # made after the port is open
+            if not self._ready:
+                connection.pause()
+                self._held.append(connection)
+            return handler
+
+        opened = self._outside.transport.listen((listener.host, listener.port), accept, limits)
+        self._fronts.callback(opened.close)
+        self._opened.append(opened)
+        self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
+
+    # --- readiness
+
+    @property
+    def ready(self) -> bool:
+        """True once the broker is registered; requests that come before wait (facts A3)."""
+        return self._ready
+
+    def _not_ready(self) -> str | None:
+        """Why it takes no requests. Any thread."""
+        return None if self._ready else "the broker stops" if self._stopping else "the broker is starting"
+
+    def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
+        """Call `told` once the broker is registered: at once, later, or with the reason why it never will be."""
+        if self._ready:
+            told(None)
+        elif self._stopping:
+            told(ClosedError("the broker has stopped"))
+        else:
+            self._when_ready.append(told)
+
+    def _register(
+        self, state: BrokerState, api: BrokerService, coordination: Coordination, lease: Lease | None
+    ) -> None:
+        """Show the broker in the registries, if it can be done now, and follow them; else it becomes ready later."""
+        own = current_broker(state, self._config)
+        if lease is None:
+            complete(state.registry.reread_brokers(own))
+        registrar = BrokerRegistrar(
+            state.scheduler,
+            coordination,
+            broker_id=state.node_id,
+            ids=id_nodes(state, self._config, self.listeners, own, is_member=lease is not None),
+            predecessor_ms=predecessor_ms(self._config),
+            report=in_room(self._outside.report, "core.classic"),
+            ready=self._registrar_ready,
+            failed=self._fail,
+        )
+        self._fronts.callback(registrar.close)
+        if shows_classic(self._config, self.listeners):
+            follow_topics(state.classic, registrar)
+        if lease is not None:
+            self._join(state, api, lease, own)
+        elif self._outside.shared:
+            follower = follower_of(state, api.topics)
+            self._fronts.callback(follower.close)
+            follower.begin()
+        self._waits_for_registrar = not registrar.begin()
+        self._look_if_ready()
+
+    def _links(self, registry: ClusterRegistry, what_for: str) -> Links:
+        links = links_to_others(self._outside, self._config, registry, what_for)
+        self._fronts.callback(links.close)
+        return links
+
+    def _join(self, state: BrokerState, api: BrokerService, lease: Lease, own: BrokerRegistration) -> None:
+        """Become one of the brokers of a cluster."""
+        member = self.member = joined(
+            state,
+            api.topics,
+            lease,
+            own,
+            self._config,
+            ready=self._member_ready,
+            failed=self._fail,
+            report=in_room(self._outside.report, "core.cluster"),
+        )
+        self._waits_for_member = True
+        self._fronts.callback(member.close)
+        member.begin()
+
+    def _registrar_ready(self) -> None:
+        self._waits_for_registrar = False
+        self._look_if_ready()
+
+    def _member_ready(self) -> None:
+        self._waits_for_member = False
+        self._look_if_ready()
+
+    def _look_if_ready(self) -> None:
+        if not (self._ready or self._stopping or self._waits_for_member or self._waits_for_registrar):
+            self._became_ready()
+
+    def _became_ready(self) -> None:
+        self._ready = True
+        held, self._held = self._held, []
+        for connection in held:
+            connection.resume()
+        self._tell_started()
+        self._tell_ready(None)
+
+    def _tell_started(self) -> None:
+        state, took_ms = self.state, self._outside.clock.monotonic_ms() - self._began_ms
+        where = " ".join(str(listener) for listener in self.listeners)
+        topics, partitions = len(state.image.topics), len(state.logs.logs())
+        text = f"broker {state.node_id} of cluster {state.cluster_id} is ready at {where} after {took_ms:.0f} ms"
+        text += f": {counted(topics, 'topic')}, {counted(partitions, 'partition')} here"
+        self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
+
+    def _tell_ready(self, error: BarnabasError | None) -> None:
+        waiting, self._when_ready = self._when_ready, []
+        for told in waiting:
+            told(error)
+
+    def _fail(self, error: BarnabasError) -> None:
+        """The broker cannot go on."""
+        self._report(f"broker {self._config.broker_id} stops: {error}")
+        self._tell_ready(error)
+        if self.failed is not None:
+            self.failed(error)
+        else:
+            self.stop(lambda: None)
+
+    def _serve(self, state: BrokerState, api: BrokerApi) -> None:
+        for listener in self.listeners:
+            self._servers.append(
+                self._outside.servers[listener.protocol](
+                    api,
+                    listener=str(listener),
+                    max_in_flight=self._config.max_in_flight_requests_per_connection,
+                    # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
+                    gone=state.gone if listener.protocol == KAFKA else _ignore,
+                    steps=state.steps,
+                    topic_name=state.topic_name,
+                    is_appending=state.replicas.is_appending,
+                    identity=(state.cluster_id, state.node_id),
+                )
+            )
+        served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]
+        self._outside.metrics.gauges(
+            "kafka_server_socketservermetrics_connection_count",
+            "Connections of clients.",
+            ("listener",),
+            lambda: [((listener,), float(len(server.connections))) for listener, server in served],
+        )
+
+    def stop(self, stopped: Callable[[], None]) -> None:
+        """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.
+
+        Takes about a second at most beyond what the disk needs; the workers close the logs side by side. Whoever asks
+        once more is told at the end, too.
+        """
+        if self._is_stopped:
+            stopped()
+            return
+        self._when_stopped.append(stopped)
+        if self._stopping:
+            return
+        self._stopping = True
+        self._began_ms = self._outside.clock.monotonic_ms()
+        self._report(info(f"broker {self._config.broker_id} stops"))
+        self._tell_ready(ClosedError("the broker was stopped before it was ready"))
+        if self.member is not None and self._config.controlled_shutdown_enable:
+            self.member.hand_over(self._close_fronts)
+        else:
+            self._close_fronts()
+
+    def _close_fronts(self) -> None:
+        for opened in self._opened:
+            opened.close()
+        if self._api is not None:
+            self._api.stop_coordinating()
+        if self._state is not None:
+            self._state.replicas.close()
+        self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)
+
+    def _drain(self, until_ms: float) -> None:
+        open_connections = sum(server.close("") for server in self._servers)
+        if open_connections and self._outside.clock.monotonic_ms() < until_ms:
+            self._outside.scheduler.call_later(_DRAIN_STEP_MS, lambda: self._drain(until_ms))
+            return
+        try:
+            self._fronts.close()
+        finally:
+            if self._scrubbing is not None:
+                self._scrubbing.stop(self._stop_cleaning)
+            else:
+                self._stop_cleaning()
+
+    def _stop_cleaning(self) -> None:
+        if self._cleaner is not None:
+            self._cleaner.stop(self._close_logs)
+        else:
+            self._close_logs()
+
+    def _close_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.stop(self._logs_closed)
+        else:
+            self._logs_closed()
+
+    def _logs_closed(self) -> None:
+        try:
+            self._closing.close()
+        finally:
+            self._is_stopped = True
+            took_ms = self._outside.clock.monotonic_ms() - self._began_ms
+            self._report(info(f"broker {self._config.broker_id} has stopped, in {took_ms:.0f} ms"))
+            for stopped in self._when_stopped:
+                stopped()
+
+
+def _name(config: BrokerConfig) -> str:
+    return "a broker without a number" if config.broker_id == GENERATED else f"broker {config.broker_id}"
+
+
+def _ignore(_: int) -> None:
+    """For who need not know."""
+
+
+def open_topics(state: BrokerState) -> None:
+    """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
+    if not state.settings.static.owns_topics:
+        state.classic.load()
+        return
+    for topic in list(state.image.deleting.values()):
+        if state.drop_topic(topic):
+            complete(state.registry.finish_delete(topic))
+            if not state.is_alone:
+                confirm_deleted(state.registry.coordination, topic.topic_id, state.node_id)
+    for topic in state.image.topics.values():
+        state.reopen_topic(topic)
+    state.classic.load()

@@ -1,0 +1,552 @@
+"""A broker that shares its tree with others: registered, following who leads, electing leaders when it is its turn."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from ....core.cluster.broker_lifecycle import LastLife, Membership
+from ....core.cluster.change_queue import ChangeQueue, elsewhere, on_disk
+from ....core.cluster.controller import Controller, without_leader
+from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
+from ....core.cluster.election import (
+    Brokers,
+    claimed,
+    distrusted,
+    is_distrusted,
+    later,
+    may_join,
+    wants_claim,
+    with_isr,
+)
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.lease import Lease
+from ....core.cluster.metadata_listener import ClusterFollower, Refresh
+from ....core.cluster.producer_ids import raise_above
+from ....core.cluster.topics import (
+    ALONE_EPOCH,
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    BrokerRegistration,
+    PartitionState,
+    ReplicaId,
+    Topic,
+)
+from ....core.replica.partition.isr_manager import IsrChange
+from ....core.replica.partition.partition import Partition
+from ....ports.broker_api.envelope import Reply
+from ....ports.errors import BarnabasError
+from ....ports.metrics import Counter
+from ....ports.report import counted, error
+from ....ports.scheduler import Outcome, Timer
+from ....ports.types import TopicPartition
+from ..handlers.replicas import election_log_line
+from ..handlers.topics import TopicService
+from ..state.broker_state import BrokerState
+from .replica_metrics import show_controller
+
+HAND_OVER_STEP_MS = 20.0
+RETRY_MS = 500.0
+OPEN_AGAIN_MS = 30_000.0
+"""How often logs are tried again that could not be opened at the start."""
+PATIENCE_MS = 10_000.0
+"""So long a broker waits to lead what only it can lead, before it is ready all the same."""
+
+
+class ClusterMember:
+    """Owner thread only. `ready` is called once, when this broker is registered and knows who elects leaders; `failed`
+    when it cannot be.
+
+    `distrusted`: partitions that the life before was about to distrust, as the coordination service has forgotten their
+    later states; None: all.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        topics: TopicService,
+        lease: Lease,
+        *,
+        own: BrokerRegistration,
+        last: LastLife,
+        distrusted: frozenset[TopicPartition] | None,
+        predecessor_ms: float,
+        ready: Callable[[], None],
+        failed: Callable[[BarnabasError], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._topics = topics
+        self._registry = state.registry
+        self._report = report
+        self._ready: Callable[[], None] | None = ready
+        self._queue = ChangeQueue(state.scheduler, state.registry.coordination)
+        """Of what concerns leaders: topics that are being made, which takes long, do not stand in its way."""
+        self.controller = Controller(
+            state.registry,
+            self._queue,
+            state.scheduler,
+            rules=state.election_rules,
+            elected=self._elected,
+            report=report,
+        )
+        self._membership = Membership(
+            state.scheduler,
+            state.registry.coordination,
+            self._queue,
+            lease,
+            own=own,
+            last=last,
+            note=state.logs.note_life,
+            distrust=partial(state.logs.note_distrusted, None),
+            registered=self._registered,
+            lost=self._lost,
+            failed=failed,
+            predecessor_ms=predecessor_ms,
+            report=report,
+        )
+        self._follower = ClusterFollower(
+            state.registry,
+            state.scheduler,
+            submit_leaders=self._submit,
+            submit_topics=state.changes.submit,
+            settle=topics.settle_some,
+        )
+        self._isr_changes: dict[TopicPartition, IsrChange] = {}
+        self._isr_due = False
+        self._differing: Mapping[int, list[int]] = {}
+        """The values of `min.insync.replicas` in the brokers' files, as they were reported."""
+        self._awaited: set[tuple[str, int]] = set()
+        """Partitions that only this broker can lead; it is not ready before it does."""
+        self._claims: dict[str, None] = {}
+        self._claims_due = False
+        self._forgotten: set[TopicPartition] = set()
+        """Partitions of which the coordination service has forgotten states, and this broker has not said so yet."""
+        self._noted_forgotten = distrusted
+        """The partitions of these that the data folders note; None: all that are here."""
+        self._resumes_distrust = distrusted is None or bool(distrusted)
+        self._is_noting = False
+        self._is_closed = False
+        self._balancing: Timer | None = None
+        self._elections: Counter = state.metrics.counter(
+            "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
+        )
+        state.registry.on_went_back = failed
+        state.registry.listen(self._told)
+        state.replicas.listen(self._opened, self._dropped)
+        show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
+
+    def begin(self) -> None:
+        """Register, and follow."""
+        self._follower.begin()
+        self._check_producer_ids()
+        self._membership.begin()
+        self._balance_in_time()
+        if self._state.not_opened():
+            self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
+
+    def _check_producer_ids(self) -> None:
+        """Let none be given out again that is in a log here, where the coordination service has forgotten it."""
+        state = self._state
+        used = (max(log.producers.producers, default=-1) for log in state.logs.logs().values())
+        largest = max(used, default=-1)
+        if largest < 0:
+            return
+
+        async def checking() -> None:
+            first = await elsewhere(partial(raise_above, state.registry.coordination, state.node_id, largest))
+            if first is not None:
+                text = (
+                    f"a log of this broker has the producer id {largest}, which the coordination service does not know"
+                )
+                cure = "it was restored from a backup, or has lost its data"
+                self._report(error(f"{text}: {cure}. New producers get ids from {first} on"))
+
+        def checked(failure: BarnabasError | None) -> None:
+            if failure is not None and not self._is_closed:
+                state.scheduler.call_later(RETRY_MS, self._check_producer_ids)
+
+        self._submit("checking producer ids", checking, checked)
+
+    def _open_again(self) -> None:
+        """Try what could not be opened at the start: a disk that was full may have room again."""
+        state = self._state
+        missing = state.not_opened()
+        if self._is_closed or not missing:
+            return
+        names = {key.topic for key in missing}
+        for name in names:
+            state.reopen_topic(state.image.topics[name])
+        opened = [key for key in missing if key in state.replicas.partitions]
+        if opened:
+            self._membership.tell(gone=opened)
+        state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
+
+    def _balance_in_time(self) -> None:
+        static = self._state.settings.static
+        if not static.auto_leader_rebalance_enable:
+            return
+
+        def due() -> None:
+            if not self._is_closed:
+                self.controller.balance(static.leader_imbalance_per_broker_percentage)
+                self._balance_in_time()
+
+        self._balancing = self._state.scheduler.call_later(static.leader_imbalance_check_interval_seconds * 1000, due)
+
+    def close(self) -> None:
+        """End it; the registration goes with the session."""
+        self._is_closed = True
+        if self._balancing is not None:
+            self._balancing.cancel()
+        self._follower.close()
+        self.controller.close()
+        self._membership.close()
+        self._queue.close()
+
+    def hand_over(self, done: Callable[[], None]) -> None:
+        """A controlled shutdown: have others lead what this broker leads; `done` is called when they do, or when it
+        takes too long (`controlled.shutdown.*`)."""
+        static = self._state.settings.static
+        patience_ms = static.controlled_shutdown_max_retries * static.controlled_shutdown_retry_backoff_ms
+        until_ms = self._state.clock.monotonic_ms() + patience_ms
+
+        def end() -> None:
+            self._membership.end(done)
+
+        def look() -> None:
+            left = self._led_for_others()
+            if not left or self._state.clock.monotonic_ms() >= until_ms:
+                if left:
+                    led = counted(left, "partition is still led here", "partitions are still led here")
+                    self._report(f"{led}; the others find new leaders without this one")
+                end()
+            else:
+                self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)
+
+        if self._led_for_others():
+            self._membership.tell(leaving=True)
+        look()
+
+    def _led_for_others(self) -> int:
+        """How many partitions this broker leads that another one in sync could lead."""
+        image, own = self._state.image, self._state.node_id
+        return sum(
+            1
+            for key in self._state.replicas.partitions
+            if key[0] in image.topics
+            and (state := image.state(TopicPartition(*key))).leader == own
+            and any(each != own and each in image.brokers and not image.brokers[each].leaving for each in state.isr)
+        )
+
+    def offline(self, key: TopicPartition) -> None:
+        """The log of a partition is out of use here: others are to lead it."""
+        self._membership.tell(offline=[key])
+
+    def _opened(self, partition: Partition) -> None:
+        """It may have been moved here while nobody led it, and what it has be waited for."""
+        own, key = self._own, partition.topic_partition
+        topic = self._state.image.topics.get(key.topic)
+        replicas = () if topic is None else topic.partitions.get(key.partition, ())
+        if own is None or not replicas:
+            return
+        if partition.is_ahead or wants_claim(self._state.image.state(key), replicas, own):
+            self._claim([key.topic])
+
+    def _dropped(self, keys: Sequence[TopicPartition]) -> None:
+        if keys:
+            self._membership.tell(gone=keys)
+            self._forgotten.difference_update(keys)
+            self._note_forgotten()
+
+    # --- the session
+
+    def _registered(self, registration: BrokerRegistration) -> None:
+        state = self._state
+        state.replicas.broker_epoch = registration.broker_epoch
+        self._registry.apply(BrokersChanged(brokers={**state.image.brokers, registration.broker_id: registration}))
+        self.controller.registered(registration)
+        if self._membership.went_back:
+            self._membership.went_back, self._noted_forgotten, self._resumes_distrust = False, None, True
+        if self._resumes_distrust:
+            self._resumes_distrust = False
+            here, noted = (TopicPartition(*key) for key in state.replicas.partitions), self._noted_forgotten
+            wanted = (key for key in here if noted is None or key in noted)
+            self._forgotten = {key for key in wanted if self._may_be_distrusted(key)}
+        self._claim(state.image.topics)
+        self._membership.see(state.image.brokers.values())
+        if self._ready is not None:
+            self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
+            state.scheduler.call_later(PATIENCE_MS, self._await_no_more)
+        self._look_if_ready()
+
+    def _waits_for_this(self, key: TopicPartition) -> bool:
+        """True for a partition that nobody but this broker can lead, and that it does not lead yet."""
+        own, image = self._state.node_id, self._state.image
+        topic = image.topics.get(key.topic)
+        if topic is None or key.partition not in topic.partitions:
+            return False
+        return image.state(key).members == (own,) and not self._state.replicas.partitions[key].is_leader
+
+    def _await_no_more(self) -> None:
+        self._awaited.clear()
+        self._look_if_ready()
+
+    def _lost(self) -> None:
+        """Nothing is led here until a new registration stands."""
+        self.controller.lost()
+        self._state.replicas.broker_epoch = UNKNOWN_EPOCH
+
+    def _look_if_ready(self) -> None:
+        ready, registration = self._ready, self._membership.registration
+        if self._awaited or self._state.image.controller is None:
+            return
+        if ready is not None and registration is not None:
+            self._ready = None
+            ready()
+
+    def _told(self, delta: Delta, before: ClusterImage) -> None:
+        match delta:
+            case ControllerChanged():
+                self._look_if_ready()
+            case BrokersChanged(brokers=brokers):
+                self._membership.see(brokers.values())
+                self._warn_of_differing_min_isr()
+            case ConfigsChanged():
+                self._warn_of_differing_min_isr()
+            case StatesChanged(topic=name, states=states):
+                self._claim([name])
+                if self._awaited:
+                    keys = self._awaited.intersection((name, number) for number in states)
+                    self._awaited.difference_update(
+                        key for key in keys if not self._waits_for_this(TopicPartition(*key))
+                    )
+                    self._look_if_ready()
+            case TopicSet(topic=topic):
+                self._claim([topic.name])
+                if before.topics.get(topic.name) != topic and self._does_not_fit(topic):
+                    self._fit(topic.name)
+
+    def _warn_of_differing_min_isr(self) -> None:
+        if not self.controller.is_active:
+            return
+        differing = self._state.differing_min_isr()
+        warned, self._differing = self._differing, differing
+        if differing and differing != warned:
+            text = ", ".join(f"{value} on {on}" for value, on in differing.items())
+            self._report(
+                f"min.insync.replicas differs between the brokers: {text}. Partitions keep the value that they have"
+                " until the brokers of all their replicas agree; set one value for all of them with"
+                " 'barnabas configs set --broker-default min.insync.replicas=N'"
+            )
+
+    def _does_not_fit(self, topic: Topic) -> bool:
+        """True if the replicas here are not those that the topic has on this broker."""
+        return bool(self._state.moved_away(topic) or self._state.not_open_yet(topic))
+
+    def _fit(self, name: str) -> None:
+        """Open the replicas that have come to this broker, remove those that have gone; whoever has moved them."""
+
+        async def fitting() -> None:
+            topic = self._state.image.topics.get(name)
+            if topic is not None and self._does_not_fit(topic):
+                await self._topics.settle(name)
+
+        def fitted(error: BarnabasError | None) -> None:
+            if error is not None and not self._is_closed:
+                self._state.scheduler.call_later(RETRY_MS, lambda: self._fit(name))
+
+        self._state.changes.submit(f"bringing topic {name} to this broker", fitting, fitted)
+
+    def _submit(self, what: str, change: Refresh, reply: Reply[None]) -> None:
+        self._state.changes.submit(what, change, reply, self._queue)
+
+    def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+        self._elections.add()
+        self._report(election_log_line(key, before, after))
+
+    # --- the ISR of what this broker leads
+
+    def change_isr(self, change: IsrChange) -> None:
+        """Store another ISR, with others that come in the meantime. The outcome is told by the image, or
+        `Replicas.isr_unchanged`."""
+        self._isr_changes[change.key] = change
+        self._change_isr_soon()
+
+    def _change_isr_soon(self) -> None:
+        if self._isr_changes and not self._isr_due and not self._is_closed:
+            self._isr_due = True
+            self._submit("changing in-sync replicas", self._changing_isr, self._isr_changed)
+
+    async def _changing_isr(self) -> None:
+        self._isr_due = False
+        changes, self._isr_changes = self._isr_changes, {}
+        try:
+            names = dict.fromkeys(key.topic for key in changes)
+            changed = set(await self._registry.change_states(names, partial(self._with_isr, changes)))
+        except BaseException:
+            # It may have been stored: that shows when it is tried again.
+            self._isr_changes = {**changes, **self._isr_changes}
+            raise
+        for key in changes.keys() - changed:
+            self._state.replicas.isr_unchanged(changes[key])
+
+    def _isr_changed(self, error: BarnabasError | None) -> None:
+        if error is not None and not self._is_closed:
+            self._state.scheduler.call_later(RETRY_MS, self._change_isr_soon)
+
+    def _with_isr(
+        self, changes: Mapping[TopicPartition, IsrChange], topic: Topic, image: ClusterImage
+    ) -> Mapping[int, PartitionState]:
+        decided = {}
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            change = changes.get(key)
+            known = image.state(key)
+            if change is None or not self._still_holds(change, topic, known):
+                continue
+            brokers = image.brokers_with(key)
+            isr = [each for each in change.isr if _may_be_in(each, brokers, known)]
+            after = with_isr(known, isr, replicas, brokers, self._state.election_rules(topic))
+            if after != known:
+                decided[number] = later(after, known)
+        return decided
+
+    def _still_holds(self, change: IsrChange, topic: Topic, known: PartitionState) -> bool:
+        return (
+            change.topic_id == topic.topic_id
+            and known.leader == self._state.node_id
+            and known.leader_epoch == change.leader_epoch
+            and known.partition_epoch == change.partition_epoch
+            and self._membership.registration is not None
+        )
+
+    # --- what this broker has of partitions that nobody leads
+
+    def _claim(self, names: Iterable[str]) -> None:
+        """Tell what the logs here have where that is waited for."""
+        own = self._own
+        if own is None:
+            return
+        for name in names:
+            topic = self._state.image.topics.get(name)
+            if topic is not None and self._wanted_claims(topic, self._state.image, own):
+                self._claims[name] = None
+        self._claim_soon()
+        self._note_forgotten()
+
+    def _claim_soon(self) -> None:
+        if self._claims and not self._claims_due and not self._is_closed:
+            self._claims_due = True
+            self._submit("telling what is here of partitions without a leader", self._claiming, self._claims_told)
+
+    async def _claiming(self) -> None:
+        self._claims_due = False
+        names, self._claims = self._claims, {}
+        own = self._own
+        if own is None:
+            return  # the next registration begins anew
+        try:
+            changed = await self._registry.change_states(
+                names, lambda topic, image: self._wanted_claims(topic, image, own)
+            )
+            self._tell_forgotten(changed)
+            self._note_forgotten()
+        except BaseException:
+            self._claims = {**names, **self._claims}
+            raise
+
+    def _tell_forgotten(self, changed: Iterable[TopicPartition]) -> None:
+        image = self._state.image
+        numbers: dict[str, list[int]] = {}
+        for key in changed:
+            self._forgotten.discard(key)
+            topic = image.topics.get(key.topic)
+            if topic is not None and is_distrusted(image.state(key), topic.partitions[key.partition]):
+                numbers.setdefault(key.topic, []).append(key.partition)
+        for name, found in numbers.items():
+            text = f"the coordination service has forgotten later states of topic {name}, partitions {found[:10]}"
+            more = ", ..." if len(found) > 10 else ""
+            cause = f"{text}{more}: it was restored from a backup, or has lost its data"
+            cure = (
+                "They get a leader with a later epoch when all their replicas have claimed what is in their logs. Start"
+                " all brokers; if one is lost for good, 'barnabas cluster elect --unclean' lets the longest log lead"
+            )
+            self._report(error(f"{cause}. {cure}"))
+
+    def _note_forgotten(self) -> None:
+        """Let the data folders say which states are left to be distrusted, for a start after a crash."""
+        if self._is_noting or self._resumes_distrust or self._is_closed:
+            return
+        if frozenset(self._forgotten) == self._noted_forgotten:
+            return
+        self._is_noting = True
+
+        async def noting() -> frozenset[TopicPartition]:
+            left = frozenset(self._forgotten)
+            await on_disk(partial(self._state.logs.note_distrusted, left))
+            return left
+
+        def noted(outcome: Outcome[frozenset[TopicPartition]]) -> None:
+            self._is_noting = False
+            if outcome.error is None:
+                self._noted_forgotten = outcome.get()
+                self._note_forgotten()
+            elif not self._is_closed:
+                self._state.scheduler.call_later(RETRY_MS, self._note_forgotten)
+
+        self._queue.run(noting, noted)
+
+    def _claims_told(self, error: BarnabasError | None) -> None:
+        if error is not None and not self._is_closed:
+            self._state.scheduler.call_later(RETRY_MS, self._claim_soon)
+
+    def _wanted_claims(self, topic: Topic, image: ClusterImage, own: ReplicaId) -> Mapping[int, PartitionState]:
+        claims = {}
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            partition = self._state.replicas.partitions.get(key)
+            known = image.state(key)
+            if partition is None or own.broker_id not in replicas:
+                continue
+            if self._is_forgotten(partition, known, replicas):
+                log = partition.log
+                claims[number] = distrusted(known, replicas, own, log.epochs.latest, log.log_end_offset)
+            elif wants_claim(known, replicas, own):
+                log, in_sync = partition.log, known.broker_epochs.get(own.broker_id, UNKNOWN_EPOCH)
+                lost = in_sync > ALONE_EPOCH and not self._state.logs.has_complete_log(key, in_sync)
+                claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset, lost=lost)
+        return claims
+
+    def _is_forgotten(self, partition: Partition, known: PartitionState, replicas: Sequence[int]) -> bool:
+        """Return True if the coordination service has lost later states of a partition than the one that is known."""
+        if is_distrusted(known, replicas):
+            self._forgotten.discard(partition.topic_partition)
+            return False
+        state = partition.state
+        if (state.leader_epoch, state.partition_epoch) == (known.leader_epoch, known.partition_epoch):
+            latest = partition.log.epochs.latest
+            if partition.is_ahead or (known.leader == NO_LEADER and latest >= known.leader_epoch):
+                return True
+        return partition.topic_partition in self._forgotten
+
+    def _may_be_distrusted(self, key: TopicPartition) -> bool:
+        """Return False for a partition that another broker leads in its present life, and whose replicas do not all
+        live: it would have no leader as long as one of them is away."""
+        image = self._state.image
+        topic, brokers = image.topics.get(key.topic), image.brokers_with(key)
+        if topic is None or key.partition not in topic.partitions:
+            return False
+        state = image.state(key)
+        leader = brokers.get(state.leader)
+        is_led = leader is not None and state.broker_epochs.get(state.leader) == leader.broker_epoch
+        return not is_led or all(each in brokers for each in topic.partitions[key.partition])
+
+    @property
+    def _own(self) -> ReplicaId | None:
+        registration = self._membership.registration
+        return None if registration is None else ReplicaId(registration.broker_id, registration.broker_epoch)
+
+
+def _may_be_in(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
+    """Who is in sync stays so in the life in which it was; the others have to be there to come in."""
+    stays = member.broker_id in known.isr and known.broker_epochs.get(member.broker_id) == member.broker_epoch
+    return stays or may_join(member, brokers)

@@ -1,0 +1,118 @@
+"""Before anything is opened: do the data folders and the coordination tree belong together?"""
+
+from collections.abc import Callable, Container, Sequence
+
+from ....core.cluster.brokers import cluster_id, stored_cluster_id
+from ....core.cluster.registry import ClusterRegistry
+from ....core.log.manager.broker_epoch_file import noted_registrations
+from ....core.log.manager.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    check_broker,
+    check_common_cluster,
+    read_meta_properties,
+    write_meta_properties,
+)
+from ....core.log.manager.survey import find_partitions
+from ....ports.coordination import CoordinationError
+from ....ports.entropy import Entropy
+from ....ports.errors import ConfigError
+from ....ports.report import counted
+from ....ports.storage import LogDir, StorageError
+from ...config import BrokerConfig
+from ...config.classic import CLASSIC
+
+Report = Callable[[str], None]
+
+
+def checked_cluster_id(
+    log_dirs: Sequence[LogDir],
+    config: BrokerConfig,
+    registry: ClusterRegistry,
+    entropy: Entropy,
+    report: Report,
+    *,
+    deleted: Container[bytes] = (),
+) -> str:
+    """The id of the cluster that this broker is of, noted in each data folder from now on.
+
+    `deleted`: the ids of topics that were deleted while this broker was away. Raises `ConfigError` for folders of
+    another broker or cluster, `CoordinationError` where the tree has lost all topics, or its cluster: a start would
+    begin them again, beside their data.
+    """
+    identities = known_identities(log_dirs, config.broker_id)
+    if config.owns_topics and registry.image.is_empty:
+        _check_nothing_is_lost(log_dirs, config, report, deleted)
+    known = check_common_cluster(identities)
+    if known is not None and config.owns_topics and stored_cluster_id(registry.coordination) is None:
+        _check_never_registered(log_dirs, config, known)
+    found = cluster_id(registry.coordination, entropy, known)
+    if known is not None and found != known:
+        folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
+        raise ConfigError(
+            f"{folder} belongs to the cluster {known}, says its {META_PROPERTIES}, but the coordination tree "
+            f"({config.coordination}) to {found}: set coordination to the right one, or take another data folder"
+        )
+    for log_dir in log_dirs:
+        if all(other is not log_dir for other, _ in identities):
+            _note(log_dir, MetaProperties(cluster_id=found, broker_id=config.broker_id), report)
+    return found
+
+
+def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, known: str) -> None:
+    """Raise `CoordinationError` if this broker was registered in the tree, which has no cluster now."""
+    if not noted_registrations(log_dirs):
+        return
+    folder = log_dirs[0].path
+    raise CoordinationError(
+        f"the coordination tree ({config.coordination}) is empty, but this broker was registered in it as one of the"
+        f" cluster {known}, says {folder}: the tree was lost, emptied, or is not the one of this broker. Bring it back,"
+        f" or set coordination to the right one, or let 'barnabas topics recover --data {folder} --execute' begin the"
+        " cluster again with the topics of the folders; users, ACLs, quotas and settings that were set are lost then"
+    )
+
+
+def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, MetaProperties]]:
+    """The data folders that say whose they are. Raises `ConfigError` for those of another broker."""
+    identities = []
+    for log_dir in log_dirs:
+        try:
+            identity = read_meta_properties(log_dir)
+        except StorageError:
+            continue  # it cannot be used, which its logs will tell
+        if identity is not None:
+            identities.append((log_dir, identity))
+    check_broker(identities, broker_id)
+    return identities
+
+
+def _note(log_dir: LogDir, identity: MetaProperties, report: Report) -> None:
+    try:
+        write_meta_properties(log_dir, identity)
+    except StorageError as error:
+        report(f"{log_dir.path}: {META_PROPERTIES} cannot be written: {error}")
+
+
+def _check_nothing_is_lost(
+    log_dirs: Sequence[LogDir], config: BrokerConfig, report: Report, deleted: Container[bytes]
+) -> None:
+    topics: set[str] = set()
+    count = 0
+    for log_dir in log_dirs:
+        try:
+            for found in find_partitions(log_dir, report):
+                if found.format_name != CLASSIC and found.topic_id not in deleted:  # classic ones live without the tree
+                    topics.add(found.partition.topic)
+                    count += 1
+        except StorageError:
+            continue
+    if not count:
+        return
+    folders = ", ".join(log_dir.path for log_dir in log_dirs)
+    held = f"{counted(count, 'partition')} of {counted(len(topics), 'topic')}"
+    raise CoordinationError(
+        f"{folders} has {held} (such as {min(topics)}), but the coordination tree "
+        f"({config.coordination}) knows no topic: it was lost, emptied, or is not the one of this broker. Bring it "
+        f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' make "
+        "it anew from the folders; to begin without this data, move the folders of the partitions away"
+    )

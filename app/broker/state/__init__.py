@@ -1,0 +1,1 @@
+"""The state and the settings that handlers and life cycle share."""

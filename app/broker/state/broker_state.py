@@ -1,0 +1,368 @@
+"""What the broker's services share: the partitions that live here, the topics of the cluster, the configuration."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ....core.client.driver import Submit
+from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, LeadershipEnded, StatesChanged, TopicSet
+from ....core.cluster.election import ElectionRules, may_join
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.registry import ClusterRegistry
+from ....core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
+from ....core.log.manager.log_manager import LogManager
+from ....core.log.partition_log.unified_log import UnifiedLog
+from ....core.replica.partition.isr_manager import IsrChange
+from ....core.replica.partition.partition import Partition
+from ....core.replica.replica_manager import AssignedReplica, Replicas
+from ....core.replica.settings import ReplicationSettings
+from ....core.traffic.steps import StepRunner, Steps
+from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, broker_failed
+from ....ports.metrics import Metrics
+from ....ports.scheduler import Outcome, Scheduler
+from ....ports.types import TopicPartition
+from ...config.classic import CLASSIC, FORMAT_KEY
+from .changes import Changes, as_api_error
+from .classic_topics import ClassicTopics
+from .endpoints import Endpoints
+from .settings import MIN_ISR_KEY, BrokerSettings
+
+T = TypeVar("T")
+
+
+class BrokerState:
+    """The state of one broker. Not frozen: it is the state itself. Owner thread only."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        settings: BrokerSettings,
+        endpoints: Endpoints,
+        clock: Clock,
+        entropy: Entropy,
+        scheduler: Scheduler,
+        registry: ClusterRegistry,
+        logs: LogManager,
+        metrics: Metrics,
+        report: Callable[[str], None],
+        lease_valid: Callable[[], bool] | None = None,
+        fetch_from: Submit | None = None,
+        ask: Submit | None = None,
+    ) -> None:
+        """`lease_valid` tells if this broker may lead, where others share the tree, `fetch_from` asks them for what
+        they lead, and `ask` for all else, over connections on which no fetch waits; None: it is alone."""
+        self.node_id = settings.static.broker_id
+        self.is_alone = lease_valid is None
+        self.ask = ask
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.endpoints = endpoints
+        self.clock = clock
+        self.entropy = entropy
+        self.scheduler = scheduler
+        self.registry = registry
+        self.logs = logs
+        self.metrics = metrics
+        self.report = report
+        self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
+        self.replicas_changed: set[str] = set()
+        """Names of topics of which replicas have come to this broker or gone, since their owner emptied this."""
+        self.changes = Changes(scheduler, registry.coordination, report)
+        self._when_offline: list[Callable[[TopicPartition], None]] = []
+        self.classic = ClassicTopics(settings.static, registry, logs, report)
+        self.replicas = Replicas(
+            broker_id=self.node_id,
+            logs=logs,
+            clock=clock,
+            scheduler=scheduler,
+            metrics=metrics,
+            unknown=self.unknown_partition,
+            report=report,
+            broker_epoch=ALONE_EPOCH if self.is_alone else UNKNOWN_EPOCH,
+            settings=_replication_settings(settings),
+            lease_valid=lease_valid,
+            fetch_from=fetch_from,
+            change_isr=None if self.is_alone else self._change_isr,
+            may_join=lambda replica: may_join(replica, self.image.brokers),
+            is_alive=lambda broker_id: broker_id in self.image.brokers,
+            went_offline=None if self.is_alone else self._went_offline,
+        )
+        self.store_isr: Callable[[IsrChange], None] | None = None
+        """Has another ISR stored (settable)."""
+        self.replicas.listen(self._opened, self._dropped)
+        self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))
+        registry.listen(self._cluster_changed)
+        metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.image.brokers))
+
+    # --- the cluster
+
+    @property
+    def image(self) -> ClusterImage:
+        """What this broker knows of the cluster."""
+        return self.registry.image
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """What the topic with this id is called now; empty: there is none."""
+        return self.image.name_of(topic_id)
+
+    def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
+        """Let the logs go by what is configured, and the partitions by who leads, now."""
+        match delta:
+            case TopicSet(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None and known.configs != topic.configs:
+                    self.apply_log_configs([topic.name])
+                self.apply_states(topic)
+            case StatesChanged(topic=name):
+                if name in self.image.topics:
+                    self.apply_states(self.image.topics[name])
+            case LeadershipEnded(topic=topic):
+                if not self.is_alone:
+                    self.replicas.end_leadership(topic)
+            case BrokersChanged():
+                self.replicas.brokers_changed()
+            case ConfigsChanged():
+                self.apply_broker_configs()
+
+    def listen_offline(self, told: Callable[[TopicPartition], None]) -> None:
+        """Have `told` hear of each partition whose log is out of use here from now on. Several may listen."""
+        self._when_offline.append(told)
+
+    def _went_offline(self, key: TopicPartition) -> None:
+        for told in self._when_offline:
+            told(key)
+
+    def _change_isr(self, change: IsrChange) -> None:
+        if self.store_isr is None:
+            self.replicas.isr_unchanged(change)
+        else:
+            self.store_isr(change)
+
+    def apply_states(self, topic: Topic) -> None:
+        """Let the partitions of a topic that are open here lead, follow, or neither, as the image says."""
+        if not self.is_alone:
+            here = (number for number in topic.partitions if (topic.name, number) in self.replicas.partitions)
+            states = {number: self.image.state(TopicPartition(topic.name, number)) for number in here}
+            if states:
+                self.replicas.apply(topic, states)
+
+    def election_rules(self, topic: Topic) -> ElectionRules:
+        """What the configuration says of elections in a topic."""
+        config = self.settings.log_config(topic.configs, topic.name)
+        return ElectionRules(
+            min_isr=config.min_insync_replicas,
+            unclean=config.unclean_leader_election_enable,
+            is_common=MIN_ISR_KEY in topic.configs or MIN_ISR_KEY in self.image.configs.get(None, {}),
+        )
+
+    def differing_min_isr(self) -> Mapping[int, list[int]]:
+        """The values of `min.insync.replicas` in the files of the live brokers, with the brokers that have each; empty
+        if that does not matter: they have one, or one is set for all brokers."""
+        if MIN_ISR_KEY in self.image.configs.get(None, {}):
+            return {}
+        found: dict[int, list[int]] = {}
+        for number, broker in sorted(self.image.brokers.items()):
+            if broker.min_isr is not None:
+                found.setdefault(broker.min_isr, []).append(number)
+        return found if len(found) > 1 else {}
+
+    @property
+    def controller_id(self) -> int:
+        """Where administrators send their requests; any broker would do. -1: it is not known."""
+        if self.is_alone:
+            return self.node_id
+        controller = self.image.controller
+        return controller.broker_id if controller is not None and controller.broker_id in self.image.brokers else -1
+
+    def check_owns_topics(self) -> None:
+        """Raise `ApiError(NOT_CONTROLLER)` where the topics in the tree belong to another broker."""
+        if not self.settings.static.owns_topics:
+            text = "a broker without a kafka:// listener does not change the topics that it shares with others"
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"{text}; ask the one that has it, or give it one")
+
+    def racks(self) -> dict[int, str | None]:
+        """The live brokers, each with its rack."""
+        return {broker.broker_id: broker.rack for broker in self.image.brokers.values()}
+
+    def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
+        """True if the broker is alive and, if it is this one, its log is open."""
+        if broker_id == self.node_id:
+            return (topic, partition) in self.replicas.partitions or self.classic.has(topic)
+        return broker_id in self.image.brokers
+
+    def gone(self, connection: int) -> None:
+        """A connection is closed: nobody waits for its answers any more."""
+        self.replicas.purgatory.finish_all(connection)
+        self.steps.cancel_owner(connection)
+
+    def answer_in_steps(self, what: str, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
+        """Answer a request with what `steps` return, in turns with others where they take long."""
+
+        def done(outcome: Outcome[T]) -> None:
+            error = outcome.error
+            if error is None:
+                reply(outcome.get())
+            elif isinstance(error, BarnabasError):
+                reply(as_api_error(error))
+            else:
+                self.failed(what, error)
+                reply(broker_failed())
+
+        self.steps.run(steps, done, caller.connection or None)
+
+    # --- partitions
+
+    def unknown_partition(self, topic: str, partition: int) -> ApiError:
+        """Why there is no such partition here for the current generation."""
+        if (refused := self.classic.refusal(topic)) is not None:
+            return refused
+        known = self.image.topics.get(topic)
+        if known is None or partition not in known.partitions:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
+        if self.replicas.is_beginning(TopicPartition(topic, partition)):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is being made")
+        if self.node_id in known.partitions[partition]:
+            if not (self.is_alone or self.logs.is_unopened(TopicPartition(topic, partition))):
+                return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{partition} is being made")
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be opened")
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
+
+    async def open_topics(self, topics: Sequence[Topic]) -> Mapping[str, BarnabasError]:
+        """Begin the logs of new topics that belong here, and those that topics have grown by: a part of a change.
+
+        Returns why topics have not got their logs, by name. Those of a classic topic are made on first use.
+        """
+        assigned: list[AssignedReplica] = []
+        for topic in topics:
+            self.replicas_changed.add(topic.name)
+            if self.classic.is_created_classic(topic.name):
+                self.classic.show(topic.name)
+            else:
+                assigned += self._assigned(topic)
+        failures = await self.replicas.open(assigned)
+        if not self.is_alone:
+            for each in assigned:
+                if each.key.topic in failures and each.key not in self.replicas.partitions:
+                    self._went_offline(each.key)  # others are to lead it
+        for topic in topics:
+            if (known := self.image.topics.get(topic.name)) is not None:
+                self.apply_states(known)  # they may have changed while the logs were made
+        return failures
+
+    def not_opened(self) -> list[TopicPartition]:
+        """The partitions that belong here and whose logs could not be opened."""
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self.image.topics.values()
+            for number, replicas in topic.partitions.items()
+            if self.node_id in replicas and self.logs.is_unopened(TopicPartition(topic.name, number))
+        ]
+
+    def not_open_yet(self, topic: Topic) -> list[int]:
+        """The partitions of a topic that belong here and are not open, without those whose logs cannot be."""
+        if self.classic.is_created_classic(topic.name) or self.logs.orphans_of(topic.name):
+            return []
+        keys = (TopicPartition(topic.name, each) for each, on in topic.partitions.items() if self.node_id in on)
+        return [key.partition for key in keys if key not in self.replicas.partitions and not self.logs.is_unopened(key)]
+
+    def moved_away(self, topic: Topic) -> list[int]:
+        """The partitions of a topic that are open here and belong to other brokers now."""
+        return [
+            number
+            for number, replicas in topic.partitions.items()
+            if self.node_id not in replicas and (topic.name, number) in self.replicas.partitions
+        ]
+
+    def has_replicas_of(self, topic: Topic) -> bool:
+        """True if logs of this topic are here, or belong here."""
+        return self.classic.has(topic.name) or any(
+            self.node_id in replicas or (topic.name, number) in self.replicas.partitions
+            for number, replicas in topic.partitions.items()
+        )
+
+    def reopen_topic(self, topic: Topic) -> None:
+        """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
+        if self.classic.is_created_classic(topic.name):
+            return
+        self.replicas.reopen(self._assigned(topic))
+
+    def _assigned(self, topic: Topic) -> list[AssignedReplica]:
+        """The partitions of a topic that belong on this broker."""
+        assigned = []
+        for number, replicas in topic.partitions.items():
+            if self.node_id in replicas:
+                key = TopicPartition(topic.name, number)
+                state = self.image.state(key)
+                assigned.append(AssignedReplica(key=key, topic_id=topic.topic_id, replicas=replicas, state=state))
+        return assigned
+
+    def _opened(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        self.replicas_changed.add(key.topic)
+        self._show(key, partition.log, lambda: partition.high_watermark)
+
+    def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
+        self.replicas_changed.update(key.topic for key in partitions)
+
+    def _show(self, key: TopicPartition, log: UnifiedLog, readable_end: Callable[[], int]) -> None:
+        """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
+        gauge = self.metrics.gauge
+        labels = {"topic": key.topic, "partition": str(key.partition)}
+        gauge("kafka_topic_partition_current_offset", "High watermark.", readable_end, **labels)
+        gauge("kafka_topic_partition_oldest_offset", "Log start offset.", lambda: log.log_start_offset, **labels)
+        gauge("kafka_log_log_size", "Bytes in the segments of a log.", lambda: log.size_bytes, **labels)
+
+    def drop_topic(self, topic: Topic) -> bool:
+        """Forget a topic and remove its logs; whoever waits for it is answered. False: some logs are still there."""
+        dropped = self.replicas.drop([TopicPartition(topic.name, number) for number in topic.partitions])
+        self.replicas.stats.forget(topic.name)
+        self.classic.dropped(topic.name)
+        return dropped
+
+    def drop_partitions(self, topic: str, numbers: Iterable[int]) -> None:
+        """Forget some partitions of a topic and remove their logs."""
+        keys = [TopicPartition(topic, number) for number in numbers]
+        self.replicas.drop(keys)
+        for key in keys:
+            self.metrics.forget(topic=topic, partition=str(key.partition))
+
+    def apply_log_configs(self, topics: Iterable[str]) -> None:
+        """Let the logs of these topics go by what is configured now."""
+        for name in topics:
+            topic = self.image.topics[name]
+            config = self.settings.log_config(topic.configs, topic.name)
+            for number in topic.partitions:
+                log = self.logs.get(TopicPartition(name, number))
+                if log is not None:
+                    log.update_config(config)
+
+    def apply_broker_configs(self) -> None:
+        """The same for every log, those of classic topics that nobody created included."""
+        self.apply_log_configs(self.image.topics)
+        for key, log in self.logs.logs().items():
+            if key.topic not in self.image.topics and self.classic.has(key.topic):
+                log.update_config(self.settings.log_config({FORMAT_KEY: CLASSIC}, key.topic))
+
+    # --- what goes on
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Report something that should not have happened."""
+        self.report(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def _replication_settings(settings: BrokerSettings) -> ReplicationSettings:
+    static = settings.static
+    return ReplicationSettings(
+        lag_time_max_ms=static.replica_lag_time_max_ms,
+        fetch_wait_max_ms=static.replica_fetch_wait_max_ms,
+        fetch_min_bytes=static.replica_fetch_min_bytes,
+        fetch_max_bytes=static.replica_fetch_max_bytes,
+        fetch_response_max_bytes=static.replica_fetch_response_max_bytes,
+        fetch_backoff_ms=static.replica_fetch_backoff_ms,
+        leader_rate=lambda: settings.throttled_rate(leader=True),
+        follower_rate=lambda: settings.throttled_rate(leader=False),
+    )

@@ -1,0 +1,119 @@
+"""How the services change what the cluster agrees on: in order, and with a second look where the outcome is unknown."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ....core.cluster.change_queue import ChangeQueue, is_unreachable
+from ....ports.broker_api.envelope import Reply
+from ....ports.coordination import Coordination, CoordinationError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError, broker_failed
+from ....ports.scheduler import Outcome, Scheduler
+
+T = TypeVar("T")
+Settle = Callable[[], Coroutine[Any, Any, None]]
+
+SETTLE_MS = 1000.0
+SETTLE_MS_MAX = 30_000.0
+
+
+class Changes:
+    """One queue for all changes of a broker. Owner thread only.
+
+    A write that fails may have been done all the same. Its subject is in doubt then: it is read again before the next
+    change of it, and by and by without one, so that memory and tree agree once the service can be reached.
+    """
+
+    def __init__(self, scheduler: Scheduler, coordination: Coordination, report: Callable[[str], None]) -> None:
+        self._scheduler = scheduler
+        self._queue = ChangeQueue(scheduler, coordination)
+        self._report = report
+        self._doubts: dict[str, Settle] = {}
+        self._settling = False
+        self._settle_ms = SETTLE_MS
+        self._complained = False
+
+    def close(self) -> None:
+        """The broker is about to stop: what is not done yet is given up."""
+        self._queue.close()
+
+    def submit(
+        self,
+        what: str,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        reply: Reply[T],
+        queue: ChangeQueue | None = None,
+    ) -> None:
+        """Answer a request with what a change returns. `what` names it in reports; `queue`: not the common one."""
+        queue = queue or self._queue
+
+        def done(outcome: Outcome[T]) -> None:
+            error = outcome.error
+            if error is None:
+                reply(outcome.get())
+            elif isinstance(error, BarnabasError):
+                if not (queue.is_closed and is_unreachable(error)):  # what an orderly stop gives up is no failure
+                    self.complain(what, error)
+                reply(as_api_error(error))
+            else:
+                self._report(f"{what} failed: {type(error).__name__}: {error}")
+                reply(broker_failed())
+
+        queue.run(make, done)
+
+    @contextmanager
+    def doubting(self, subject: str, settle: Settle) -> Iterator[None]:
+        """Around the writes of one subject: if they fail, the subject is in doubt until `settle` has worked."""
+        try:
+            yield
+        except (CoordinationError, ClosedError):
+            self._doubts[subject] = settle
+            self._settle_later()
+            raise
+        self._complained = False
+
+    async def settled(self, subject: str) -> None:
+        """Returns when the subject is in no doubt (any more). Raises `CoordinationError`."""
+        settle = self._doubts.get(subject)
+        if settle is not None:
+            await settle()
+            self._doubts.pop(subject, None)
+
+    def complain(self, what: str, error: BarnabasError) -> None:
+        """Report a failure of the service: once, until something has worked again."""
+        if not is_unreachable(error) or not self._complained:
+            self._report(f"{what} failed: {type(error).__name__}: {error}")
+        self._complained = self._complained or is_unreachable(error)
+
+    def _settle_later(self) -> None:
+        if not self._settling:
+            self._settling = True
+            self._scheduler.call_later(self._settle_ms, lambda: self._queue.run(self._settle_all, self._settled_all))
+
+    async def _settle_all(self) -> None:
+        for subject in tuple(self._doubts):
+            await self.settled(subject)
+
+    def _settled_all(self, outcome: Outcome[None]) -> None:
+        self._settling = False
+        error = outcome.error
+        if isinstance(error, ClosedError):
+            return  # the broker stops; what is in doubt is read at its next start
+        if error is None:
+            self._settle_ms = SETTLE_MS
+            return
+        if isinstance(error, BarnabasError):
+            self.complain("reading again what a failed change has left", error)
+        else:
+            self._report(f"reading again what a failed change has left failed: {type(error).__name__}: {error}")
+        self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
+        self._settle_later()
+
+
+def as_api_error(error: BarnabasError) -> ApiError:
+    """What a client is told. REQUEST_TIMED_OUT: it may have been done, or not; Kafka's clients try again (facts C4)."""
+    if isinstance(error, ApiError):
+        return error
+    code = ErrorCode.REQUEST_TIMED_OUT if is_unreachable(error) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ApiError(code, str(error))

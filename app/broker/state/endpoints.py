@@ -1,0 +1,101 @@
+"""Which address clients are told: that of the listener they came in on."""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from ....core.cluster.topics import BrokerRegistration
+from ....ports.broker_api.cluster import BrokerNode
+from ....ports.broker_api.envelope import Caller, Origin
+from ....ports.errors import ConfigError
+from ....ports.transport import Address
+from ...config import ListenAddress, advertised, parse_listener
+
+IN_PROCESS = ("in-process", 0)
+"""Stands for the address of a broker that listens nowhere."""
+
+
+class Endpoints:
+    """The addresses of this broker and the others, by listener; the nth listener of each broker belongs together.
+
+    `host_name` is what clients are told of a listener on every interface that nothing was advertised for (as Kafka
+    does), except those on this machine, who are told the loopback address.
+    `inter_broker`: which of the listeners is for other brokers; None: there is none.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        bound: Sequence[ListenAddress],
+        given: Sequence[ListenAddress],
+        host_name: str,
+        inter_broker: int | None = None,
+    ) -> None:
+        self.inter_broker = inter_broker
+        self._node_id = node_id
+        self._everywhere = [not listener.host and not given for listener in bound]
+        self._told = advertised(bound, given, host_name)
+        self._index = {str(listener): index for index, listener in enumerate(bound)}
+
+    def registered(self) -> tuple[str, ...]:
+        """What is written in the registry of brokers."""
+        return tuple(str(listener) for listener in self._told)
+
+    def told(self, protocol: str) -> ListenAddress:
+        """What others are told of the first listener of a protocol; there must be one."""
+        return next(listener for listener in self._told if listener.protocol == protocol)
+
+    def own_address(self, caller: Caller) -> Address:
+        """Where `caller` reaches this broker."""
+        if not self._told:
+            return IN_PROCESS
+        index = self._index.get(caller.listener, 0)
+        told = self._told[index]
+        if self._everywhere[index] and _is_loopback(caller.host):
+            return ("127.0.0.1", told.port)
+        return (told.host, told.port)
+
+    def is_from_broker(self, caller: Caller) -> bool:
+        """True if the caller may be another broker: it came in on the listener for brokers, or is this broker."""
+        if caller.origin is Origin.BROKER:
+            return True
+        return self.inter_broker is not None and self._index.get(caller.listener) == self.inter_broker
+
+    def nodes(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
+        """The live brokers, as `caller` reaches them; without those that cannot be reached."""
+        found = []
+        for broker in live.values():
+            address = self._address_of(broker, caller)
+            if address is not None:
+                host, port = address
+                found.append(BrokerNode(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+        return found
+
+    def _address_of(self, broker: BrokerRegistration, caller: Caller) -> Address | None:
+        if broker.broker_id == self._node_id:
+            return self.own_address(caller)
+        index = self._index.get(caller.listener, 0)
+        if index >= len(broker.endpoints):
+            return None
+        try:
+            told = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
+        except ConfigError:
+            return None  # a registration of a newer broker, whose protocol we do not know
+        return (told.host, told.port)
+
+
+def inter_broker_address(broker: BrokerRegistration) -> Address | None:
+    """Where other brokers reach this one; None if it does not say, or says something that we do not understand."""
+    if not 0 <= broker.inter_broker < len(broker.endpoints):
+        return None
+    try:
+        told = parse_listener(broker.endpoints[broker.inter_broker], f"broker {broker.broker_id}")
+    except ConfigError:
+        return None
+    return (told.host, told.port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,242 @@
+"""The configuration of a running broker: what it started with, and what was set since."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import evolve
+
+from ....core.cluster.registry import ClusterRegistry
+from ....core.cluster.topics import INTERNAL_TOPICS
+from ....core.log.compaction.cleaning_job import CleanerSettings
+from ....core.log.config import LogConfig
+from ....core.log.retention import DeletionPolicy, record_policy
+from ....core.log.scrubbing.scrubber import ScrubSettings
+from ....ports.broker_api.configs import ConfigAlteration, ConfigEntry
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ConfigError
+from ....ports.values import frozen
+from ...config import (
+    BrokerConfig,
+    BrokerLayers,
+    alter_broker_configs,
+    alter_topic_configs,
+    broker_config_entries,
+    check_topic_configs,
+    dynamic_default_entries,
+    log_config_for,
+    topic_config_entries,
+    topic_maps,
+)
+from ...config.classic import FORMAT_KEY, V2, is_classic
+from ...config.keys import LONG_MAX
+
+MIN_ISR_KEY = "min.insync.replicas"
+_MIB = 1_048_576
+
+
+class BrokerSettings:
+    """Static configuration, the overrides that the cluster's image has, and the rules for both. Owner thread only.
+
+    `check_deletion_policy` raises `ConfigError` for a name that no plugin answers to.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        registry: ClusterRegistry,
+        report: Callable[[str], None],
+        check_deletion_policy: Callable[[str], DeletionPolicy],
+    ) -> None:
+        self.static = config
+        self._registry = registry
+        self._report = report
+        self._check_deletion_policy = check_deletion_policy
+        self._set = registry.image.configs
+        self._kept_layers = self._made_layers()
+        self._topic_maps = topic_maps(config, report)
+        self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
+        check_deletion_policy(self.log_config({}).deletion_policy)
+
+    @property
+    def _layers(self) -> BrokerLayers:
+        """Made anew where the image has other configs."""
+        if self._registry.image.configs is not self._set:
+            self._set = self._registry.image.configs
+            self._kept_layers = self._made_layers()
+        return self._kept_layers
+
+    def _made_layers(self) -> BrokerLayers:
+        own, everywhere = dict(self._set.get(self.static.broker_id, {})), self._set.get(None, {})
+        if own.pop(MIN_ISR_KEY, None) is not None:
+            self._report(
+                f"{MIN_ISR_KEY} is set for broker {self.static.broker_id} alone, which has no effect: it is one value"
+                " for all brokers; set it as their default, or for topics"
+            )
+        return BrokerLayers(static=self.static, dynamic=own, dynamic_default=everywhere)
+
+    def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
+        """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`.
+
+        An internal topic is never shortened, whatever is configured: what it says of a key may be in its first segment.
+        """
+        asked = (self._layers, overrides, topic)
+        if self._last_asked is not None and self._last_asked[0] == asked:  # one topic has many logs
+            return self._last_asked[1]
+        config = log_config_for(
+            self._layers, _with_format(overrides), self._report, topic_defaults=self._topic_maps.get(topic)
+        )
+        if topic in INTERNAL_TOPICS:
+            config = evolve(config, cleanup_policy=frozenset({"compact"}))
+        self._last_asked = (self._layers, dict(overrides), topic), config
+        return config
+
+    def throttled_rate(self, *, leader: bool) -> int:
+        """Bytes a second that throttled replicas may be given (or fetch: not `leader`), as set by now."""
+        rate = self._layers.effective(f"{'leader' if leader else 'follower'}.replication.throttled.rate")
+        return rate if isinstance(rate, int) else LONG_MAX
+
+    @property
+    def cleaner(self) -> CleanerSettings:
+        """What compaction goes by, as set by now."""
+        threads = int(self._number("log.cleaner.threads"))
+        return CleanerSettings(
+            threads=threads,
+            dedupe_buffer_bytes=max(_MIB * max(1, threads), int(self._number("log.cleaner.dedupe.buffer.size"))),
+            load_factor=min(max(self._number("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
+            io_buffer_bytes=int(self._number("log.cleaner.io.buffer.size")),
+            io_max_bytes_per_second=max(self._number("log.cleaner.io.max.bytes.per.second"), 1.0),
+            backoff_ms=int(self._number("log.cleaner.backoff.ms")),
+        )
+
+    @property
+    def scrub(self) -> ScrubSettings:
+        """What the check of closed segments goes by, as set by now."""
+        return ScrubSettings(
+            interval_ms=int(self._number("log.scrub.interval.ms")),
+            bytes_per_second=self._number("log.scrub.io.max.bytes.per.second"),
+        )
+
+    def _number(self, key: str) -> float:
+        value = self._layers.effective(key)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{key} has no number: {value!r}")
+        return value
+
+    @property
+    def verifies_transactions(self) -> bool:
+        """`transaction.partition.verification.enable`, as set by now."""
+        return bool(self._layers.effective("transaction.partition.verification.enable"))
+
+    # --- topics
+
+    def has_own_defaults(self, topic: str) -> bool:
+        """True if one of 0.7's maps names it."""
+        return topic in self._topic_maps
+
+    def new_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
+
+        Raises `ApiError(INVALID_CONFIG)`.
+        """
+        checked = check_topic_configs(configs)
+        if FORMAT_KEY not in checked and self.static.message_format != V2:
+            checked[FORMAT_KEY] = self.static.message_format
+        self._check_together(checked)
+        return checked
+
+    def check_makes_current_topics(self, name: str) -> None:
+        """Raise `ApiError(UNSUPPORTED_FOR_MESSAGE_FORMAT)` where topics made without a word are classic ones."""
+        if self.static.message_format != V2:
+            text = f"{name[:260]!r} would be a classic topic (message.format); write it through a classic:// listener"
+            raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+
+    def altered_topic_configs(
+        self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration]
+    ) -> dict[str, str]:
+        """The overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
+        altered = alter_topic_configs(overrides, alterations, self._layers)
+        if is_classic(altered) != is_classic(overrides):
+            text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
+        self._check_together(altered)
+        return altered
+
+    def _check_together(self, overrides: Mapping[str, str]) -> None:
+        if is_classic(overrides) and "compact" in overrides.get("cleanup.policy", ""):
+            text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
+        try:
+            policy = self._check_deletion_policy(self.log_config(overrides).deletion_policy)
+        except (ConfigError, ValueError) as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if is_classic(overrides) and "deletion.policy" in overrides and record_policy(policy) is not None:
+            text = f"deletion.policy={overrides['deletion.policy']}: a classic log gives up whole segments only"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
+
+    def topic_entries(
+        self,
+        overrides: Mapping[str, str],
+        topic: str,
+        *,
+        keys: Sequence[str] | None = None,
+        synonyms: bool = False,
+        documentation: bool = False,
+    ) -> list[ConfigEntry]:
+        return topic_config_entries(
+            overrides if self.static.message_format == V2 else _with_format(overrides),
+            self._layers,
+            topic_defaults=self._topic_maps.get(topic),
+            keys=keys,
+            synonyms=synonyms,
+            documentation=documentation,
+        )
+
+    # --- brokers
+
+    def broker_entries(self, *, keys: Sequence[str] | None, synonyms: bool, documentation: bool) -> list[ConfigEntry]:
+        """The configs of this broker."""
+        return broker_config_entries(self._layers, keys=keys, synonyms=synonyms, documentation=documentation)
+
+    def default_entries(self, *, keys: Sequence[str] | None, documentation: bool) -> list[ConfigEntry]:
+        """What was set for all brokers."""
+        return dynamic_default_entries(self._layers.dynamic_default, keys=keys, documentation=documentation)
+
+    def stored_broker_configs(self, *, everywhere: bool) -> Mapping[str, str]:
+        """What was set for this broker, or for all, while they ran."""
+        return self._layers.dynamic_default if everywhere else self._layers.dynamic
+
+    def planned_broker_change(self, alterations: Sequence[ConfigAlteration], *, everywhere: bool) -> "BrokerChange":
+        """What changes of the configs of this broker, or of all, come to; nothing is changed yet.
+
+        Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST.
+        """
+        layers = self._layers
+        stored = self.stored_broker_configs(everywhere=everywhere)
+        change = BrokerChange(
+            configs=alter_broker_configs(stored, alterations, self.static),
+            broker_id=None if everywhere else self.static.broker_id,
+        )
+        if not everywhere and MIN_ISR_KEY in change.configs:
+            text = f"{MIN_ISR_KEY} is one value for all brokers (KIP-966); set it as the default of all, or for topics"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
+        try:
+            self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
+        except (ConfigError, ValueError) as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return change
+
+
+@frozen(kw_only=True)
+class BrokerChange:
+    """All that is set for a broker while it runs, after a change; `broker_id` None: for all brokers."""
+
+    configs: Mapping[str, str]
+    broker_id: int | None
+
+    def applied_to(self, layers: BrokerLayers) -> BrokerLayers:
+        if self.broker_id is None:
+            return evolve(layers, dynamic_default=self.configs)
+        return evolve(layers, dynamic=self.configs)
+
+
+def _with_format(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    return {FORMAT_KEY: V2, **overrides}

@@ -8,8 +8,8 @@ from ..ports.coordination import Coordination
 from ..ports.errors import ConfigError
 from ..ports.report import Report
 from ..ports.storage import LogDir
-from .compose.broker import open_log_dirs_of
-from .compose.coordination import COORDINATION_FILE, REMOTE_COORDINATION, configured_coordination
+from .compose.broker import open_log_dirs_of, plugin_host
+from .compose.coordination import broker_backend, broker_session_request
 from .compose.memory import KeptInMemory
 from .config import BrokerConfig
 
@@ -29,15 +29,10 @@ def opened_offline(
         log_dirs = open_log_dirs_of(config)
         for log_dir in log_dirs:
             closing.callback(log_dir.close)
-        if to_write or _is_there(config):
-            coordination = configured_coordination(config, report)
+        backend, request = broker_backend(config, plugin_host(config)), broker_session_request(config, report)
+        if to_write or backend.exists(request):
+            coordination = backend.open(request)
         else:
             coordination = KeptInMemory(report).open_coordination()  # as empty as the file would be
         closing.callback(coordination.close)
         yield log_dirs, coordination
-
-
-def _is_there(config: BrokerConfig) -> bool:
-    """True unless the coordination is a file that would be made."""
-    kind, place = config.coordination_choice
-    return kind in REMOTE_COORDINATION or Path(place or Path(config.data_dirs[0], COORDINATION_FILE)).exists()

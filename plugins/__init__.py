@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from ..core.log.retention import DeletionContext, DeletionPolicy, RecordPolicy, SegmentInfo
     from ..core.message.codec import Codec
     from ..core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
+    from ..ports.coordination import CoordinationBackend, SessionRequest
     from .host import PluginHost
 
 _HOMES = {
     "Assignor": "..core.client.group.assignor",
     "BatchOutcome": "..core.client.producer.handlers",
     "CallbackHandler": "..core.client.producer.handlers",
+    "CoordinationBackend": "..ports.coordination",
     "Codec": "..core.message.codec",
     "Decoder": "..core.client.serde",
     "DeletionContext": "..core.log.retention",
@@ -41,6 +43,7 @@ _HOMES = {
     "RecordPolicy": "..core.log.retention",
     "ReplicaSelector": "..core.replica.leader.replica_selector",
     "ReplicaView": "..core.replica.leader.replica_selector",
+    "SessionRequest": "..ports.coordination",
     "SegmentInfo": "..core.log.retention",
     "Subscription": "..core.client.group.consumer_protocol",
     "murmur2_partition": "..core.client.producer.hashing",
@@ -51,6 +54,7 @@ __all__ = [
     "BatchOutcome",
     "CallbackHandler",
     "Codec",
+    "CoordinationBackend",
     "Decoder",
     "DeletionContext",
     "DeletionPolicy",
@@ -66,6 +70,7 @@ __all__ = [
     "ReplicaSelector",
     "ReplicaView",
     "SegmentInfo",
+    "SessionRequest",
     "Subscription",
     "hookimpl",
     "murmur2_partition",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..ports.coordination import CoordinationBackend
     from ..ports.types import TopicPartition
 
 
@@ -33,6 +34,7 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "rebalance_strategy": ("name", "cooperative", "user_data", "assign"),
     "rebalancer": ("assign",),
     "replica_selector": ("select",),
+    "coordination": ("open", "check_url", "shared"),
 }
 """What an object of each kind has; of kinds with a base class that is enough."""
 
@@ -128,6 +130,15 @@ class PluginHost:
     def replica_selector(self, name: str) -> ReplicaSelector:
         selector: ReplicaSelector = self._require("replica_selector", name)
         return selector
+
+    def coordination(self, scheme: str, built_in: Mapping[str, CoordinationBackend]) -> CoordinationBackend:
+        """Return the back end of a URL scheme. Plug-ins are asked before the table of built-in back ends."""
+        backend: CoordinationBackend | None = self._ask("coordination", scheme=scheme) or built_in.get(scheme)
+        if backend is None:
+            known = ", ".join(sorted({*self.known("coordination"), *built_in}))
+            raise ConfigError(f"unknown coordination scheme {scheme!r}; known: {known}")
+        _check("coordination", scheme, backend)
+        return backend
 
     def known(self, kind: str) -> list[str]:
         """The names that plugins say they answer to, sorted."""

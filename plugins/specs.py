@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..core.log.retention import DeletionContext, DeletionPolicy
     from ..core.message.codec import Codec
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..ports.coordination import CoordinationBackend
 
 PROJECT = "barnabas"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -100,4 +101,12 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
         """Which replica consumers are told to read from (`replica.selector.class`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_coordination(self, scheme: str) -> CoordinationBackend | None:
+        """Return the coordination service whose URLs begin with this scheme (`coordination=SCHEME://...`).
+
+        `barnabas_names("coordination")` gives the schemes of the plug-in.
+        """
         raise NotImplementedError

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Protocol
 
 from .errors import BarnabasError
+from .report import Report
 from .values import frozen
 
 
@@ -183,3 +184,36 @@ class Coordination(Protocol):
         Twice is harmless; other calls then raise `ClosedError`.
         """
         ...
+
+
+@frozen(kw_only=True)
+class SessionRequest:
+    """What a coordination back end gets to open a session."""
+
+    url: str
+    """The URL as the user configured it, scheme included. Behind the scheme the back end defines the form."""
+    session_timeout_ms: int
+    connect_timeout_ms: int | None
+    """How long to wait for the first connection; None if the user configured nothing."""
+    data_dir: str | None = None
+    """The first data folder of the broker; None for clients and for brokers with `storage=memory`."""
+    report: Report
+
+
+def _accept_url(_url: str) -> None: ...
+
+
+@frozen(kw_only=True)
+class CoordinationBackend:
+    """The coordination service of a URL scheme: what a plug-in returns from the hook `barnabas_coordination`."""
+
+    open: Callable[[SessionRequest], Coordination]
+    """Open a session. Raises `ConfigError` for the URL, `CoordinationError` if the service does not answer in time."""
+    check_url: Callable[[str], None] = _accept_url
+    """Raise `ConfigError` for a malformed URL. Called when a broker is composed, before the broker opens anything."""
+    shared: bool = True
+    """True if several processes can have sessions with one tree, so brokers can form a cluster over the service."""
+    runs_server: bool = False
+    """True if `open` starts a server as a child process, so a process opens one session and shares it."""
+    exists: Callable[[SessionRequest], bool] = lambda _request: True
+    """False if `open` would create the tree as a new file."""

@@ -34,7 +34,7 @@ class Broker:
     listeners:    where to listen; port 0 takes any free one.
     storage:      "fs", or "memory": nothing is written to any disk.
     coordination: "embedded" (a file in the first data folder), "embedded://FILE", "memory",
-                  "zookeeper://HOST:PORT/CHROOT" or "etcd://HOST:PORT/PREFIX".
+                  "zookeeper://HOST:PORT/CHROOT", "etcd://HOST:PORT/PREFIX", or the URL of a plug-in's back end.
     plugins:      objects with hooks, modules, or names of modules.
     config:       Kafka's dotted keys, or nested tables as from TOML; `settings` are the same in snake case and win.
     outside:      stands for `compose.outside_of`: what puts something between the broker and the outside.
@@ -193,12 +193,13 @@ class Broker:
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """
-        from ..compose.coordination import REMOTE_COORDINATION, configured_coordination
+        from ..compose.coordination import broker_backend, broker_session_request
         from ..logs import log_report
         from ..shared_session import SharedSession
 
-        if self.config.coordination_choice[0] in REMOTE_COORDINATION and not self.config.runs_etcd:
-            return configured_coordination(self.config, log_report)
+        backend = broker_backend(self.config, self.node.plugins)
+        if backend.shared and not backend.runs_server:
+            return backend.open(broker_session_request(self.config, log_report))
         return SharedSession(self.node.coordination, self._session_owners)
 
     def attach(self, link: InProcessLink) -> None:

@@ -66,6 +66,7 @@ def start(
     from ..signals import ending_in_order
 
     with ending_in_order():
+        from ..compose.broker import plugin_host
         from ..compose.coordination import cluster_coordination
         from ..config import read_config
         from .log_setup import set_up
@@ -82,7 +83,7 @@ def start(
         chosen = coordination or (read.coordination if "coordination" in read.given else None)
         with ExitStack() as keep:
             ports = _ports(host, base_port, brokers, keep)
-            urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd"))
+            urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd", plugin_host(read)))
             words = [
                 *(["--config", str(config)] if config else []),
                 *(word for level in log_level or () for word in ("--log-level", level)),

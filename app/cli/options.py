@@ -44,7 +44,11 @@ EtcdConnect = Annotated[
 ]
 Coordination = Annotated[
     str | None,
-    typer.Option("--coordination", metavar="URL", help="The same as zookeeper://HOST:PORT/... or etcd://HOST:PORT/..."),
+    typer.Option(
+        "--coordination",
+        metavar="URL",
+        help="Classic brokers registered at zookeeper://..., etcd://... or the URL of a plug-in.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Settings = Annotated[

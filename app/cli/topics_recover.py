@@ -43,7 +43,7 @@ def recover(
     if data is not None:
         given["log.dirs"] = str(data)
     broker = read_config(config, given)
-    if broker.coordination_choice[0] == "memory":
+    if broker.coordination == "memory":
         raise ConfigError("coordination=memory forgets topics with every stop; there is nothing to recover them into")
     entropy = system_entropy()
     with opened_offline(broker, log_report, to_write=execute) as (log_dirs, coordination):

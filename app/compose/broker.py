@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room, info
 from ..logs import log_report
-from .coordination import REMOTE_COORDINATION, configured_coordination
+from .coordination import broker_backend, broker_session_request
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
     from ...core.client.network.connection import Connect, Opened
     from ...core.traffic.steps import StepRunner
+    from ...plugins.host import PluginHost
     from ...ports.broker_api.envelope import BrokerApi, Request
     from ...ports.clock import Clock
     from ...ports.coordination import Coordination
@@ -45,14 +47,15 @@ def build_broker(
     from ...adapters.transport_tcp import TcpTransport
     from ..broker.lifecycle.broker_server import BrokerServer
 
-    made = (outside or outside_of)(
+    host = plugin_host(config, plugins)
+    made = (outside or partial(outside_of, plugins=host))(
         config,
         scheduler=reactor,
         transport=TcpTransport(reactor, in_room(report, "adapters.transport_tcp")),
         metrics=metrics,
         report=report,
     )
-    return BrokerServer(config, made, plugin_host(config, plugins))
+    return BrokerServer(config, made, host)
 
 
 def outside_of(
@@ -67,15 +70,23 @@ def outside_of(
     open_coordination: Callable[[], Coordination] | None = None,
     report: Report = log_report,
     shared: bool | None = None,
+    plugins: PluginHost | None = None,
 ) -> Outside:
-    """What the configuration asks for, with anything that is given in its place (the simulation gives all).
+    """Return what the configuration asks for, with anything that is given in its place (the simulation gives all).
 
-    `shared`: whether other brokers can reach the same tree; None: as the configuration says."""
+    `shared`: whether other brokers can reach the same tree; None: as its back end says. `plugins`: where the scheme of
+    `coordination` is looked up; None: the plug-ins that the configuration names, and the installed ones. Raises
+    `ConfigError` for an unknown scheme or a malformed URL.
+    """
     from ...adapters.metrics_prometheus import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy
     from ..broker.lifecycle.request_logging import Watching
     from ..broker.state.dependencies import Outside
 
+    if open_coordination is None or shared is None:
+        backend = broker_backend(config, plugins or plugin_host(config))
+        shared = backend.shared if shared is None else shared
+        open_coordination = open_coordination or (lambda: backend.open(broker_session_request(config, report)))
     clock = clock or SystemClock()
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
     metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
@@ -88,12 +99,12 @@ def outside_of(
         metrics=metrics,
         expose_metrics=_metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker")),
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
-        open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
+        open_coordination=open_coordination,
         servers=_servers(watching),
         finish=watching.close,
         report=report,
         host_name=_host_name(config),
-        shared=config.coordination_choice[0] in REMOTE_COORDINATION if shared is None else shared,
+        shared=shared,
         connect=_connect(config, transport, scheduler),
     )
 
@@ -131,8 +142,8 @@ def system_entropy() -> Entropy:
     return SystemEntropy()
 
 
-def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:
-    """The plugins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
+def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> PluginHost:
+    """Return the plug-ins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
     from ...plugins.host import PluginHost
 
     return PluginHost(

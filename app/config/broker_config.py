@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from attrs import fields
 
-from ...core.tree.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
@@ -28,7 +27,7 @@ from .keys import (
 )
 from .layers import settings_from
 from .listener_names import inter_broker_index, protocols_of
-from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
+from .listeners import ListenAddress, check_advertised, parse_address, parse_listeners
 from .replication_keys import ReplicationKeys
 from .scrub_keys import ScrubKeys
 from .transaction_keys import TransactionKeys
@@ -38,14 +37,6 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
-COORDINATION_FORMS = (
-    "embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, "
-    "etcd+managed://OWN:PORT,OTHER:PORT/PREFIX"
-)
-REMOTE_PORTS = {"zookeeper": 2181, "etcd": 2379}
-"""The services that several brokers can share, and where they listen unless told otherwise."""
-MANAGED_ETCD = "etcd+managed"
-"""etcd, with the first server of the URL as a child process of the broker."""
 
 
 @frozen(kw_only=True)
@@ -279,7 +270,11 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
     )
     storage: str = text_key("storage", "fs", ("fs", "memory"), doc="Ours. Where logs are kept.")
     coordination: str = text_key(
-        "coordination", "embedded", doc=f"Ours. Where brokers agree, and keep topics and configs: {COORDINATION_FORMS}."
+        "coordination",
+        "embedded",
+        doc="Ours. The coordination service, which stores topics and configs: embedded, embedded://FILE, memory, "
+        "zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, etcd+managed://OWN:PORT,OTHER:PORT/PREFIX, or the URL "
+        "of a plug-in.",
     )
     zookeeper_session_timeout_ms: int = int_key(
         "zookeeper.session.timeout.ms",
@@ -354,7 +349,6 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
         if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= self.given:
             raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: set only one of them")
         self.check_replication()
-        self.coordination_choice  # noqa: B018  checked on start
         self.metrics_address  # noqa: B018  checked on start
         self.dir_mode  # noqa: B018  checked on start
         if len(set(self.data_dirs)) != len(self.data_dirs):
@@ -403,13 +397,6 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
         return protocols_of(self.listener_security_protocol_map)
 
     @property
-    def owns_topics(self) -> bool:
-        """True if the topics and configs in the coordination tree are this broker's to change: it is the one that
-        serves the current generation, or nobody else sees the tree."""
-        serves = any(listener.protocol == KAFKA for listener in self.listener_list)
-        return serves or self.coordination_choice[0] not in REMOTE_PORTS
-
-    @property
     def data_dirs(self) -> tuple[str, ...]:
         """`log.dirs`, or else `log.dir`."""
         return self.log_dirs or (self.log_dir,)
@@ -425,29 +412,6 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
                 f"log.dir.mode={self.log_dir_mode} keeps the broker itself from its folders; begin with 7"
             )
         return int(digits, 8)
-
-    @property
-    def runs_etcd(self) -> bool:
-        """Whether a server of the coordination service is a child process of the broker: it is opened only once."""
-        return self.coordination.startswith(f"{MANAGED_ETCD}://")
-
-    @property
-    def coordination_choice(self) -> tuple[str, str | None]:
-        """(kind, where): ("memory", None), ("embedded", the file, or None for one in the first data folder), or
-        ("zookeeper" or "etcd", the whole URL)."""
-        scheme, separator, rest = self.coordination.partition("://")
-        kind = "etcd" if scheme == MANAGED_ETCD else scheme
-        if kind in REMOTE_PORTS:
-            try:
-                parse_service_url(self.coordination, scheme=scheme, default_port=REMOTE_PORTS[kind])
-            except ConfigError as error:
-                raise ConfigError(f"coordination={error}") from error
-            return kind, self.coordination
-        if kind == "embedded" and bool(separator) == bool(rest):
-            return "embedded", rest or None
-        if self.coordination == "memory":
-            return "memory", None
-        raise ConfigError(f"coordination={self.coordination!r} is not one of {COORDINATION_FORMS}")
 
     def topic_numbers(self, key: str, report: Callable[[str], None]) -> dict[str, int]:
         """Topic → number, of one of 0.7's maps. Items that make no sense are reported and skipped."""

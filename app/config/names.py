@@ -33,6 +33,12 @@ PREFIXES: Mapping[str, tuple[str, str]] = {
 }
 """Name to (key, what goes before its value)."""
 
+
+def coordination_url(key: str, servers: str) -> str:
+    """Return the coordination URL for the value of `zk.connect` or `etcd.connect`; "" for none."""
+    return servers if "://" in servers or not servers else PREFIXES[key][1] + servers
+
+
 _LISTENERS = "write listeners=kafka://HOST:PORT or classic://HOST:PORT, and advertised.listeners for others"
 _NO_SECURITY = "listeners are neither encrypted nor guarded yet; leave it out, and let only trusted machines reach them"
 _NO_JAVA = "it names classes of Java, which are not loaded here; see plugins.modules"

@@ -20,7 +20,6 @@ NO_OFFSET = -1
 NO_BROKER = -1
 _KEY = re.compile(r"(?:(\d{1,10})-)?(\d{1,10})")
 _CLASSIC = "classic://"
-_REGISTRIES = ("zookeeper://", "etcd://")
 PLACE_SETTINGS = ("broker.list", "zk.connect", "etcd.connect", "coordination")
 """Settings that say where a classic cluster is."""
 
@@ -77,7 +76,8 @@ class Where:
         """From what the user calls the bootstrap, if anything (a coordination URL will do), and settings, others than
         those of this class among them. Raises `ConfigError` unless exactly one of them says where."""
         text = bootstrap.strip()
-        found = {"coordination" if text.startswith(_REGISTRIES) else "bootstrap": text} if text else {}
+        is_coordination = "://" in text and not text.startswith((_CLASSIC, "kafka://"))
+        found = {"coordination" if is_coordination else "bootstrap": text} if text else {}
         told = [named] if text else []
         places = {name: settings[name].strip() for name in PLACE_SETTINGS if settings.get(name, "").strip()}
         if len(found) + len(places) != 1:

@@ -18,7 +18,7 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.compose.coordination import remote_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.app.mirror import MirrorMaker, layout
 from barnabas.app.mirror.sources import ClassicSource
 from barnabas.core.classic.registry.layout import BrokerPartition, offset_path
@@ -349,7 +349,7 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
 
     source = started()
     config = {"coordination": where, "groupid": "mirror", **FAST}
-    with classic_broker() as target, closing(remote_coordination(where)) as tree:
+    with classic_broker() as target, closing(client_coordination(where)) as tree:
         with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 400) as mirror:
             for turn in range(2):
                 with ClassicProducer(zk_connect=where) as producer:

@@ -22,6 +22,7 @@ class BrokerProcess:
         *settings: str,
         environment: dict[str, str] | None = None,
         listen: Sequence[str] = ("kafka://127.0.0.1:0",),
+        config: Path | None = None,
     ) -> None:
         self.log_file = data.with_name(data.name + ".stderr")
         command = [str(COMMAND), "serve", "--data", str(data)]
@@ -29,6 +30,8 @@ class BrokerProcess:
             command += ["--listen", listener]
         for setting in settings:
             command += ["--set", setting]
+        if config is not None:
+            command += ["--config", str(config)]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **(environment or {})}

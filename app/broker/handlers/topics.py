@@ -288,7 +288,7 @@ class TopicService:
             return
         state = self._state
         await self._registry.reread(*names)
-        if not state.settings.static.owns_topics:
+        if not state.owns_topics:
             return
         found = [state.image.topics[name] for name in names if name in state.image.topics]
         for error in (await state.open_topics([each for each in found if not self._is_orphaned(each.name)])).values():
@@ -304,7 +304,7 @@ class TopicService:
         if before is not None and not state.is_alone and await self._was_removed_by_hand(before):
             return
         await self._registry.reread(name)
-        if not state.settings.static.owns_topics:
+        if not state.owns_topics:
             return
         after, going = state.image.topics.get(name), state.image.deleting.get(name)
         if before is not None and (after is None or after.topic_id != before.topic_id):
@@ -329,7 +329,7 @@ class TopicService:
             return False
         wanted = [topic_path(topic.name), deleted_path(topic.topic_id)]
         own, deleted = await elsewhere(partial(self._registry.coordination.get_many, wanted))
-        by_hand = own is None and deleted is None and self._state.settings.static.owns_topics
+        by_hand = own is None and deleted is None and self._state.owns_topics
         if by_hand:
             cure = "put the node back before the broker stops, or let 'barnabas topics recover' make it anew then"
             self._tell_once(topic.name, f"{wanted[0]} was removed by somebody; the topic is still served: {cure}")

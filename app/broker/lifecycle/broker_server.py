@@ -61,7 +61,7 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, outside: Outside, plugins: PluginHost) -> None:
         self._config = config
         self._outside = outside
-        self._plugins = plugins
+        self.plugins = plugins
         self._report = in_room(outside.report, ROOM)
         self._began_ms = 0.0
         self._closing = ExitStack()
@@ -149,20 +149,28 @@ class BrokerServer:
         config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
-        settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
+        settings = BrokerSettings(config, registry, self._report, self.plugins.deletion_policy)
         lease = None
         if self._is_member:
             lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
             complete(registry.reread_brokers())
         deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
+        owns_topics = shows_current(config.listener_list) or not outside.shared
         cluster_id = checked_cluster_id(
-            log_dirs, config, registry, outside.entropy, self._report, deleted=deleted.keys()
+            log_dirs,
+            config,
+            registry,
+            outside.entropy,
+            self._report,
+            owns_topics=owns_topics,
+            deleted=deleted.keys(),
         )
         logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
         closing.callback(logs.close)
         for listener in config.listener_list:
             self._listen(listener)
         state = self._state = BrokerState(
+            owns_topics=owns_topics,
             cluster_id=cluster_id,
             settings=settings,
             endpoints=Endpoints(
@@ -185,7 +193,7 @@ class BrokerServer:
         )
         selector = config.replica_selector_class
         self._api = BrokerService(
-            state, outside.authorizer, self._plugins.replica_selector(selector) if selector else None
+            state, outside.authorizer, self.plugins.replica_selector(selector) if selector else None
         )
         show_replicas(state)
         fronts.callback(state.replicas.close)
@@ -222,7 +230,7 @@ class BrokerServer:
             clock=self._outside.clock,
             scheduler=self._outside.scheduler,
             config_for=config_for,
-            codecs=self._plugins.codecs(),
+            codecs=self.plugins.codecs(),
             policy_for=self._deletion_policy,
             report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
@@ -243,7 +251,7 @@ class BrokerServer:
         return logs
 
     def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
-        return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
+        return self.plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
 
     def _begin_cleaning(self, state: BrokerState, api: BrokerService) -> None:
         if self._config.log_cleaner_enable:
@@ -488,7 +496,7 @@ def _ignore(_: int) -> None:
 
 def open_topics(state: BrokerState) -> None:
     """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
-    if not state.settings.static.owns_topics:
+    if not state.owns_topics:
         state.classic.load()
         return
     for topic in list(state.image.deleting.values()):

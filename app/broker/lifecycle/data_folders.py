@@ -32,19 +32,20 @@ def checked_cluster_id(
     entropy: Entropy,
     report: Report,
     *,
+    owns_topics: bool,
     deleted: Container[bytes] = (),
 ) -> str:
-    """The id of the cluster that this broker is of, noted in each data folder from now on.
+    """Return the id of this broker's cluster, and write it into each data folder.
 
-    `deleted`: the ids of topics that were deleted while this broker was away. Raises `ConfigError` for folders of
-    another broker or cluster, `CoordinationError` where the tree has lost all topics, or its cluster: a start would
-    begin them again, beside their data.
+    `owns_topics`: this broker may change the topics in the tree. `deleted`: the ids of topics that were deleted while
+    this broker was down. Raises `ConfigError` for folders of another broker or cluster, `CoordinationError` if the tree
+    has lost all topics, or its cluster: a start would create them again beside their data.
     """
     identities = known_identities(log_dirs, config.broker_id)
-    if config.owns_topics and registry.image.is_empty:
+    if owns_topics and registry.image.is_empty:
         _check_nothing_is_lost(log_dirs, config, report, deleted)
     known = check_common_cluster(identities)
-    if known is not None and config.owns_topics and stored_cluster_id(registry.coordination) is None:
+    if known is not None and owns_topics and stored_cluster_id(registry.coordination) is None:
         _check_never_registered(log_dirs, config, known)
     found = cluster_id(registry.coordination, entropy, known)
     if known is not None and found != known:

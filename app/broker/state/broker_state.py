@@ -40,6 +40,7 @@ class BrokerState:
         self,
         *,
         cluster_id: str,
+        owns_topics: bool,
         settings: BrokerSettings,
         endpoints: Endpoints,
         clock: Clock,
@@ -59,6 +60,9 @@ class BrokerState:
         self.is_alone = lease_valid is None
         self.ask = ask
         self.cluster_id = cluster_id
+        self.owns_topics = owns_topics
+        """True if this broker may change topics and configs in the tree: it serves the current generation, or no other
+        broker can reach the tree."""
         self.settings = settings
         self.endpoints = endpoints
         self.clock = clock
@@ -180,7 +184,7 @@ class BrokerState:
 
     def check_owns_topics(self) -> None:
         """Raise `ApiError(NOT_CONTROLLER)` where the topics in the tree belong to another broker."""
-        if not self.settings.static.owns_topics:
+        if not self.owns_topics:
             text = "a broker without a kafka:// listener does not change the topics that it shares with others"
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"{text}; ask the one that has it, or give it one")
 

@@ -7,6 +7,7 @@ from ....ports.errors import ConfigError
 from ....ports.transport import Address
 from ....ports.values import frozen
 from ...config.listeners import parse_address
+from ...config.names import coordination_url
 
 SCHEME = "classic://"
 _PLACES = ("broker_list", "zk_connect", "etcd_connect", "coordination")
@@ -63,12 +64,7 @@ def find_out(
 
         return Whereabouts(brokers=parse_broker_list(broker_list))
     if zk_connect:
-        return Whereabouts(registries=registries_url("zookeeper", zk_connect))
+        return Whereabouts(registries=coordination_url("zk.connect", zk_connect))
     if etcd_connect:
-        return Whereabouts(registries=registries_url("etcd", etcd_connect))
+        return Whereabouts(registries=coordination_url("etcd.connect", etcd_connect))
     return Whereabouts(registries=coordination)
-
-
-def registries_url(scheme: str, servers: str) -> str:
-    """What `compose.client_coordination` takes for `zk.connect` or `etcd.connect`; "" for none."""
-    return servers if "://" in servers or not servers else f"{scheme}://{servers}"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ....core.classic.rebalancer import Rebalancer
     from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
+    from ....plugins.host import PluginHost
     from ....ports.coordination import Coordination
     from ...connector import Connector
 
@@ -108,7 +109,7 @@ class ConsumerConnector:
         self._feeds: list[GuardedFeed] = []
         self._begun = threading.Lock()
         self._shutting = False
-        self._coordination = self._open_coordination(where)
+        self._coordination = self._open_coordination(where, host)
         try:
             self._shell = ClassicShell(connector or self._open_connector())
         except BaseException:
@@ -331,7 +332,7 @@ class ConsumerConnector:
 
         return self._shell.on_reactor(run, timeout, f"not done within {timeout} s")
 
-    def _open_coordination(self, where: object) -> Coordination:
+    def _open_coordination(self, where: object, host: PluginHost) -> Coordination:
         from ...compose.coordination import client_coordination
 
         return client_coordination(
@@ -339,6 +340,7 @@ class ConsumerConnector:
             session_timeout_ms=self.settings.zk_sessiontimeout_ms,
             connect_timeout_ms=self.settings.zk_connectiontimeout_ms,
             report=logger.warning,
+            plugins=host,
         )
 
     def _open_connector(self) -> Connector:

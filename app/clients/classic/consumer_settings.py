@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ....core.classic.consumer.settings import ConnectorSettings
 from ....core.classic.registry.layout import check_name
 from ....ports.errors import ConfigError
+from ...config.names import coordination_url
 from ..shared.settings import read_settings
-from .choice import registries_url
 
 if TYPE_CHECKING:
     from ....core.classic.rebalancer import Rebalancer
@@ -30,8 +30,8 @@ def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str
 def find_registries(settings: ConnectorSettings, coordination: object) -> object:
     """What `compose.client_coordination` takes. Raises `ConfigError` unless one place is given, and only one."""
     places = {
-        "zk.connect": registries_url("zookeeper", settings.zk_connect),
-        "etcd.connect": registries_url("etcd", settings.etcd_connect),
+        "zk.connect": coordination_url("zk.connect", settings.zk_connect),
+        "etcd.connect": coordination_url("etcd.connect", settings.etcd_connect),
         "coordination": coordination,
     }
     given = {name: place for name, place in places.items() if place}

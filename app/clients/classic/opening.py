@@ -43,7 +43,7 @@ def classic_partitioner(host: PluginHost, given: Any, where: Whereabouts) -> Par
     return made
 
 
-def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings) -> Coordination | None:
+def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings, plugins: PluginHost) -> Coordination | None:
     """A session with the registries; None for a fixed list of brokers. Raises `ConfigError`, `CoordinationError`."""
     if where.brokers is not None:
         return None
@@ -55,6 +55,7 @@ def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings) -> Co
         session_timeout_ms=session_ms,
         connect_timeout_ms=chosen.zookeeper_connection_timeout_ms or session_ms,
         report=logger.warning,
+        plugins=plugins,
     )
 
 

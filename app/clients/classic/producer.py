@@ -116,7 +116,7 @@ class ClassicProducer(ProducerFace):
         self._closing = False
         self._sync = chosen.producer_type == "sync"
         self._unsettled: dict[Run, None] = {}
-        self._coordination = open_coordination(where, chosen)
+        self._coordination = open_coordination(where, chosen, host)
         try:
             self.shell = ClassicShell(connector or classic_connector((), chosen))
         except BaseException:

@@ -213,38 +213,6 @@ def test_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "choice"),
-    [
-        ("embedded", ("embedded", None)),
-        ("memory", ("memory", None)),
-        ("embedded:///var/x.db", ("embedded", "/var/x.db")),
-        ("zookeeper://a:2181,b/chroot", ("zookeeper", "zookeeper://a:2181,b/chroot")),
-        ("etcd://[::1]:2379", ("etcd", "etcd://[::1]:2379")),
-        ("etcd+managed://a:1,b/x", ("etcd", "etcd+managed://a:1,b/x")),
-    ],
-)
-def test_coordination(value: str, choice: tuple[str, str | None]) -> None:
-    assert BrokerConfig(coordination=value).coordination_choice == choice
-
-
-@pytest.mark.parametrize(
-    ("value", "fault"),
-    [
-        ("zookeeper://", "'' is not a host and port"),
-        ("zookeeper://a:2181,b:x/chroot", "'b:x' is not a host and port"),
-        ("zookeeper://a:99999", "the port 99999"),
-        ("etcd://a:2379/a//b", "no empty part"),
-        ("etcd+managed://", "'' is not a host and port"),
-        ("zookeeper+managed://a", "is not one of"),
-    ],
-)
-def test_coordination_services_that_cannot_be(value: str, fault: str) -> None:
-    text = refusal({"coordination": value})
-    assert text.startswith("coordination=")
-    assert fault in text
-
-
-@pytest.mark.parametrize(
     ("key", "value", "coordination"),
     [
         ("zk.connect", "a:2181,b:2181/kafka", "zookeeper://a:2181,b:2181/kafka"),
@@ -261,20 +229,10 @@ def test_0_7_names_of_zookeeper() -> None:
     config = BrokerConfig.from_mapping(given)
     assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (900, 800)
     assert not config.classic_registration_enable
-    assert config.coordination_choice == ("embedded", None)
+    assert config.coordination == "embedded"
     assert BrokerConfig.from_mapping({"zk.connect": "a", "enable.zookeeper": "true"}).classic_registration_enable
     both: dict[str, object] = {"zk.connect": "a:1/b", "enable.zookeeper": "false"}
     assert "enable.zookeeper=false contradicts zk.connect=a:1/b" in refusal(both)
-
-
-def test_whose_topics_they_are() -> None:
-    def owns(listeners: str, coordination: str) -> bool:
-        return BrokerConfig.from_mapping({"listeners": listeners, "coordination": coordination}).owns_topics
-
-    assert owns("kafka://a:1", "zookeeper://z/b")
-    assert owns("classic://a:1,kafka://a:2", "etcd://e/b")
-    assert owns("classic://a:1", "embedded")
-    assert not owns("classic://a:1", "zookeeper://z/b")
 
 
 def test_maps_of_topics_skip_what_makes_no_sense() -> None:
@@ -283,13 +241,6 @@ def test_maps_of_topics_skip_what_makes_no_sense() -> None:
     assert config.topic_numbers("topic.partition.count.map", reports.append) == {"a": 3, "e.f": 2}
     assert len(reports) == 4
     assert "skipped 'b'" in reports[0]
-
-
-@pytest.mark.parametrize("value", ["", "embeded", "memory://x", "embedded://", "redis://a"])
-def test_coordination_that_is_none(value: str) -> None:
-    assert "is not one of embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT" in refusal(
-        {"coordination": value}
-    )
 
 
 def test_the_permissions_of_data_folders() -> None:

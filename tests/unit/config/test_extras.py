@@ -54,7 +54,7 @@ def test_all_that_is_missing_is_told_at_once() -> None:
 def test_a_coordination_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "barnabas.adapters.coord_etcd", None)
     with pytest.raises(ConfigError, match=r"needs the extra 'etcd' .*; to get it: pip install .*\[etcd\]'$"):
-        coordination.remote_coordination("etcd://127.0.0.1:1/x")
+        coordination.client_coordination("etcd://127.0.0.1:1/x")
 
 
 def test_an_etcd_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

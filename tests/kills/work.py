@@ -110,6 +110,9 @@ class Transformer(Work):
                 "transactional.id": self.name,
                 "transaction.timeout.ms": 10_000,
                 "linger.ms": 0,
+                # librdkafka 2.16 lets send_offsets_to_transaction wait without a limit for a coordinator that was away
+                # for a while, until the state of any connection changes (its issues 5511 and 5456).
+                "connections.max.idle.ms": 5000,
                 **QUICK,
             }
         )
@@ -124,6 +127,7 @@ class Transformer(Work):
                     "auto.offset.reset": "earliest",
                     "session.timeout.ms": 6000,
                     "heartbeat.interval.ms": 500,
+                    "max.poll.interval.ms": 60_000,
                     "fetch.wait.max.ms": 50,
                     **QUICK,
                 }

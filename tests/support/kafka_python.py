@@ -9,7 +9,7 @@ with warnings.catch_warnings():
     from kafka import errors as kafka_errors
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
     from kafka.errors import TopicAlreadyExistsError
-    from kafka.structs import OffsetAndMetadata
+    from kafka.structs import MemberState, OffsetAndMetadata
 
 # It leaves sockets that found nobody to the garbage collector, and its log records, which pytest keeps until a test is
 # over, hold the errors that hold them: without records they are collected where their test expects it.
@@ -22,6 +22,7 @@ __all__ = [
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaProducer",
+    "MemberState",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",

@@ -12,6 +12,7 @@ from support.kafka_python import (
     KafkaAdminClient,
     KafkaConsumer,
     KafkaProducer,
+    MemberState,
     TopicPartition,
 )
 
@@ -106,9 +107,7 @@ class KafkaPython(KafkaPythonTransactions):
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
             )
-            # A leader that does not know the topic yet joins again when it does; version 3.0 then loses its assignment
-            # if a poll ends between the answers to JoinGroup and SyncGroup.
-            consumer.partitions_for_topic(topic)
+            consumer.partitions_for_topic(topic)  # a leader that does not know the topic yet joins again when it does
             consumer.subscribe([topic])
             return _Polled(consumer)
 
@@ -182,7 +181,16 @@ class _Polled:
         self._consumer = consumer
 
     def poll(self) -> list[Record]:
-        return _records(self._consumer.poll(timeout_ms=50))
+        """Poll once, and see to it that a rebalance that outlasts the poll is completed by the next one.
+
+        Version 3.0 of the library rejoins when the metadata have changed since the assignment. The answer to JoinGroup
+        makes the next assignment, after which nothing has changed: a poll that begins then no longer waits for the
+        answer to SyncGroup, and the member never becomes stable and sends no heartbeats.
+        """
+        found = _records(self._consumer.poll(timeout_ms=50))
+        if self._consumer.group_metadata().state is MemberState.REBALANCING:
+            self._consumer._coordinator.request_rejoin()
+        return found
 
     def assignment(self) -> frozenset[tuple[str, int]]:
         return frozenset((place.topic, place.partition) for place in self._consumer.assignment())

@@ -209,10 +209,15 @@ class Disasters:
         lose(broker)
         return self._ends(self._some_seconds(), self._up(broker))
 
+    @property
+    def brokers_with_losses(self) -> frozenset[int]:
+        """The brokers that have lost something that was not flushed, or their disk, and are not in sync again."""
+        self._lost = {each for each in self._lost if not self._is_whole(each)}
+        return frozenset(self._lost)
+
     def may_lose(self, broker: SimulatedBroker) -> bool:
         """True if, with this one, no more brokers than `losses` miss what they had."""
-        self._lost = {each for each in self._lost if not self._is_whole(each)}
-        return len(self._lost | {broker.broker_id}) <= self._losses_max
+        return len(self.brokers_with_losses | {broker.broker_id}) <= self._losses_max
 
     def _is_whole(self, broker_id: int) -> bool:
         world = self._world

@@ -27,6 +27,7 @@ BEHIND_MAX = 30
 GROUP = "crew"
 FLEETING = "fleeting"
 """A topic that is deleted and made again, and may lose what was committed."""
+ORPHANED = TopicPartition(FLEETING, 0)
 REMADE = "remade"
 """A topic of a group that is deleted and made again, and the group."""
 ORPHAN_S = 2.5
@@ -126,9 +127,10 @@ class GroupPositions:
 class Member:
     """A consumer of the group, which commits what it has read, and goes on where the group is."""
 
-    def __init__(self, positions: GroupPositions, books: Sequence[Book]) -> None:
+    def __init__(self, positions: GroupPositions, books: Sequence[Book], checker: ClusterChecker) -> None:
         self._positions = positions
         self._books = books
+        self._checker = checker
 
     def run(self, program: Program) -> None:
         positions = self._positions
@@ -166,8 +168,9 @@ class Member:
             return  # nothing was promised
         positions.commits += 1
         for number, offset in mine.items():
-            if offset is not None:
-                positions.committed[number] = max(offset, positions.committed.get(number, 0))
+            if offset is not None and offset > positions.committed.get(number, 0):
+                self._checker.acknowledged_position(GROUP, TopicPartition(TOPIC, number), offset)
+                positions.committed[number] = offset
 
 
 class Auditor:
@@ -243,9 +246,26 @@ class Operator:
         admin.reassign_partitions({TopicPartition(TOPIC, below(2)): replicas})
 
     def _replace_move(self, admin: Admin, world: Any, below: Any) -> None:
-        """Another one takes the place of a move that has just begun."""
-        self._move(admin, world, below)
-        self._move(admin, world, below)
+        """Another one takes the place of a move that has just begun, or of one whose new replicas are needed: brokers of
+        the old ones have stopped, and what was committed since is on the new ones only."""
+        number = below(2)
+        origin = world.look.topics()[TOPIC].partitions[number]
+        coming = [each for each in sorted(world.brokers) if each not in origin]
+        if not coming or below(2):
+            self._move(admin, world, below)
+            self._move(admin, world, below)
+            return
+        place, needed = TopicPartition(TOPIC, number), max(0, 2 - len(coming))
+        stopped = [origin[0], *origin[1 + needed :]]
+        world.brokers[stopped[0]].restart(after=2 * ORPHAN_S)  # without it the move does not come to its end
+        admin.reassign_partitions({place: [*coming, *origin][: len(origin)]})
+        if not self._reaches(world, lambda now: set(coming) <= set(now.isr), place):
+            return
+        for each in stopped[1:]:
+            world.brokers[each].restart(after=ORPHAN_S)
+        if self._reaches(world, lambda now: not set(stopped) & set(now.isr), place):
+            self.program.sleep(0.3)
+            admin.reassign_partitions({place: list(origin)})
 
     def _cancel_move(self, admin: Admin, world: Any, below: Any) -> None:
         moving = [TopicPartition(each.topic, each.partition) for each in admin.list_reassignments()]
@@ -313,11 +333,13 @@ class Operator:
             self.program.sleep(0.5)
             self._elect_uncleanly(admin, world, None)
 
-    def _reaches(self, world: Any, condition: Callable[[PartitionState], bool]) -> bool:
-        """Wait until it holds for the topic without promises; False if it does not within `ORPHAN_S`."""
+    def _reaches(
+        self, world: Any, condition: Callable[[PartitionState], bool], place: TopicPartition = ORPHANED
+    ) -> bool:
+        """Wait until it holds for the state of a partition; False if it does not within `ORPHAN_S`."""
         began = self.program.now
         while self.program.now - began < ORPHAN_S:
-            state = world.look.states(FLEETING).get(0)
+            state = world.look.states(place.topic).get(place.partition)
             if state is not None and condition(state):
                 return True
             self.program.sleep(0.1)

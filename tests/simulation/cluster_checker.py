@@ -5,7 +5,7 @@ It reads every broker's logs, and the coordination tree; a broken promise is rai
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from attrs import define, field
@@ -13,11 +13,15 @@ from attrs import define, field
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
+from barnabas.core.coordinator.group.records import OffsetKey, decode_key, decode_offset
+from barnabas.core.coordinator.placement import partition_of
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
 from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header
+from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.tree.tree import Change
+from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError
 from barnabas.ports.types import TopicPartition
@@ -33,6 +37,7 @@ LEADERLESS_MAX_MS = 6_000.0
 """A partition has a leader again after so much time in which a controller and a member that may lead both live."""
 LOOK_EVERY_MS = 250.0
 OFFSETS = "__consumer_offsets"
+CODECS = builtin_codecs()
 
 
 class Broken(AssertionError):
@@ -109,11 +114,13 @@ class RequiredCopies:
         first = next(iter(world.brokers.values()))
         self._static = int(str(first.settings.get("min_insync_replicas", 1)))
         self._history: dict[str, deque[tuple[float, int]]] = {}
+        self._smallest: dict[str, int] = {}
 
     def tree_changed(self, topics: Iterable[str]) -> None:
         for topic in topics:
             known = self._history.setdefault(topic, deque())
             value = self._configured(topic)
+            self._smallest[topic] = min(value, self._smallest.get(topic, value))
             if not known or known[-1][1] != value:
                 known.append((self._world.clock.monotonic_ms(), value))
 
@@ -126,6 +133,10 @@ class RequiredCopies:
         while len(known) > 1 and known[1][0] <= oldest:
             known.popleft()
         return min(replicas, *(value for _, value in known))
+
+    def least_ever(self, topic: str, replicas: int) -> int:
+        """The smallest number that was ever in force; no more than there are replicas."""
+        return min(replicas, self._static, self._smallest.get(topic, self._static))
 
     def _configured(self, topic: str) -> int:
         own = self._configs(layout.topic_config_path(topic))
@@ -148,11 +159,15 @@ class ClusterChecker:
         self.looks = 0
         self.elections = 0
         self.required = RequiredCopies(world)
+        self.brokers_with_losses: Callable[[], Collection[int]] = lambda: ()
+        """Settable: the brokers whose disks have lost something that is not copied again yet."""
         self._lossy = frozenset(lossy)
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
         self._reached: dict[tuple[int, Key, int], int] = {}
         """How far the log of a replica ever reached in one life of its broker."""
         self._states: dict[Key, PartitionState] = {}
+        self._replicas: dict[Key, tuple[int, ...]] = {}
+        """The assignments in the tree."""
         self._leaders: dict[Key, dict[int, int]] = {}
         """By leader epoch, the broker that the tree gave it to."""
         self._registered: dict[int, BrokerRegistration] = {}
@@ -209,6 +224,27 @@ class ClusterChecker:
         if agreed is None or offset >= agreed.end:
             end = 0 if agreed is None else agreed.end
             raise Broken(f"acknowledged: offset {offset} of {place}, of which {end} is committed")
+
+    def acknowledged_position(self, group: str, place: TopicPartition, position: int) -> None:
+        """A group was told that it has committed this position, which it had not before: the record is committed in
+        `__consumer_offsets`."""
+        broker = next(iter(self.world.brokers.values()))
+        number = partition_of(group, int(str(broker.settings["offsets_topic_num_partitions"])))
+        replicas = [self.world.partition(broker_id, OFFSETS, number) for broker_id in self.world.brokers]
+        logs = [each for each in replicas if each is not None]
+        ends = [agreed.end for key, agreed in self.agreed.items() if agreed.name == TopicPartition(OFFSETS, number)]
+        end = max(ends, default=0)
+
+        def has(partition: Partition, start: int, limit: int) -> bool:
+            found = offsets_in(partition.log, max(start, partition.log.log_start_offset), limit)
+            return any(key == (group, *place) and offset >= position for key, offset in found)
+
+        if any(has(each, end, each.log.log_end_offset) for each in logs) and not any(
+            has(each, 0, end) for each in logs
+        ):
+            raise Broken(
+                f"acknowledged: position {position} of {place} for {group}; {OFFSETS}-{number} is committed up to {end}"
+            )
 
     def forgive_giving_up(self) -> None:
         """What stopped so far was right to stop."""
@@ -390,12 +426,39 @@ class ClusterChecker:
             if topic_id != found.topic_id:
                 raise Broken(f"names: the states of {topic} are of another topic of that name")
             states |= some
+        for number, replicas in found.partitions.items():
+            before_move = self._replicas.get((found.topic_id, number), replicas)
+            self._replicas[found.topic_id, number] = replicas
+            if set(before_move) - set(replicas):
+                self._check_removal(found.topic_id, TopicPartition(topic, number), before_move, replicas)
         for number, state in states.items():
             key = found.topic_id, number
             before = self._states.get(key)
             self._states[key] = state
             if state != before:
                 self._check_change(key, TopicPartition(topic, number), before, state)
+
+    def _check_removal(
+        self, topic_id: bytes, place: TopicPartition, before: Sequence[int], after: Sequence[int]
+    ) -> None:
+        """Replicas are removed, and delete their logs: what is committed is on as many others as it needs."""
+        key = topic_id, place.partition
+        agreed = self.agreed.get(key)
+        if agreed is None or place.topic in self._lossy:
+            return
+        lost = set(self.brokers_with_losses())
+        copies = [each for each in before if each not in lost and self._has_all(each, key, agreed)]
+        stay = [each for each in copies if each in after]
+        required = self.required.least_ever(place.topic, len(after)) - len(lost & set(after))
+        if len(stay) < required and len(stay) < len(copies):
+            what = f"the replicas {copies} have all that is committed of {place}, up to {agreed.end}"
+            raise Broken(f"copies: {what}; the assignment changes from {list(before)} to {list(after)}")
+
+    def _has_all(self, broker_id: int, key: Key, agreed: Agreed) -> bool:
+        mirror = self._mirrors.get((broker_id, key))
+        if mirror is None or mirror.end < agreed.end:
+            return False
+        return all(agreed.entries.get(each.base, each) == each for each in mirror.entries)
 
     def _check_change(
         self, key: Key, place: TopicPartition, before: PartitionState | None, after: PartitionState
@@ -506,6 +569,28 @@ def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
 def _plain(text: str) -> str:
     """What the error in a line of the network says."""
     return text.rpartition("Broken: ")[2].rpartition("AssertionError: ")[2]
+
+
+def offsets_in(log: UnifiedLog, start: int, end: int) -> Iterator[tuple[tuple[str, str, int], int]]:
+    """The positions in a log of `__consumer_offsets` between two offsets: group, topic and partition, and position."""
+    offset = start
+    while offset < end:
+        try:
+            records = log.read(offset, max_bytes=READ_BYTES, limit=end, whole_first_batch=True).records
+        except (OffsetsDamaged, StorageError):
+            return
+        data = records.read() if hasattr(records, "read") else bytes(records)
+        before = offset
+        try:
+            for message in MessageSet(data, CODECS, from_offset=offset):
+                offset = message.offset + 1
+                key = decode_key(message.key) if message.key else None
+                if isinstance(key, OffsetKey) and message.value is not None:
+                    yield (key.group_id, *key.partition), decode_offset(message.value).offset
+        except ApiError:
+            return  # it has rotten
+        if offset == before:
+            return
 
 
 def entries_of(log: UnifiedLog, start: int, end: int) -> Iterator[Entry]:

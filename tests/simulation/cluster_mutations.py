@@ -508,7 +508,7 @@ HANGS = ("long_partition", "long_partition", "kill", "restart")
 RETURNS = ("kill", "kill", "restart", "stop_all")
 SLOW_COPIES = {"replica_fetch_max_bytes": 200, "replica_fetch_response_max_bytes": 400}
 MOVES = ("move", "replace_move", "cancel_move")
-LOST = frozenset({"lost", "commit", "disagreement", "truncated"})
+LOST = frozenset({"lost", "commit", "disagreement", "truncated", "copies"})
 GROUP = frozenset({"group", "stale position"})
 TRANSACTIONS = frozenset(
     {"exactly once", "half a transaction", "position", "unexpected", "liveness", "inconsistent", "order"}
@@ -538,7 +538,7 @@ MUTATIONS = (
     Mutation(joins_below_the_start_of_the_epoch, LOST | {"stale end"}, RETURNS, settings=SLOW_COPIES, first=20),
     Mutation(takes_the_leaders_high_watermark_as_it_is, frozenset({"high watermark"})),
     Mutation(ends_moves_at_once, LOST, ("restart", "kill", "pause"), MOVES),
-    Mutation(forgets_who_joined_a_replaced_move, LOST, HANGS, ("move", "replace_move"), 4.0, first=40),
+    Mutation(forgets_who_joined_a_replaced_move, LOST, ("kill_program",), ("replace_move",), quick=True),
     Mutation(leaves_replicas_that_moved_away, frozenset({"liveness"}), ("restart", "kill", "pause"), MOVES),
     Mutation(lease_never_ends, frozenset({"lease", "stale position"}), LEADERS_CHANGE, quick=True),
     Mutation(serves_without_a_lease, frozenset({"lease", "stale position"}), LEADERS_CHANGE),
@@ -548,7 +548,7 @@ MUTATIONS = (
     ),
     Mutation(coordinators_do_not_ask_whether_they_lead, GROUP | {"lease"}, LEADERS_CHANGE, lasting=5.0),
     Mutation(coordinators_serve_before_it_is_committed, GROUP, LEADERS_CHANGE),
-    Mutation(coordinators_answer_before_it_is_committed, GROUP, LEADERS_CHANGE),
+    Mutation(coordinators_answer_before_it_is_committed, GROUP | {"acknowledged"}, quick=True),
     Mutation(appends_without_verification, TRANSACTIONS, story=TransactionStory, quick=True),
     Mutation(
         takes_markers_of_deposed_coordinators,

@@ -129,7 +129,7 @@ class ClusterStory:
         self.readers = [ClusterReader(world, "reader", self.books)]
         self.probes = [Probe(self.checker, each, self.given, PARTITIONS, GROUP) for each in world.brokers]
         for number in range(2):
-            world.program(f"member-{number}", Member(self.positions, self.books).run, restart_after=0.5)
+            world.program(f"member-{number}", Member(self.positions, self.books, self.checker).run, restart_after=0.5)
         world.program("auditor", Auditor(self.positions).run, restart_after=0.5)
         if self.replicated:
             world.program("operator", self.operator.run, restart_after=0.5)
@@ -137,6 +137,7 @@ class ClusterStory:
             world.program("remaker", self.remaker.run, restart_after=0.5)
         kinds = self.kinds if self.replicated else [kind for kind in self.kinds if kind != "power_cut"]
         self.disasters = Disasters(world, every=self.every, lasting=self.lasting, kinds=kinds, spared=["founder"])
+        self.checker.brokers_with_losses = lambda: self.disasters.brokers_with_losses
         with self.disasters:
             world.run(self.seconds)
         self._settle()

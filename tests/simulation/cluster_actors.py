@@ -246,8 +246,8 @@ class Operator:
         admin.reassign_partitions({TopicPartition(TOPIC, below(2)): replicas})
 
     def _replace_move(self, admin: Admin, world: Any, below: Any) -> None:
-        """Another one takes the place of a move that has just begun, or of one whose new replicas are needed: brokers of
-        the old ones have stopped, and what was committed since is on the new ones only."""
+        """Replace a move that has just begun, or one whose new replicas are needed: brokers of old ones have stopped,
+        and what was committed since is on the new ones."""
         number = below(2)
         origin = world.look.topics()[TOPIC].partitions[number]
         coming = [each for each in sorted(world.brokers) if each not in origin]

@@ -52,6 +52,8 @@ class Probe(Actor):
         self._partitions = partitions
         self._group = group
         self._asked_ms = 0.0
+        self._leads: dict[int, int] = {}
+        """The partitions that the broker led when it was asked, and knew it, with the leader epoch."""
         self._ended_epoch = -1
         """The life of the broker that was asked, if its registration had ended before; -1: it had not."""
         self.entropy = world.entropy.child(f"probe {broker_id}")
@@ -60,6 +62,7 @@ class Probe(Actor):
     def act(self) -> None:
         self._asked_ms = self.world.clock.monotonic_ms()
         self._ended_epoch = self._unregistered_epoch()
+        self._leads = self._led()
         kind = self.entropy.below(3)
         if kind == 0:
             self.ask(DescribeGroups(group_ids=[self._group]), self._described)
@@ -104,11 +107,26 @@ class Probe(Actor):
             return
         kind, *about = subject
         what = f"broker {self.broker_id} answers {value} for {about}, after {newest} had been given"
+        if kind == "end":
+            number = int(str(about[-1]))
+            if number in self._leads and self._leads[number] == self._led().get(number):
+                raise Broken(f"stale {kind}: {what}; it leads in epoch {self._leads[number]}")
         if given.before(subject, asked_ms - HEARS_WITHIN_MS) > value:
             raise Broken(f"stale {kind}: {what} for {HEARS_WITHIN_MS:.0f} ms")
         if kind == "position" and self._ended_epoch >= 0 and self._ended_epoch == self._unregistered_epoch():
             raise Broken(f"stale {kind}: {what}, and its registration has ended")
         self.world.reached[f"answer: a {kind} of a leader that has not heard of the next one"] += 1
+
+    def _led(self) -> dict[int, int]:
+        """By partition the leader epoch in which the broker leads, in the coordination tree and by what it knows."""
+        states = self.world.look.states(TOPIC)
+        found = {}
+        for number, state in states.items():
+            partition = self.world.partition(self.broker_id, TOPIC, number)
+            leads = partition is not None and partition.is_leader and partition.leader_epoch == state.leader_epoch
+            if leads and state.leader == self.broker_id:
+                found[number] = state.leader_epoch
+        return found
 
     def _unregistered_epoch(self) -> int:
         broker = self.world.brokers[self.broker_id]

@@ -98,16 +98,16 @@ def _speed(name: str, keys: int) -> Result:
             cleaning = Cleaner(order)
             for step in cleaning.steps():
                 if step is not None:
-                    log.replacer.begin(step)
+                    log.replacer.begin_replacement(step)
                     folder.flush()
-                    log.replacer.end(NOW_MS)
+                    log.replacer.end_replacement(NOW_MS)
         stats = cleaning.stats
         log.close()
         log_dir.close()
     rate = stats.bytes_read / spent["clean"] / 1e6
     scan = size / spent["scan"] / 1e6
     details = {"recovery scan MB/s": scan, "ratio": rate / scan, "MB": stats.bytes_read / 1e6}
-    details["kept %"] = 100 * stats.messages_kept / stats.messages_read
+    details["kept %"] = 100 * stats.messages_retained / stats.messages_read
     return Result(f"compaction, {name}", rate, "MB/s", 30, details=details)
 
 

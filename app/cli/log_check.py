@@ -13,9 +13,9 @@ from ...ports.storage import FolderLocked
 from .options import AsJson, print_json, progress
 
 if TYPE_CHECKING:
-    from ...core.logtools.verify.data_folder import Checked, Circumstances
+    from ...core.logtools.verify.data_folder import CheckContext, CheckResult
     from ...core.logtools.verify.findings import Finding
-    from ...core.logtools.verify.repair import Repaired
+    from ...core.logtools.verify.repair import RepairResult
     from ...ports.storage import LogDir
     from ..compose.log_files import LogPlace, LookedTree
 
@@ -46,8 +46,8 @@ def verify(
         in_use = place.in_use
         tree = _tree(place, in_use=in_use)
         with opened_place(place, to_write=False) as log_dir:
-            circumstances = _circumstances(places, place, tree, alone=None, in_use=in_use)
-            checked = _with_tree(_checked(log_dir, place, circumstances), tree, log_dir)
+            context = _context(places, place, tree, alone=None, in_use=in_use)
+            checked = _with_tree(_checked(log_dir, place, context), tree, log_dir)
         wrong += len(_problems(checked.findings))
         row = _counts(place, checked) | {"in_use": in_use}
         rows.append(row | _sorted_out(checked.findings))
@@ -94,15 +94,15 @@ def repair(
             raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
         with opened_place(place, to_write=apply) as opened:
             tree, of_tree = _mended_tree(place, applied=apply)
-            circumstances = _circumstances(places, place, tree, alone=alone, in_use=False)
+            context = _context(places, place, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if apply else OverlayLogDir(opened)
-            found = mend(log_dir, partial(_findings, place, circumstances))
+            found = mend(log_dir, partial(_findings, place, context))
         left = [*(tree.findings if tree is not None else ()), *found.left]
         found = evolve(found, mended=[*of_tree, *found.mended], left=left)
         failed = failed or bool(found.left) or (bool(found.mended) and not apply)
         rows.append(_repaired_row(place, found, applied=apply))
         if not as_json:
-            _tell_repair(place, found, circumstances, applied=apply)
+            _tell_repair(place, found, context, applied=apply)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
     if failed:
@@ -133,7 +133,7 @@ def _mended_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | Non
     return evolve(before, findings=[]), before.findings
 
 
-def _with_tree(checked: "Checked", tree: "LookedTree | None", log_dir: "LogDir") -> "Checked":
+def _with_tree(checked: "CheckResult", tree: "LookedTree | None", log_dir: "LogDir") -> "CheckResult":
     from ...core.log.names import folder_partition
     from ...core.logtools.verify.tree_check import without_folder
 
@@ -144,20 +144,20 @@ def _with_tree(checked: "Checked", tree: "LookedTree | None", log_dir: "LogDir")
     return evolve(checked, findings=[*tree.findings, *checked.findings, *missing])
 
 
-def _circumstances(
+def _context(
     places: Sequence["LogPlace"],
     place: "LogPlace",
     tree: "LookedTree | None",
     *,
     alone: bool | None,
     in_use: bool,
-) -> "Circumstances":
-    from ...core.logtools.verify.data_folder import Circumstances
+) -> "CheckContext":
+    from ...core.logtools.verify.data_folder import CheckContext
     from ...plugins.builtin.codecs import builtin_codecs
 
     if alone is None:
         alone = not place.is_data_folder or any(each.coordination_file is not None for each in places)
-    return Circumstances(
+    return CheckContext(
         alone=alone,
         in_use=in_use,
         only=place.partitions,
@@ -166,7 +166,7 @@ def _circumstances(
     )
 
 
-def _checked(log_dir: "LogDir", place: "LogPlace", circumstances: "Circumstances") -> "Checked":
+def _checked(log_dir: "LogDir", place: "LogPlace", context: "CheckContext") -> "CheckResult":
     from ...core.logtools.verify.data_folder import DataFolderCheck
 
     with progress(f"checking {place.path.name}", None) as advance:
@@ -177,11 +177,11 @@ def _checked(log_dir: "LogDir", place: "LogPlace", circumstances: "Circumstances
             done += 1
             advance(done, label=name)
 
-        return DataFolderCheck(log_dir, evolve(circumstances, progress=checking)).check()
+        return DataFolderCheck(log_dir, evolve(context, progress=checking)).check()
 
 
-def _findings(place: "LogPlace", circumstances: "Circumstances", log_dir: "LogDir") -> Sequence["Finding"]:
-    return _checked(log_dir, place, circumstances).findings
+def _findings(place: "LogPlace", context: "CheckContext", log_dir: "LogDir") -> Sequence["Finding"]:
+    return _checked(log_dir, place, context).findings
 
 
 # --- telling
@@ -203,7 +203,7 @@ def _remedy(finding: "Finding") -> str:
     return f"; {finding.remedy}" if finding.remedy and (finding.is_note or finding.needs_person) else ""
 
 
-def _tell_counts(checked: "Checked", wrong: int) -> None:
+def _tell_counts(checked: "CheckResult", wrong: int) -> None:
     counts = checked.counts
     told = (
         counted(counts.partitions, "partition"),
@@ -215,7 +215,7 @@ def _tell_counts(checked: "Checked", wrong: int) -> None:
     typer.echo(", ".join(told))
 
 
-def _tell_repair(place: "LogPlace", found: "Repaired", known: "Circumstances", *, applied: bool) -> None:
+def _tell_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
     if not found.mended and not found.left:
         typer.echo(f"{place.path}: nothing is to be mended")
         return
@@ -267,7 +267,7 @@ def _sum_of_losses(findings: Iterable["Finding"]) -> dict[str, int]:
     }
 
 
-def _counts(place: "LogPlace", checked: "Checked") -> dict[str, object]:
+def _counts(place: "LogPlace", checked: "CheckResult") -> dict[str, object]:
     counts = checked.counts
     return {
         "folder": str(place.path),
@@ -302,7 +302,7 @@ def _row(finding: "Finding") -> dict[str, object]:
     return row
 
 
-def _repaired_row(place: "LogPlace", found: "Repaired", *, applied: bool) -> dict[str, object]:
+def _repaired_row(place: "LogPlace", found: "RepairResult", *, applied: bool) -> dict[str, object]:
     total = _sum_of_losses(found.mended)
     return {
         "folder": str(place.path),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .log_rows import Gathered, SegmentRow, codecs_in_words, lowest, moment
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import Figures
+    from ...core.logtools.stats.log_stats import LogStats
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --ink: #1c2330; --soft: #667085; --rule: #e4e7ec;
@@ -46,9 +46,9 @@ _UNITS = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 def page(gathered: Gathered) -> str:
     """The whole page. Everything that comes from the logs is escaped."""
-    from ...core.logtools.stats.log_stats import Figures
+    from ...core.logtools.stats.log_stats import LogStats
 
-    topics, total = gathered.topics, Figures()
+    topics, total = gathered.topics, LogStats()
     for topic in topics:
         total.merge(topic.figures)
     made = f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Barnabas · all times in UTC"
@@ -67,7 +67,7 @@ def page(gathered: Gathered) -> str:
     return f"{head}<body><main>{''.join(body)}</main></body></html>\n"
 
 
-def _cards(figures: "Figures", topics: int | None = None) -> str:
+def _cards(figures: "LogStats", topics: int | None = None) -> str:
     shown: list[tuple[str, str, bool]] = [] if topics is None else [(f"{topics:,}", "topics", False)]
     shown += [
         (f"{figures.segments:,}", "segments", False),

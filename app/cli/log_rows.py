@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import Figures
+    from ...core.logtools.stats.log_stats import LogStats
 
 
 @frozen(kw_only=True)
@@ -16,7 +16,7 @@ class SegmentRow:
     topic: str
     partition: int
     segment: str
-    figures: "Figures"
+    figures: "LogStats"
 
 
 @frozen(kw_only=True)
@@ -30,14 +30,14 @@ class Gathered:
 
 def gather(rows: Iterable[SegmentRow]) -> Gathered:
     """Put them together. Of a segment no more is kept than what is told, since there may be very many."""
-    from ...core.logtools.stats.log_stats import Figures
+    from ...core.logtools.stats.log_stats import LogStats
 
     found = Gathered(segments=[], partitions=[], topics=[])
-    groups: dict[tuple[str, int], Figures] = {}
+    groups: dict[tuple[str, int], LogStats] = {}
     for row in rows:
         for key, together in (((row.topic, row.partition), found.partitions), ((row.topic, -1), found.topics)):
             if key not in groups:
-                groups[key] = Figures()
+                groups[key] = LogStats()
                 together.append(SegmentRow(topic=row.topic, partition=key[1], segment="", figures=groups[key]))
             groups[key].merge(row.figures)
         row.figures.end()
@@ -45,7 +45,7 @@ def gather(rows: Iterable[SegmentRow]) -> Gathered:
     return found
 
 
-def codecs_in_words(figures: "Figures") -> str:
+def codecs_in_words(figures: "LogStats") -> str:
     """`lz4 80%, none 20%`, by messages."""
     total = figures.codecs.total()
     return ",".join(f"{name}:{100 * count // total}%" for name, count in figures.codecs.most_common() if count)

@@ -13,7 +13,7 @@ from .log_rows import SegmentRow, codecs_in_words, fields, gather, moment
 from .options import AsJson, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import Figures
+    from ...core.logtools.stats.log_stats import LogStats
     from ...ports.storage import Folder
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
@@ -67,7 +67,7 @@ def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
                     yield SegmentRow(topic=topic, partition=index, segment=segment, figures=figures)
 
 
-def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "Figures"]]:
+def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "LogStats"]]:
     from ...core.log.names import CLASSIC_SEGMENT_FILE, LOG_SUFFIX, SEGMENT_FILE
     from ...core.logtools.stats.reader import batch_figures, classic_figures
     from ...plugins.builtin.codecs import builtin_codecs
@@ -109,7 +109,7 @@ def _show(rows: Sequence[SegmentRow], by: str) -> None:
         )
 
 
-def _cells(figures: "Figures") -> list[object]:
+def _cells(figures: "LogStats") -> list[object]:
     about = "" if figures.keys.is_exact else "~"
     return [
         figures.bytes,

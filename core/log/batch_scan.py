@@ -26,7 +26,7 @@ class Readable(Protocol):
 
 
 class BadBatch(BarnabasError):
-    """Where a whole, intact batch should begin there is none."""
+    """A complete, intact batch is missing at the position where one must begin."""
 
     def __init__(self, position: Position, reason: str) -> None:
         super().__init__(f"at position {position}: {reason}")

@@ -8,10 +8,10 @@ _LEFT_MAX = 2_000
 
 
 class CheckBudget:
-    """That of one sender.
+    """The budget of one sender.
 
     The unit is a record that is checked, about 0.6 us. A sender begins with some; an append earns what 3 % of its own
-    cost pays for. As long as anything is left, a batch is checked as a whole: the first ones always are.
+    cost pays for. As long as anything is left, all records of a batch are checked: the first batches always are.
     """
 
     __slots__ = ("left",)
@@ -33,7 +33,7 @@ class CheckBudget:
 
 
 class AlwaysChecked(CheckBudget):
-    """Has every batch checked: those that take turns anyway."""
+    """Checks every batch: for batches that are validated in steps anyway."""
 
     __slots__ = ()
 

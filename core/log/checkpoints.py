@@ -44,7 +44,7 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
 
 
 class SealedSegment(NamedTuple):
-    """A segment that nothing is appended to any more, as a checkpoint keeps it."""
+    """A sealed segment in a checkpoint; nothing is appended to it."""
 
     base_offset: Offset
     next_base: Offset
@@ -52,7 +52,7 @@ class SealedSegment(NamedTuple):
 
 
 class LogCheckpoint(NamedTuple):
-    """What the checkpoints of a data folder know of a log, as of the last one before the start."""
+    """The entries of a log in the checkpoints of a data folder, at the last checkpoint before the start."""
 
     recovery_point: Offset = Offset(0)
     log_start: Offset = Offset(0)
@@ -161,7 +161,7 @@ def _read(
     except FileMissing:
         return {}
     except (ValueError, TypeError) as error:
-        report(f"{folder.name}/{name} is damaged and left aside: {error}")
+        report(f"{folder.name}/{name} is corrupt and is ignored: {error}")
         return {}
 
 
@@ -172,7 +172,7 @@ def read_epochs(folder: Folder, report: Callable[[str], None]) -> list[tuple[int
     except FileMissing:
         return []
     except ValueError as error:
-        report(f"{folder.name}/{LEADER_EPOCHS} is damaged and left aside: {error}")
+        report(f"{folder.name}/{LEADER_EPOCHS} is corrupt and is ignored: {error}")
         return []
 
 

@@ -18,21 +18,21 @@ class LogConfig:
     segment_index_bytes: int = field(default=10_485_760, validator=ge(12))
     index_interval_bytes: int = field(default=4096, validator=ge(0))
     retention_ms: int = field(default=604_800_000, validator=ge(-1))
-    """-1 = for ever."""
+    """-1: without limit."""
     retention_bytes: int = field(default=-1, validator=ge(-1))
-    """Per partition; -1 = no bound."""
+    """Per partition; -1: without limit."""
     max_message_bytes: int = field(default=1_048_588, validator=ge(0))
     """Maximum size of a record batch with its header; in a classic log, of the payload of an outer message."""
     flush_messages: int = field(default=LONG_MAX, validator=ge(1))
     flush_ms: int = field(default=LONG_MAX, validator=ge(0))
     file_delete_delay_ms: int = field(default=60_000, validator=ge(0))
     delete_retention_ms: int = field(default=86_400_000, validator=ge(0))
-    """How long a compacted log keeps deletions, and the markers of empty transactions, once they are clean."""
+    """A compacted log retains tombstones and the markers of empty transactions for this time after a cleaning."""
     min_cleanable_dirty_ratio: float = field(default=0.5, validator=[ge(0), le(1)])
     min_compaction_lag_ms: int = field(default=0, validator=ge(0))
-    """Younger messages are not compacted."""
+    """Messages that are younger are not compacted."""
     max_compaction_lag_ms: int = field(default=LONG_MAX, validator=ge(1))
-    """Older ones are, however few; a segment is sealed when it is so old."""
+    """Messages that are older are compacted, whatever the dirty ratio; a segment of this age is rolled."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """A subset of "delete" and "compact"."""
     deletion_policy: str = "kafka"
@@ -46,15 +46,15 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
     """Whether a replica that was not in sync may lead when no other is left."""
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
-    """`PARTITION:BROKER`: leaders there give to followers no more than the throttled rate; `*`: all of them."""
+    """`PARTITION:BROKER`: replicas to whose followers the leader limits replication; `*`: all of them."""
     follower_replication_throttled_replicas: frozenset[str] = frozenset()
-    """`PARTITION:BROKER`: followers there fetch at most at the throttled rate; `*`: all of them."""
+    """`PARTITION:BROKER`: replicas that limit their fetches; `*`: all of them."""
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
     """Format of a new log; an existing log retains the format of its files."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 
-    # What follows from them, worked out once: every append asks.
+    # Derived values, computed once because every append reads them.
     compacted: bool = field(init=False, repr=False, eq=False)
     opens_records: bool = field(init=False, repr=False, eq=False)
     """True if the records of a batch may have to be opened on append."""

@@ -8,7 +8,7 @@ NO_OFFSET = -1
 
 
 class LeaderEpochCache:
-    """(epoch, start offset) pairs, both growing. A plain value without files; `changed` tells the owner to store it."""
+    """(epoch, start offset) pairs, both ascending. It has no files; `changed` is set for the owner to store it."""
 
     __slots__ = ("_epochs", "_starts", "changed")
 
@@ -40,7 +40,7 @@ class LeaderEpochCache:
         self.changed = True
 
     def found(self, epoch: int, offset: int) -> None:
-        """Note the epoch of a stored batch at `offset`, and drop conflicting entries."""
+        """Add the epoch of a stored batch at `offset`, and drop conflicting entries."""
         if epoch < 0 or self.epoch_at(offset) == epoch:
             return
         while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= offset):

@@ -113,7 +113,7 @@ class LoadedSegments(NamedTuple):
 class RecoveryListener(Protocol):
     """Receives the batches that recovery finds, in order. Methods may raise `StorageError`."""
 
-    def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
+    def begin_recovery(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
         """Called before the batches from `offset` on; the `earlier` segments have those before."""
         ...
 
@@ -151,7 +151,7 @@ class LogFormat(Protocol):
         origin: AppendOrigin,
         budget: CheckBudget | None,
     ) -> ValidatedBatch:
-        """Validate the entries of a client. Raises `ApiError`, and `ValidationTakesLong` for what is to be done in
+        """Validate the entries of a client. Raises `ApiError`, and `ValidationTakesLong` if it must be done in
         steps."""
         ...
 
@@ -167,7 +167,7 @@ class LogFormat(Protocol):
         unpacked_max: int,
         whole: bool,
     ) -> Steps[ValidatedBatch]:
-        """Do what `validate` does in bounded pieces. Raises as `validate_in_steps` of `admission`."""
+        """Do what `validate` does in bounded pieces. Raises as `validate_batch_in_steps`."""
         ...
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:

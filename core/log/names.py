@@ -14,11 +14,11 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 QUARANTINE_SUFFIX = ".aside"
-"""Ours: kept for a person to look at. Other programs pass such files over."""
+"""Ours: files for an administrator to inspect. Other programs ignore them."""
 DELETE_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 ETCD_FOLDER = "etcd"
-"""Beside the partitions: the data and the log of an etcd that the broker runs."""
+"""The folder with the data and the log of an etcd that the broker runs."""
 
 SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"
@@ -37,12 +37,12 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 
 def folder_partition(name: str) -> TopicPartition | None:
-    """The partition whose folder this is: the topic is all before the last '-'. None for other folders."""
+    """Return the partition of a folder: its topic is everything before the last '-'. None for other folders."""
     return _partition_of(_FOLDER, name)
 
 
 def classic_folder_partition(name: str) -> TopicPartition | None:
-    """The same for the names that only classic topics may have (facts A3)."""
+    """Return the partition of a folder whose name only a classic topic may have (facts A3), else None."""
     return _partition_of(_CLASSIC_FOLDER, name)
 
 
@@ -55,18 +55,18 @@ def _partition_of(pattern: re.Pattern[str], name: str) -> TopicPartition | None:
 
 
 def folder_state(name: str) -> str | None:
-    """ "delete", "future" or "stray" for a folder on its way, else None."""
+    """Return "delete", "future" or "stray" for a folder in that state, else None."""
     found = _TRANSIENT_FOLDER.fullmatch(name)
     return found["state"] if found is not None else None
 
 
 def parse_deleted_folder(name: str) -> TopicPartition | None:
-    """The partition that a folder on its way was of; None where its name had to be shortened, or is of no partition."""
+    """Return the partition of a folder in such a state; None if its name was shortened, or is not of a partition."""
     found = _TRANSIENT_FOLDER.fullmatch(name)
     return classic_folder_partition(found["name"]) if found is not None else None
 
 
 def transient_folder_name(partition: TopicPartition, unique: str, state_suffix: str) -> str:
-    """What a folder is called that is no longer its partition's; `unique` is hexadecimal."""
+    """Return the name of a folder that no longer belongs to its partition; `unique` is hexadecimal."""
     suffix = f"-{partition.partition}.{unique}{state_suffix}"
     return partition.topic.encode()[: _FOLDER_NAME_MAX_BYTES - len(suffix)].decode(errors="ignore") + suffix

@@ -1,4 +1,4 @@
-"""Which old segments may go: what a deletion policy is asked, and how its answer is taken."""
+"""Retention: the question to a deletion policy, and the application of its answer."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
@@ -12,67 +12,67 @@ from .config import LogConfig
 
 @frozen(kw_only=True)
 class SegmentInfo:
-    """What a deletion policy learns of a segment."""
+    """A segment as a deletion policy sees it."""
 
     base_offset: int
     next_offset: int
     """Exclusive."""
     size_bytes: int
     largest_timestamp_ms: int
-    """Of its records; when the file was changed where no record has a timestamp."""
+    """Largest timestamp of its records; the modification time of the file if no record has one."""
     active: bool
-    """The newest segment. If it may go as well, the log rolls first, so that an empty one takes its place."""
+    """True for the newest segment. If it is deletable as well, the log rolls first and retains an empty one."""
 
 
 Committed = Callable[[str, TopicPartition], int | None]
-"""How far a consumer group has come in a partition: the offset it reads next, as last heard. None: not known here and
-now, or it has committed nothing."""
+"""Returns the last known committed offset of a consumer group in a partition; None if it is unknown here, or the group
+has committed nothing."""
 
 
 def unknown_committed(_group: str, _partition: TopicPartition) -> None:
-    """Of every group, where nobody can be asked."""
+    """Return None for every group: where no coordinator can be asked."""
 
 
 @frozen(kw_only=True)
 class DeletionContext:
-    """What a deletion policy may know when it is made."""
+    """The input of a deletion policy's factory."""
 
     parameters: str = ""
-    """What stands behind the first colon of deletion.policy."""
+    """The text after the first colon of deletion.policy."""
     partition: TopicPartition | None = None
-    """Whose log it is for; None: it is made to see if it can be, and never asked."""
+    """The partition of the log; None if the policy is made for validation only, and never asked."""
     committed: Committed = unknown_committed
 
 
 class DeletionPolicy(Protocol):
-    """Decides about old segments. Quick, without side effects; asked on the owner thread at every retention check."""
+    """Decides which old segments to delete. Must be quick and without side effects; called on the owner thread."""
 
     def deletable(self, segments: Sequence[SegmentInfo], *, now_ms: int, config: LogConfig) -> int:
-        """How many of the oldest segments may go, 0 to `len(segments)`.
+        """Return how many of the oldest segments may be deleted, 0 to `len(segments)`.
 
-        `segments` are all of the log, oldest first, those not yet below the high watermark too: the log keeps these
-        whatever the answer. An exception or a senseless answer is reported and deletes nothing.
+        `segments` are all segments, oldest first, including those above the high watermark, which the log retains
+        in any case. An exception or an invalid answer is reported and deletes nothing.
         """
         ...
 
 
 LOOK_AGAIN_MS = 3_600_000
-"""How long after one pass of a `RecordPolicy` through a log the next one begins, where it does not say so itself."""
+"""Pause between two passes of a `RecordPolicy` over a log, unless the policy has its own."""
 
 
 class RecordPolicy(DeletionPolicy, Protocol):
-    """A deletion policy that also lets single messages go, wherever they stand in sealed segments of a log of batches.
+    """A deletion policy that also deletes single messages in sealed segments of a log of batches.
 
-    The cleaner asks it, on a worker thread, about every message that it meets. It may have `look_again_ms`.
+    The cleaner calls it on a worker thread for every message. It may have `look_again_ms`.
     """
 
     def keeps(self, message: Message, *, now_ms: int) -> bool:
-        """False: the message goes. An exception is reported; nothing goes then, until the next pass."""
+        """Return False to delete the message. An exception is reported; nothing is deleted until the next pass."""
         ...
 
 
 def record_policy(policy: DeletionPolicy) -> RecordPolicy | None:
-    """The policy, if it looks at single messages."""
+    """Return the policy if it decides on single messages, else None."""
     return cast(RecordPolicy, policy) if callable(getattr(policy, "keeps", None)) else None
 
 
@@ -84,10 +84,10 @@ def removable(
     config: LogConfig,
     report: Callable[[str], None],
 ) -> tuple[int, bool]:
-    """(how many leading segments go, True if an empty active one would go too), facts B3.
+    """Return (number of leading segments to delete, True if an empty active one is deletable too), facts B3.
 
-    `bounds`: what ends at the first offset goes in any case; what the policy gives up, where the topic deletes, goes if
-    it ends at the second.
+    `bounds`: segments that end at the first offset are deleted in any case; those that the policy releases, on a topic
+    with cleanup.policy=delete, if they end at the second.
     """
     unread, high_watermark = bounds
     last = len(segments) - 1
@@ -109,7 +109,7 @@ def count_given_up(
     config: LogConfig,
     report: Callable[[str], None],
 ) -> int:
-    """How many leading segments the policy gives up; a failure of it is reported and counts as none."""
+    """Return how many leading segments the policy releases; a failure of it is reported and counts as none."""
     try:
         count = policy.deletable(segments, now_ms=now_ms, config=config)
     except Exception as error:  # noqa: BLE001  # a plugin's failure is reported and costs no data
@@ -124,7 +124,7 @@ def count_given_up(
 
 
 def count_deletable(given_up: Sequence[SegmentInfo], high_watermark: int) -> int:
-    """How many of these leading segments may go at all: below the high watermark, and not if empty and active."""
+    """Return how many of these leading segments are deletable: below the high watermark, except an empty active one."""
     for index, segment in enumerate(given_up):
         if segment.next_offset > high_watermark or (segment.active and not segment.size_bytes):
             return index

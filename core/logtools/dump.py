@@ -1,4 +1,4 @@
-"""Looking at the files of a log without opening it as one: what `barnabas log dump` tells."""
+"""Reads the files of a log without opening the log: the input of `barnabas log dump`."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -19,19 +19,19 @@ _CONTENT_DAMAGED = "the CRC-32C does not match the content"
 
 @frozen
 class BatchFinding:
-    """A batch at `position` of a segment, or what is wrong there; both for a batch whose content is damaged."""
+    """A batch at `position` of a segment, or the problem there; both for a batch with corrupt content."""
 
     position: Position
     header: BatchHeader | None = None
     problem: str | None = None
     end: Position = Position(-1)
-    """Where the next batch begins, of damage without a header."""
+    """Position of the next batch after damage without a header."""
 
 
 def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) -> Iterator[BatchFinding]:
-    """The batches of a segment file one after the other, and the damage between them, with the offsets that it costs.
+    """Yield the batches of a segment file, and the damage between them, with the lost offsets.
 
-    Checks header, CRC-32C, size, and that offsets only grow (facts B3). `below`: where the next segment begins.
+    Checks header, CRC-32C, size, and that offsets increase (facts B3). `below`: base offset of the next segment.
     """
     whole = Position(0), Position(len(content))
     for item in walk(SegmentBytes(content), *whole, expected=Offset(base_offset), below=Offset(below)):
@@ -44,7 +44,7 @@ def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) ->
 
 
 def index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
-    """(offset, position) pairs of an offset index file; a trailing part of an entry is left out."""
+    """Return the (offset, position) pairs of an offset index file, without an incomplete entry at its end."""
     whole = len(content) - len(content) % _INDEX_ENTRY.size
     return [
         (base_offset + delta, position) for delta, position in _INDEX_ENTRY.iter_unpack(memoryview(content)[:whole])
@@ -52,7 +52,7 @@ def index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
 
 
 def time_index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
-    """(timestamp in ms, offset) pairs of a time index file; a trailing part of an entry is left out."""
+    """Return the (timestamp in ms, offset) pairs of a time index file, without an incomplete entry at its end."""
     whole = len(content) - len(content) % _TIME_ENTRY.size
     return [
         (timestamp, base_offset + delta) for timestamp, delta in _TIME_ENTRY.iter_unpack(memoryview(content)[:whole])
@@ -61,11 +61,11 @@ def time_index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int
 
 @frozen(kw_only=True)
 class ClassicFinding:
-    """A message at `position` of a segment, or what is wrong there; both for one whose content is damaged."""
+    """A message at `position` of a segment, or the problem there; both for a message with corrupt content."""
 
     position: int
     size: int = 0
-    """With the length before it; 0 where no whole message is."""
+    """Size with the length field; 0 without a complete message."""
     magic: int = -1
     codec_id: int = -1
     payload_bytes: int = -1
@@ -74,9 +74,9 @@ class ClassicFinding:
 
 
 def examine_classic_segment(content: Buffer) -> Iterator[ClassicFinding]:
-    """The outer messages of a segment file one after the other; ends at the first place where none can be found.
+    """Yield the outer messages of a segment file; end at the first position without one.
 
-    Shallow, as recovery (facts A4): length, magic, CRC-32; what is in compressed messages is not opened.
+    Shallow, like recovery (facts A4): length, magic, CRC-32; compressed messages are not opened.
     """
     position, total = 0, len(content)
     while position < total:
@@ -105,7 +105,7 @@ def _message(content: Buffer, position: int, total: int) -> ClassicFinding:
     crc_valid = crc32(content[payload_start:end]) == crc
     problem = "the CRC-32 does not match the content" if not crc_valid else None
     if problem is None and codec_id == CODEC_MASK:
-        problem = f"codec {codec_id} is none"
+        problem = f"unknown codec {codec_id}"
     return ClassicFinding(
         position=position,
         size=size,

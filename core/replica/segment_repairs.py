@@ -335,11 +335,11 @@ class _Repair:
             home=home,
             scheduler=repairs.scheduler,
             clock=repairs.clock,
-            pace=Throttler(repairs.clock, lambda: float("inf"), lambda: 0),
+            throttler=Throttler(repairs.clock, lambda: float("inf"), lambda: 0),
             replaced=self._delete_later,
             ended=self._run_ended,
         )
-        self._run.begin()
+        self._run.start()
 
     def _run_ended(self, run: CleaningRun, ended: CleaningResult) -> None:  # noqa: ARG002
         self._end(ended.error, ended.stats)

@@ -146,7 +146,7 @@ def test_foreign_files_in_a_folder_are_set_aside(tmp_path: Path, kill: bool) -> 
         f"{name}.aside": what for name, what in foreign.items()
     }
     for name in foreign:
-        assert log.count(f"it is set aside as {name}.aside") == 1
+        assert log.count(f"renamed to {name}.aside") == 1
 
 
 def test_what_is_missing_is_told_with_its_offsets_and_the_rest_is_served(tmp_path: Path) -> None:

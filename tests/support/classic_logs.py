@@ -59,10 +59,10 @@ def put(log: UnifiedLog, *payloads: bytes, now_ms: int = 1000) -> int:
 
 def flush(log: UnifiedLog, now_ms: int = 1000) -> None:
     """As the owner does it, in two steps."""
-    work = log.flushes.begin(now_ms)
+    work = log.flushes.begin_flush(now_ms)
     if work is not None:
         work()
-        log.flushes.end(work)
+        log.flushes.end_flush(work)
 
 
 def visible(log: UnifiedLog, *, max_bytes: int = 1 << 20) -> bytes:

@@ -9,10 +9,10 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
-from barnabas.core.logtools.verify.data_folder import Checked, Circumstances, DataFolderCheck
+from barnabas.core.logtools.verify.data_folder import CheckContext, CheckResult, DataFolderCheck
 from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.logtools.verify.overlay_folder import OverlayLogDir
-from barnabas.core.logtools.verify.repair import Repaired, repair
+from barnabas.core.logtools.verify.repair import RepairResult, repair
 from barnabas.core.message.batch_header import is_crc_valid, parse_header
 from barnabas.core.message.classic.entry import LENGTH
 from barnabas.core.message.classic.message_set import ClassicMessageSet
@@ -138,13 +138,13 @@ class RepairHouse:
         self.disk.in_use = False
         return MemoryLogDir(self.disk, path="/data")
 
-    def check(self, log_dir: LogDir | None = None, *, alone: bool = True) -> Checked:
-        return DataFolderCheck(log_dir or self.log_dir(), Circumstances(alone=alone, codecs=builtin_codecs())).check()
+    def check(self, log_dir: LogDir | None = None, *, alone: bool = True) -> CheckResult:
+        return DataFolderCheck(log_dir or self.log_dir(), CheckContext(alone=alone, codecs=builtin_codecs())).check()
 
     def problems(self) -> list[Finding]:
         return problems(self.check().findings)
 
-    def repair(self, *, dry: bool = False, alone: bool = True) -> Repaired:
+    def repair(self, *, dry: bool = False, alone: bool = True) -> RepairResult:
         log_dir: LogDir = self.log_dir()
         if dry:
             log_dir = OverlayLogDir(log_dir)

@@ -18,7 +18,7 @@ class BatchFilter:
         self._survivors = survivors
         self.transactions = CleanedTransactions(order.aborted, order.sources[0].base_offset)
         self._horizon_ms = order.now_ms + order.config.delete_retention_ms
-        self.messages_read = self.messages_kept = 0
+        self.messages_read = self.messages_retained = 0
 
     def keep(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
         """Return the batch itself, a batch with the retained records or without records, or None to drop it.
@@ -26,8 +26,8 @@ class BatchFilter:
         Raises `CannotClean`.
         """
         self.messages_read += header.count
-        kept = self._marker(data, at, header) if header.control else self._records(data, at, header)
-        return make_empty_batch(header) if kept is None and self._is_last_of_producer(header) else kept
+        retained = self._marker(data, at, header) if header.control else self._records(data, at, header)
+        return make_empty_batch(header) if retained is None and self._is_last_of_producer(header) else retained
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last, epoch = self._order.last_of_producers.get(header.producer_id, (NO_OFFSET, NO_OFFSET))
@@ -58,9 +58,9 @@ class BatchFilter:
                 return self._all(data, at, header)
         body, begin, records = unpack_records(data, at, header, self._order.codecs)
         keep = self._latest(header, records) if marks is None else [marks[d] & LATEST for d in records.offset_deltas]
-        nulls = self._nulls_kept(header, records, keep)
+        nulls = self._retains_tombstones(header, records, keep)
         left = sum(keep)
-        self.messages_kept += left
+        self.messages_retained += left
         horizon = self._horizon_ms if nulls and not header.attributes & DELETE_HORIZON_BIT else None
         if not left:
             return None
@@ -70,7 +70,7 @@ class BatchFilter:
         return retain_records(header, body, begin, records, keep, codec=codec, horizon_ms=horizon)
 
     def _all(self, data: bytes, at: int, header: BatchHeader) -> bytes:
-        self.messages_kept += header.count
+        self.messages_retained += header.count
         return data[at : at + header.size]
 
     def _latest(self, header: BatchHeader, records: ScannedRecords) -> list[int]:
@@ -81,7 +81,7 @@ class BatchFilter:
         offsets = zip(keyed, records.offset_deltas, strict=True)
         return [int(has_key and base + delta >= next(latest)) for has_key, delta in offsets]
 
-    def _nulls_kept(self, header: BatchHeader, records: ScannedRecords, keep: list[int]) -> bool:
+    def _retains_tombstones(self, header: BatchHeader, records: ScannedRecords, keep: list[int]) -> bool:
         """Return True if tombstones are retained; expired ones are dropped."""
         expired = header.attributes & DELETE_HORIZON_BIT and self._order.now_ms >= header.base_timestamp
         found = False

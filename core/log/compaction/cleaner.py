@@ -32,7 +32,7 @@ class CleanerStats:
     map_bytes_read: int
     """Bytes read to build the offset map."""
     messages_read: int
-    messages_kept: int
+    messages_retained: int
     map_utilization: float
 
 
@@ -79,16 +79,16 @@ class Cleaner:
         last: tuple[BatchHeader, bool] | None = None
         for source in group:
             for data, batches in read_chunks(source, order.chunk_bytes):
-                kept: list[Buffer] = []
+                retained: list[Buffer] = []
                 for at, header in batches:
                     batch = self._filter.keep(data, at, header)
                     changed = changed or batch is None or isinstance(batch, bytearray)
                     if batch is not None:
-                        kept.append(batch)
+                        retained.append(batch)
                     self._bytes_read += header.size
                     yield None
                 last = batches[-1][1], batch is not None
-                self._append(made, kept)
+                self._append(made, retained)
                 for entry in self._filter.transactions.retained_aborted:
                     made.aborted.append(entry)
                 self._filter.transactions.retained_aborted.clear()
@@ -144,7 +144,7 @@ class Cleaner:
             bytes_written=self._bytes_written,
             map_bytes_read=self._survivors.bytes_read,
             messages_read=self._filter.messages_read,
-            messages_kept=self._filter.messages_kept,
+            messages_retained=self._filter.messages_retained,
             map_utilization=self._survivors.utilization,
         )
 

@@ -86,10 +86,10 @@ ChunkBatches = list[tuple[int, BatchHeader]]
 
 
 def read_chunks(source: SourceSegment, chunk_bytes: int) -> Iterator[tuple[bytes, ChunkBatches]]:
-    """The whole batches of a segment, about `chunk_bytes` at a time, a larger batch by itself.
+    """Yield the complete batches of a segment, about `chunk_bytes` at a time; a larger batch is a chunk of its own.
 
-    Offsets may leave gaps. Raises `CannotClean` for damage: to go on would give it a new checksum, or lose what is
-    behind it; `StorageError`.
+    Offsets may leave gaps. Raises `CannotClean` for damage, because a copy would give it a valid checksum or lose the
+    batches behind it; `StorageError`.
     """
     region, position, size = source.records, 0, source.records.size
     expected, wanted = source.base_offset, max(chunk_bytes, HEADER_SIZE)

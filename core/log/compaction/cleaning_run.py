@@ -14,11 +14,12 @@ from ..segment.damage import NO_BOUND
 from .throttler import Throttler
 
 _SLICE_MS = 2.0
-"""A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
+"""Duration of a slice on a worker; longer ones would hold the interpreter lock against the owner thread."""
 
 
 class CleaningResult(NamedTuple):
-    """`stats` of what was done to the end, `error` that ended it; neither: it was given up, or the log is gone."""
+    """`stats` of a completed cleaning, or the `error` that ended it; neither if it was aborted or the log is
+    deleted."""
 
     stats: Any
     error: BaseException | None
@@ -26,7 +27,7 @@ class CleaningResult(NamedTuple):
 
 
 class CleaningRun:
-    """Owner thread only. `begin` once; `ended` is called once, when no worker is at it any more."""
+    """Runs one cleaning. Owner thread only. Call `start` once; `ended` is called once, when no worker runs it."""
 
     def __init__(
         self,
@@ -36,16 +37,16 @@ class CleaningRun:
         home: DataFolder,
         scheduler: Scheduler,
         clock: Clock,
-        pace: Throttler,
+        throttler: Throttler,
         replaced: Callable[[Sequence[LogSegment]], None],
         ended: Callable[["CleaningRun", CleaningResult], None],
     ) -> None:
-        """replaced: told of the segments that are to be deleted."""
+        """`replaced` receives the segments to delete."""
         self.log = log
         self._home = home
         self._scheduler = scheduler
         self._clock = clock
-        self._pace = pace
+        self._throttler = throttler
         self._replaced = replaced
         self._ended = ended
         self.work = work
@@ -54,29 +55,30 @@ class CleaningRun:
         self._stopping = False
         self._resting: Timer | None = None
 
-    def begin(self) -> None:
-        """The checkpoint must not vouch any more for segments that are about to go."""
+    def start(self) -> None:
+        """Start; first remove the log from the checkpoint, which must not list segments that are about to be
+        deleted."""
         log, home = self.log, self._home
         home.cleaned_to[log.topic_partition] = min(
             home.cleaned_to.get(log.topic_partition, 0), log.replacer.truncated_to
         )
         log.replacer.truncated_to = NO_BOUND
         home.in_replacement.add(log.topic_partition)
-        home.write_files_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
+        home.write_files_later(self._scheduler, "offsets", home.checkpoint_contents, self._run_slice)
 
     def stop(self) -> None:
         """Abort now, or after the current slice."""
         self._stopping = True
         if self._resting is not None:
             self._resting.cancel()
-            self._go_on()
+            self._run_slice()
 
-    def _go_on(self) -> None:
+    def _run_slice(self) -> None:
         self._resting = None
         if self._stopping or self.log.closed:
             self._give_up(None)
             return
-        upto_bytes = self.work.bytes_moved + self._pace.begin()
+        upto_bytes = self.work.bytes_moved + self._throttler.begin_slice()
         self._scheduler.offload(lambda: self._slice(upto_bytes), self._sliced)
 
     def _slice(self, upto_bytes: float) -> Replacement | bool:
@@ -101,16 +103,16 @@ class CleaningRun:
             self._rest()
 
     def _rest(self) -> None:
-        self._resting = self._scheduler.call_later(self._pace.pause_ms(self.work.bytes_moved), self._go_on)
+        self._resting = self._scheduler.call_later(self._throttler.pause_ms(self.work.bytes_moved), self._run_slice)
 
     def _took_ms(self) -> float:
         return self._clock.monotonic_ms() - self._began_ms
 
-    # --- a segment takes the place of others
+    # --- replacement of segments
 
     def _exchange(self, swap: Replacement) -> None:
         try:
-            self.log.replacer.begin(swap)
+            self.log.replacer.begin_replacement(swap)
         except (StorageError, SegmentsChanged) as error:
             self._give_up(error)
             return
@@ -118,7 +120,7 @@ class CleaningRun:
 
     def _end_swap(self) -> None:
         try:
-            replaced = self.log.replacer.end(self._clock.now_ms())
+            replaced = self.log.replacer.end_replacement(self._clock.now_ms())
         except SegmentsChanged as error:
             self._give_up(error)
             return

@@ -29,11 +29,11 @@ DecidedTo = Callable[[TopicPartition], "Offset | None"]
 
 
 class LogCleaner:
-    """Owner thread only. `start` begins, `stop` ends it.
+    """Cleans logs in the background. Owner thread only. `start` begins, `stop` ends it.
 
-    homes:      where each log lies.
-    decided_to: the offset from which on messages of a partition may still turn out not to count; None: nobody knows,
-                and the log is left alone.
+    homes:      the data folder of each log.
+    decided_to: the offset from which messages of a partition may still be truncated or aborted; None if it is unknown,
+                and the log is not cleaned.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LogCleaner:
         report: Callable[[str], None],
         served: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`served` counts what others have asked for: a cleaning gives way to them."""
+        """`served` counts the requests of clients, which have priority over cleaning."""
         self._homes = homes
         self._settings = settings
         self._decided_to = decided_to
@@ -73,7 +73,7 @@ class LogCleaner:
         self._wait()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Give up what is under way, and call `done` when no worker is at it any more; the logs stay open."""
+        """Abort all cleanings, and call `done` when no worker runs one; the logs stay open."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -93,8 +93,8 @@ class LogCleaner:
         """Begin to clean the dirtiest logs, up to the number of cleaner threads."""
         self._wait()
         threads = self._settings().threads
-        dirt = sorted(filter(lambda each: each.due, self._dirt()), key=lambda each: each.ratio, reverse=True)
-        for each in dirt:
+        due = [each for each in self._measure_logs() if each.due]
+        for each in sorted(due, key=lambda each: each.ratio, reverse=True):
             if len(self._running) < threads:
                 self._begin(each)
         for each, policy in self._passes_due():
@@ -103,7 +103,7 @@ class LogCleaner:
                 self._begin(each, policy)
 
     def _idle(self) -> Iterator[tuple[UnifiedLog, DataFolder, Offset]]:
-        """The logs that could be cleaned, with what is decided in them."""
+        """Yield the logs that may be cleaned, with the offset below which their messages are final."""
         for partition, home in list(self._homes.items()):
             log = home.logs.get(partition)
             if log is None or log.format_name != BATCHES or partition in self._running or partition in self._held:
@@ -115,31 +115,31 @@ class LogCleaner:
                 yield log, home, decided_to
 
     def _passes_due(self) -> list[tuple[LogToClean, RecordPolicy]]:
-        """Everything that is sealed and decided, where a deletion policy is to look at each message."""
+        """Return all sealed and final messages of logs whose deletion policy decides on single messages."""
         found = []
         for log, _, decided_to in self._idle():
             policy = self._passes.due(log, self._clock.monotonic_ms())
             if policy is not None:
-                dirt = self._look_at(log, log.log_start_offset, decided_to)
-                if dirt is not None and dirt.upto > log.log_start_offset:
-                    found.append((evolve(dirt, first_dirty=dirt.upto), policy))
+                log_to_clean = self._look_at(log, log.log_start_offset, decided_to)
+                if log_to_clean is not None and log_to_clean.upto > log.log_start_offset:
+                    found.append((evolve(log_to_clean, first_dirty=log_to_clean.upto), policy))
         return found
 
     def _look_at(self, log: UnifiedLog, cleaned_to: Offset, decided_to: Offset) -> LogToClean | None:
         try:
             return measure_log(log, cleaned_to, decided_to, self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001  # told; the others go on
+        except Exception as error:  # noqa: BLE001  # reported; cleaning continues with the other logs
             self._failed(log, error)
             return None
 
-    def _dirt(self) -> list[LogToClean]:
+    def _measure_logs(self) -> list[LogToClean]:
         found = []
         for log, home, decided_to in self._idle():
             if log.config.compacted:
                 cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.replacer.truncated_to))
-                dirt = self._look_at(log, cleaned_to, decided_to)
-                if dirt is not None:
-                    found.append(dirt)
+                log_to_clean = self._look_at(log, cleaned_to, decided_to)
+                if log_to_clean is not None:
+                    found.append(log_to_clean)
         self.figures.looked(found, self._clock.monotonic_ms())
         return found
 
@@ -160,12 +160,12 @@ class LogCleaner:
         """Return the uncleanable logs of a data folder."""
         return [log for log in home.logs.values() if log in self._uncleanable]
 
-    def _begin(self, dirt: LogToClean, policy: RecordPolicy | None = None) -> None:
-        partition = dirt.log.topic_partition
+    def _begin(self, log_to_clean: LogToClean, policy: RecordPolicy | None = None) -> None:
+        partition = log_to_clean.log.topic_partition
         home = self._homes[partition]
         try:
             order = plan_cleaning(
-                dirt,
+                log_to_clean,
                 self._settings(),
                 now_ms=self._clock.now_ms(),
                 codecs=self._codecs,
@@ -173,24 +173,24 @@ class LogCleaner:
                 policy=policy,
             )
         except StorageError as error:
-            self._failed(dirt.log, error)
+            self._failed(log_to_clean.log, error)
             return
         cleaning = Cleaner(order)
         run = CleaningRun(
-            dirt.log,
+            log_to_clean.log,
             cleaning,
             home=home,
             scheduler=self._scheduler,
             clock=self._clock,
-            pace=Throttler(self._clock, self._rate, self._served),
-            replaced=lambda segments: self._delete_later(dirt.log, segments),
+            throttler=Throttler(self._clock, self._rate, self._served),
+            replaced=lambda segments: self._delete_later(log_to_clean.log, segments),
             ended=lambda run, ended: self._ended(run, cleaning, ended),
         )
         self._running[partition] = run
-        run.begin()
+        run.start()
 
     def _rate(self) -> float:
-        """Of one cleaning."""
+        """Return the rate of one cleaning in bytes per second."""
         settings = self._settings()
         return settings.io_max_bytes_per_second / max(1, settings.threads)
 
@@ -203,7 +203,7 @@ class LogCleaner:
         elif ended.error is not None:
             text = f"deletion.policy={policy} could not look at all messages of {log.topic_partition}: {ended.error}"
             self._report(failure(text, partition=str(log.topic_partition)))
-        elif ended.stats is not None and (policy is None or ended.stats.messages_kept < ended.stats.messages_read):
+        elif ended.stats is not None and (policy is None or ended.stats.messages_retained < ended.stats.messages_read):
             self._report(cleaned(log.topic_partition, ended.stats, ended.took_ms, policy))
         if ended.stats is not None and policy is None:
             self.figures.cleaned(ended.stats, ended.took_ms)
@@ -214,7 +214,7 @@ class LogCleaner:
             self._scheduler.call_soon(self._look)  # there may be more
 
     def _failed(self, log: UnifiedLog, error: BaseException) -> None:
-        """Mark the log as uncleanable until a restart."""
+        """Mark the log as uncleanable until a restart, and report it."""
         if log.closed:
             return
         self._uncleanable = {each for each in self._uncleanable if not each.closed} | {log}
@@ -231,7 +231,7 @@ class LogCleaner:
                 self._report(f"{log.topic_partition}: compacted segments could not be removed: {outcome.error}")
 
         def due() -> None:
-            if not self._closed and not log.closed:  # what is left over goes at the next start
+            if not self._closed and not log.closed:  # the next start deletes what remains
                 self._scheduler.offload(delete, done)
 
         self._scheduler.call_later(log.config.file_delete_delay_ms, due)
@@ -242,7 +242,7 @@ class CleanerMetrics:
 
     def __init__(self, now_ms: float) -> None:
         self.looked_ms = now_ms
-        """When the logs were last looked at; monotonic."""
+        """Monotonic time of the last check of the logs."""
         self.dirtiest = 0.0
         """The dirty share of the dirtiest log, of 1, as of then."""
         self.overdue_ms = 0
@@ -255,10 +255,10 @@ class CleanerMetrics:
         self.bytes_read = self.bytes_removed = 0
         """Totals of all cleanings."""
 
-    def looked(self, dirt: list[LogToClean], now_ms: float) -> None:
+    def looked(self, logs: list[LogToClean], now_ms: float) -> None:
         self.looked_ms = now_ms
-        self.dirtiest = max((each.ratio for each in dirt), default=0.0)
-        self.overdue_ms = max((each.overdue_ms for each in dirt if each.cleanable_bytes), default=0)
+        self.dirtiest = max((each.ratio for each in logs), default=0.0)
+        self.overdue_ms = max((each.overdue_ms for each in logs if each.cleanable_bytes), default=0)
 
     def cleaned(self, stats: CleanerStats, took_ms: float) -> None:
         self.took_ms = took_ms
@@ -269,8 +269,8 @@ class CleanerMetrics:
 
 
 def cleaned(partition: TopicPartition, stats: CleanerStats, took_ms: float, policy: str | None = None) -> Line:
-    """A line for a log that is clean now; `policy`: which has looked at each message of it."""
-    gone = stats.messages_read - stats.messages_kept
+    """Return the log line of a completed cleaning, or of a pass of the deletion policy `policy`."""
+    gone = stats.messages_read - stats.messages_retained
     what = "is compacted" if policy is None else f"was looked at by deletion.policy={policy}"
     text = (
         f"{partition} {what} below offset {stats.next_dirty}: {gone} of {counted(stats.messages_read, 'message')} went"
@@ -281,7 +281,7 @@ def cleaned(partition: TopicPartition, stats: CleanerStats, took_ms: float, poli
         partition=str(partition),
         next_dirty=stats.next_dirty,
         messages_read=stats.messages_read,
-        messages_kept=stats.messages_kept,
+        messages_kept=stats.messages_retained,
         bytes_read=stats.bytes_read,
         bytes_written=stats.bytes_written,
         took_ms=round(took_ms),

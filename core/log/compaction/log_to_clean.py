@@ -40,12 +40,12 @@ class LogToClean:
 
 
 def measure_log(log: UnifiedLog, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> LogToClean:
-    """`cleaned_to`: as of the checkpoint; from `decided_to` on, a message may still turn out not to count (high
-    watermark, open transactions). Raises `StorageError`, `ApiError`."""
+    """Measure the parts of a log. `cleaned_to` comes from the checkpoint; messages from `decided_to` on may still be
+    truncated or aborted (high watermark, open transactions). Raises `StorageError`, `ApiError`."""
     segments = [segment for segment in log.segments if isinstance(segment, Segment)]
     config, start = log.config, log.log_start_offset
     first_dirty = cleaned_to if start <= cleaned_to <= log.log_end_offset else start
-    undecided = log.transactions.first_undecided_on_disk  # what it has replaced stays until its marker is durable
+    undecided = log.transactions.first_undecided_on_disk  # old records stay until the marker is durable
     bound = min(decided_to, log.recovery_point, LONG_MAX if undecided is None else undecided)
     lag = config.min_compaction_lag_ms
     upto, oldest = segments[-1].base_offset, LONG_MAX
@@ -83,7 +83,7 @@ _MAP_BYTES_MIN = 64 * SLOT_BYTES
 
 
 def plan_cleaning(
-    dirt: LogToClean,
+    log_to_clean: LogToClean,
     settings: CleanerSettings,
     *,
     now_ms: int,
@@ -92,9 +92,11 @@ def plan_cleaning(
     policy: RecordPolicy | None = None,
 ) -> CleaningJob:
     """Plan the cleaning of a log. Owner thread only. Raises `StorageError`."""
-    log, threads = dirt.log, max(1, settings.threads)
+    log, threads = log_to_clean.log, max(1, settings.threads)
     segments = log.segments
-    below = [segment for segment in segments if segment.base_offset < dirt.upto and isinstance(segment, Segment)]
+    below = [
+        segment for segment in segments if segment.base_offset < log_to_clean.upto and isinstance(segment, Segment)
+    ]
     ends = [segment.base_offset for segment in segments[1 : len(below) + 1]]
     producers = log.producers.producers
     return CleaningJob(
@@ -104,10 +106,10 @@ def plan_cleaning(
         policy=policy,
         codecs=codecs,
         sources=[_source(segment, end) for segment, end in zip(below, ends, strict=True)],
-        first_dirty=dirt.first_dirty,
-        upto=dirt.upto,
+        first_dirty=log_to_clean.first_dirty,
+        upto=log_to_clean.upto,
         now_ms=now_ms,
-        aborted=log.transactions.aborted(below[0].base_offset, dirt.upto),
+        aborted=log.transactions.aborted(below[0].base_offset, log_to_clean.upto),
         map_bytes=max(_MAP_BYTES_MIN, settings.dedupe_buffer_bytes // threads),
         load_factor=settings.load_factor,
         chunk_bytes=max(_CHUNK_BYTES_MIN, settings.io_buffer_bytes // threads // 2),

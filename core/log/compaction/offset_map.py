@@ -1,4 +1,4 @@
-"""The first half of a cleaning: which record is the last of its key (facts B5)."""
+"""The first pass of a cleaning: the offset map, which has the last record of each key (facts B5)."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,18 +16,21 @@ from .cleaning_job import CannotClean, CleaningJob, read_chunks
 
 SLOT_BYTES = 24
 _PENDING_MAX = 20_000
-"""So many keys gather before they go to the table: what is written again and again is hashed once for all of them."""
+"""Number of keys collected before they enter the table, so that a frequent key is hashed once for all of them."""
 _HALVES = Struct("=QQ")
 _PIECE_SLOTS = 1 << 16
 
 
 class OffsetMap:
-    """Open addressing in one array. `secret`: up to 64 random bytes."""
+    """Maps key hashes to offsets, by open addressing in one array (Kafka: SkimpyOffsetMap).
+
+    `secret` has up to 64 random bytes.
+    """
 
     __slots__ = ("_count", "_limit", "_pending", "_start", "_table")
 
     def __init__(self, limit: int, secret: bytes, *, load_factor: float = 0.9) -> None:
-        """`limit`: how many keys it takes, at least 1; the table is larger by the load factor."""
+        """`limit`: maximum number of keys, at least 1; the table is larger by the load factor."""
         from hashlib import blake2b  # with the first map: OpenSSL comes with it, 3.5 MB
 
         slots = max(int(limit / load_factor) + 1, limit + 1)
@@ -38,13 +41,15 @@ class OffsetMap:
         self._start = blake2b(digest_size=_HALVES.size, key=secret)
 
     def __len__(self) -> int:
-        """How many keys it knows."""
+        """Return the number of keys."""
         self._flush()
         return self._count
 
     def add(self, keys: Sequence[bytes], offsets: Iterable[int]) -> bool:
-        """Note these offsets, which are higher than all before; of a key that comes twice the last. False, and nothing
-        is noted, where there is no room for all of them."""
+        """Add the keys with their offsets, which are higher than all before; the last one of a key counts.
+
+        Return False, and add nothing, without room for all of them.
+        """
         pending = self._pending
         if self._count + len(pending) + len(keys) > self._limit and not self._has_room(keys):
             return False
@@ -60,7 +65,7 @@ class OffsetMap:
         return len(new) <= room or self.latest(new).count(-1) <= room
 
     def latest(self, keys: Iterable[bytes]) -> list[int]:
-        """The last offset of each of these keys, -1 where none was noted."""
+        """Return the last offset of each of these keys, -1 for an unknown key."""
         self._flush()
         table, start, halves, end = self._table, self._start, _HALVES.unpack, len(self._table)
         slots = end // 3
@@ -104,7 +109,7 @@ class OffsetMap:
         self._pending.clear()
 
     def offsets(self) -> Iterator[int]:
-        """All that are noted, in no order."""
+        """Yield all offsets, in no order."""
         self._flush()
         step = _PIECE_SLOTS * 3
         pieces = (self._table[at + 2 : at + step : 3] for at in range(0, len(self._table), step))
@@ -112,13 +117,13 @@ class OffsetMap:
 
 
 _MARKS_SHARE = 16
-"""A sixteenth of the memory holds a byte for each offset: these records are not hashed once more."""
+"""A sixteenth of the memory has one byte per offset, so that these records are not hashed twice."""
 LATEST = 1
 HAS_NULLS = 2
 
 
 def unpack_records(data: bytes, at: int, header: BatchHeader, codecs: Codecs) -> tuple[bytes, int, ScannedRecords]:
-    """(the bytes that the records of a batch are in, where they begin, what they are). Raises `CannotClean`."""
+    """Return (bytes with the records of a batch, their position, the scanned records). Raises `CannotClean`."""
     begin, end = at + HEADER_SIZE, at + header.size
     try:
         if header.codec_id:
@@ -134,7 +139,7 @@ def unpack_records(data: bytes, at: int, header: BatchHeader, codecs: Codecs) ->
 
 
 class OffsetMapBuilder:
-    """What the offset map knows of the dirty part of a log. Filled by `build`; then it answers."""
+    """Builds the offset map of the dirty part of a log, and then answers which records are the last of their keys."""
 
     def __init__(self, order: CleaningJob) -> None:
         self._order = order
@@ -145,16 +150,16 @@ class OffsetMapBuilder:
         self._limit = max(1, min(room, span))
         self.map = OffsetMap(self._limit, order.secret, load_factor=order.load_factor)
         self.end = order.first_dirty
-        """What is below, from the first dirty offset on, is in the map."""
+        """The map covers the offsets from the first dirty one up to here."""
         self.bytes_read = self.messages = 0
 
     @property
     def utilization(self) -> float:
-        """How full the map is, of 1."""
+        """Return the fill level of the map, of 1."""
         return len(self.map) / self._limit
 
     def build(self) -> Iterator[None]:
-        """Go through the dirty part, until its end or until the map is full. Raises `CannotClean`, `StorageError`."""
+        """Read the dirty part until its end or until the map is full. Raises `CannotClean`, `StorageError`."""
         order = self._order
         dirty = [source for source in order.sources if source.next_offset > order.first_dirty]
         transactions = CleanedTransactions(order.aborted, dirty[0].base_offset if dirty else order.upto)
@@ -176,7 +181,7 @@ class OffsetMapBuilder:
             raise CannotClean(f"{text}; raise log.cleaner.dedupe.buffer.size or lower log.cleaner.threads")
 
     def _take(self, data: bytes, at: int, header: BatchHeader, transactions: CleanedTransactions) -> bool:
-        """Note the records of a batch; False if there is no room for them."""
+        """Add the records of a batch; return False without room for them."""
         if header.control:
             transactions.is_marker_empty(header, read_marker_at(data, at, header))
         elif transactions.aborts(header) or not header.count or header.next_offset <= self._start:
@@ -205,8 +210,8 @@ class OffsetMapBuilder:
                 yield None
 
     def marks_of(self, header: BatchHeader) -> bytearray | None:
-        """A byte for each offset of a batch: is it the `LATEST` of its key? `HAS_NULLS` in the first one, where the
-        batch has records without value. None: not known, ask the map."""
+        """Return a byte per offset of a batch: `LATEST` if the record is the last of its key, and `HAS_NULLS` in the
+        first one if the batch has tombstones. None: unknown, use the map."""
         first = header.base_offset - self._start
         if first < 0 or first + header.last_offset_delta >= len(self._marks) or header.next_offset > self.end:
             return None
@@ -214,7 +219,7 @@ class OffsetMapBuilder:
 
 
 def read_marker_at(data: bytes, at: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """What a control batch says; None where it ends no transaction. Raises `CannotClean`."""
+    """Parse a control batch; return None if it ends no transaction. Raises `CannotClean`."""
     try:
         return read_marker(memoryview(data)[at:], header)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Passes through logs whose deletion policies let single messages go: when they are due, and what stays."""
+"""Passes of deletion policies that decide on single messages: their schedule and their filter."""
 
 from ....ports.types import Buffer
 from ...message.batch_header import BatchHeader
@@ -12,13 +12,13 @@ from .offset_map import OffsetMapBuilder, unpack_records
 
 
 class PolicySchedule:
-    """When the last one of each log was. The first one is due at once. Owner thread only."""
+    """The last pass over each log; the first one is due at once. Owner thread only."""
 
     def __init__(self) -> None:
         self._next_ms: dict[UnifiedLog, float] = {}
 
     def due(self, log: UnifiedLog, now_ms: float) -> RecordPolicy | None:
-        """The policy that is to look at the messages of this log now. `now_ms`: monotonic."""
+        """Return the policy whose pass over this log is due. `now_ms`: monotonic."""
         policy = record_policy(log.policy) if "delete" in log.config.cleanup_policy else None
         return None if policy is None or now_ms < self._next_ms.get(log, now_ms) else policy
 
@@ -28,7 +28,7 @@ class PolicySchedule:
 
 
 class PolicyFilter(BatchFilter):
-    """What a policy keeps of a batch. Of transactions as compaction: data of aborted ones goes."""
+    """Filters batches by a deletion policy. Data of aborted transactions is dropped, as in a compaction."""
 
     def __init__(self, order: CleaningJob, survivors: OffsetMapBuilder, policy: RecordPolicy) -> None:
         super().__init__(order, survivors)
@@ -39,7 +39,7 @@ class PolicyFilter(BatchFilter):
             return None
         keep = self._asked(data, at, header)
         left = sum(keep)
-        self.messages_kept += left
+        self.messages_retained += left
         if not left:
             return None
         if left == header.count:

@@ -29,7 +29,7 @@ class Throttler:
         """Time at which the moved bytes comply with the rate."""
         self._paid = 0
 
-    def begin(self) -> float:
+    def begin_slice(self) -> float:
         """Begin a slice; return how many bytes it may move."""
         self._began_ms = self._now_ms()
         return self._rate() * _SLICE_MAX_S

@@ -15,7 +15,7 @@ from .validation import validate_batch, validate_batch_in_steps
 
 
 class BatchFormat:
-    """Fulfils `LogFormat`."""
+    """The `LogFormat` of record batches."""
 
     reads_flushed_only = False
     has_leader_epochs = True

@@ -36,7 +36,7 @@ class ClassicFormat:
         origin: AppendOrigin,  # noqa: ARG002  and there are no transactions
         budget: object = None,  # noqa: ARG002  all is checked
     ) -> ValidatedBatch:
-        """The whole messages of a set; what is cut at its end is left out (facts A3)."""
+        """Validate the complete messages of a set; a cut one at its end is left out (facts A3)."""
         steps = validate_set(records, codecs, max_message_bytes=config.max_message_bytes)
         try:
             next(steps)
@@ -63,7 +63,7 @@ class ClassicFormat:
         return _admitted(records, checked)
 
     def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
-        """The file's content is what came; nothing is written into it."""
+        """Write nothing: the file contains the bytes as they were sent."""
 
     def create_segment(
         self,
@@ -90,9 +90,9 @@ class ClassicFormat:
         noted: LogCheckpoint,
         recovery: RecoveryListener,  # noqa: ARG002
     ) -> LoadedSegments:
-        """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
+        """Load segments, which must follow each other without a gap. All of an opened log is durable and visible.
 
-        Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
+        Only the last segment is scanned: the whole one, or after a clean shutdown the part above the recovery point.
         """
         recovery_point = noted.recovery_point
         segments = segments_in_chain(folder, classic_segments(folder, report), recovery_point, recover, report)
@@ -122,7 +122,7 @@ def classic_segments(folder: Folder, report: Callable[[str], None]) -> list[Clas
         if name == PARTITION_METADATA or QUARANTINE_SUFFIX in name:
             continue
         if match is None:
-            report(f"{folder.name}/{name} is no file of a classic log and is left alone")
+            report(f"{folder.name}/{name} is not a file of a classic log and is ignored")
         elif int(match["base"]) >= LONG_MAX:
             quarantine_files(folder, [name], "begins beyond all offsets", report)
         elif match["state"] == DELETED_SUFFIX:
@@ -141,21 +141,21 @@ def segments_in_chain(
     recover: bool,
     report: Callable[[str], None],
 ) -> Sequence[ClassicSegment]:
-    """The segments that follow each other; those inside of another one or behind an orderly end are set aside."""
-    kept: list[ClassicSegment] = []
+    """Return the segments that follow each other; those inside another one or behind a clean end are quarantined."""
+    members: list[ClassicSegment] = []
     for number, segment in enumerate(segments):
-        base, end = segment.base_offset, kept[-1].base_offset + kept[-1].size if kept else 0
+        base, end = segment.base_offset, members[-1].base_offset + members[-1].size if members else 0
         later = {other.base_offset for other in segments[number + 1 :]}
-        if kept and base < end and (end in later or end == recovery_point):
-            why = f"lies inside of {kept[-1].names[0]}, which goes on to offset {end}"
-        elif kept and base > end == recovery_point > 0 and not recover:
-            why = f"begins behind the end of the log, which is {end}"
+        if members and base < end and (end in later or end == recovery_point):
+            why = f"lies inside {members[-1].names[0]}, which ends at offset {end}"
+        elif members and base > end == recovery_point > 0 and not recover:
+            why = f"begins after the log end offset {end}"
         else:
-            kept.append(segment)
+            members.append(segment)
             continue
         segment.close()
         quarantine_files(folder, segment.names, why, report)
-    return kept
+    return members
 
 
 def _check_gapless(folder: Folder, segments: Sequence[ClassicSegment]) -> None:

@@ -20,7 +20,7 @@ _BEGINNING = Position(0)
 
 
 class ClassicSegment:
-    """Fulfils `LogSegment`. Offsets are positions in the log, so that nothing has to be looked up."""
+    """A `LogSegment` whose offsets are positions in the log, so that it needs no index."""
 
     __slots__ = (
         "_file",
@@ -45,7 +45,7 @@ class ClassicSegment:
 
     @property
     def file(self) -> File:
-        """Opened when first needed. Raises `StorageError`."""
+        """Return the file, opened at the first use. Raises `StorageError`."""
         if self._file is None:
             self._file = self._folder.open(self._name, create=not self.size)
         return self._file
@@ -56,7 +56,7 @@ class ClassicSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Classic messages have none."""
+        """Return -1: classic messages have no timestamp."""
         return NO_TIMESTAMP
 
     def should_roll(
@@ -81,15 +81,15 @@ class ClassicSegment:
             self._first_append_ms = now_ms
 
     def position_of(self, offset: Offset) -> Position:
-        """The one place where an offset becomes a position: here it is one, in the log (facts A4)."""
+        """Convert an offset of the log into a position in the file (facts A4)."""
         return Position(offset - self.base_offset)
 
     def offset_at(self, position: Position) -> Offset:
-        """The way back."""
+        """Convert a position in the file into an offset of the log."""
         return Offset(self.base_offset + position)
 
     def locate(self, offset: Offset) -> tuple[Position, int] | None:
-        """Any byte may be read from: what is no boundary of messages fails its CRC at the reader (facts A4)."""
+        """Return any byte: a reader notices by the CRC that no message begins there (facts A4)."""
         position = self.position_of(offset)
         return (position, 0) if 0 <= position < self.size else None
 
@@ -111,16 +111,16 @@ class ClassicSegment:
         return None
 
     def seal(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def write_indexes(self) -> None:
-        """There are none."""
+        """Do nothing: there are no indexes."""
 
     def index_files(self) -> list[File]:
         return []
 
     def cut(self, offset: Offset) -> Offset:
-        """Any byte may be the last. Raises `StorageError`."""
+        """Truncate the file at any byte. Raises `StorageError`."""
         position = max(_BEGINNING, min(self.position_of(offset), self.size))
         if position < self.size:
             self.file.truncate(position)
@@ -128,7 +128,7 @@ class ClassicSegment:
         return self.offset_at(position)
 
     def rename(self, suffix: str) -> None:
-        """Raises `StorageError`."""
+        """Rename the file. Raises `StorageError`."""
         self._folder.rename(self._name, self._name + suffix)
         self._name += suffix
 
@@ -149,11 +149,11 @@ SCAN_CHUNK_BYTES = 1 << 20
 def recover_tail(
     folder: Folder, segment: ClassicSegment, report: Callable[[str], None], *, durable: Position, whole: bool
 ) -> bool:
-    """Cut the newest segment at its first bad message (facts A4: shallow, sizes and CRCs); True if it was.
+    """Truncate the newest segment at its first corrupt message (facts A4: shallow, sizes and CRCs); True if it was.
 
-    durable: up to this position the segment was flushed once, as far as anybody noted it: damage there is reported, and
-             no reason to drop what is behind it.
-    whole:   look at all of it; else at what lies behind `durable`, if a message begins there.
+    durable: the segment was flushed up to this position, as far as is known. Damage below it is reported and does not
+             cause truncation.
+    whole:   scan all of it; else only what lies above `durable`, if a message begins there.
     """
     name = f"{folder.name}/{segment.names[0]}"
     position, problem = _first_bad(segment, _BEGINNING if whole else durable)
@@ -173,12 +173,12 @@ def recover_tail(
     dropped = segment.size - position
     segment.cut(segment.offset_at(position))
     lost = counted(dropped, "byte is", "bytes are")
-    report(f"{name}: cut at its first bad message at position {position}: {problem}; {lost} dropped")
+    report(f"{name}: truncated at its first corrupt message at position {position}: {problem}; {lost} dropped")
     return True
 
 
 def _first_bad(segment: ClassicSegment, position: Position) -> tuple[Position, str | None]:
-    """(where it is, what is wrong with it); the end and None, where all is well. Raises `StorageError`."""
+    """Return (position, problem) of the first corrupt message; the end and None without one. Raises `StorageError`."""
     size = segment.size
     while position < size:
         good, problem, needs = find_valid_prefix(segment.file.read(position, min(SCAN_CHUNK_BYTES, size - position)))
@@ -196,7 +196,7 @@ def _first_bad(segment: ClassicSegment, position: Position) -> tuple[Position, s
 
 
 def _large_entry_is_good(file: File, position: Position, size: int) -> bool:
-    """The CRC of an entry larger than a chunk, piece by piece."""
+    """Check the CRC of an entry larger than a chunk, piece by piece."""
     end = position + size
     try:
         at, _, expected = read_header(file.read(position, OVERHEAD_BYTES), 0, size - LENGTH.size)

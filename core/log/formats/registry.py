@@ -1,4 +1,4 @@
-"""The formats of logs by the value of `message.format`, and by the files of a log that is there."""
+"""The formats of logs by the value of `message.format`, and by the files of an existing log."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ _FORMATS: dict[str, LogFormat] = {BATCHES: BatchFormat(), CLASSIC: ClassicFormat
 
 
 def get_log_format(name: str) -> LogFormat:
-    """The strategy for a value of `message.format`."""
+    """Return the strategy for a value of `message.format`."""
     return _FORMATS[name]
 
 
@@ -24,7 +24,7 @@ def holds_classic_segments(files: Iterable[str]) -> bool:
 
 
 def detect_format(folder: str, files: Iterable[str]) -> str | None:
-    """The format of a folder by its files, None for one without segments. Raises `StorageError` for a mixture."""
+    """Return the format of a folder by its files, None without segments. Raises `StorageError` for a mixture."""
     found = set()
     for name in files:
         match = SEGMENT_FILE.fullmatch(name)
@@ -33,5 +33,5 @@ def detect_format(folder: str, files: Iterable[str]) -> str | None:
         elif CLASSIC_SEGMENT_FILE.fullmatch(name) is not None:
             found.add(CLASSIC)
     if len(found) > 1:
-        raise StorageError(f"{folder} holds segments of both generations; move one of them elsewhere")
+        raise StorageError(f"{folder} contains segments of both generations; move one of them to another folder")
     return found.pop() if found else None

@@ -1,4 +1,4 @@
-"""What a batch goes through before it is appended: the checks and changes of facts B2."""
+"""Validation of a batch before an append: the checks and changes of facts B2 (Kafka: LogValidator)."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ class ValidationTakesLong(Exception):
 
 
 class DecompressedTooLarge(Exception):
-    """A batch decompresses to more than it was given room for; nothing else is wrong with it yet."""
+    """A batch decompresses to more than its limit; it is not known to be invalid."""
 
 
 def validate_batch(
@@ -53,12 +53,12 @@ def validate_batch(
     origin: AppendOrigin,
     budget: CheckBudget | None = None,
 ) -> ValidatedBatch:
-    """Check a client's batch, and set its timestamps and compression as the topic wants them, in bounded time.
+    """Check a client's batch, and set its timestamps and compression as the topic requires, in bounded time.
 
-    The `budget` of its sender says whether all records are checked where the topic does not ask for it.
-    Changes `records` in place, or leaves them and gives a new batch. Raises `ApiError` as `check_batch` and
-    `check_records`, RECORD_LIST_TOO_LARGE for more than a segment may hold, and `ValidationTakesLong`: nothing has
-    changed then.
+    The `budget` of its sender decides whether all records are checked if the topic does not require it.
+    Changes `records` in place, or returns a new batch and leaves them. Raises `ApiError` as `check_batch` and
+    `check_records`, RECORD_LIST_TOO_LARGE for more than a segment may contain, and `ValidationTakesLong`; then nothing
+    has changed.
     """
     header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
     max_timestamp = header.max_timestamp
@@ -93,10 +93,10 @@ def validate_batch_in_steps(
     unpacked_max: int = DECOMPRESSED_BYTES_MAX,
     whole: bool = False,
 ) -> Steps[ValidatedBatch]:
-    """Do what `validate_batch` does in bounded pieces, and on a worker what compresses and decompresses.
+    """Do what `validate_batch` does in bounded pieces; compression runs on a worker.
 
-    `whole` has all records checked. `clock_ms` is asked at the end for the time of the append. The memory of `records`
-    must stay. Raises the errors of `validate_batch`, and `DecompressedTooLarge` beyond `unpacked_max`.
+    `whole` checks all records. `clock_ms` is called at the end for the time of the append. The memory of `records`
+    must stay valid. Raises the errors of `validate_batch`, and `DecompressedTooLarge` beyond `unpacked_max`.
     """
     header = _check(records, config, codecs, allows_zstd=allows_zstd, origin=origin)
     return (yield from _open(records, header, config, codecs, clock_ms(), clock_ms, unpacked_max, whole=whole))
@@ -139,8 +139,7 @@ def _open(
     *,
     whole: bool,
 ) -> Steps[ValidatedBatch]:
-    """Open the records as far as the topic, or `whole`, asks for it. Nothing of `records` changes before the last
-    yield."""
+    """Open the records if the topic or `whole` requires it. `records` does not change before the last yield."""
     is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     max_timestamp, consecutive = header.max_timestamp, True
     untimed = not is_append_time and header.base_timestamp == NO_TIMESTAMP != max_timestamp
@@ -201,11 +200,13 @@ def _check_size(size: int, config: LogConfig) -> None:
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"{size} bytes as {config.compression_type}; at most {config.max_message_bytes} are allowed",
+            f"the recompressed batch ({config.compression_type}) has {size} bytes; max.message.bytes is "
+            f"{config.max_message_bytes}",
         )
     if size > config.segment_bytes:
         raise _too_large_for_segment(size, config)
 
 
 def _too_large_for_segment(size: int, config: LogConfig) -> ApiError:
-    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes; a segment holds {config.segment_bytes}")
+    text = f"the batch has {size} bytes; segment.bytes is {config.segment_bytes}"
+    return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, text)

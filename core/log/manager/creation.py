@@ -1,4 +1,4 @@
-"""Opening logs where it may take its time: what has to be known is gathered before, the disk works on any thread."""
+"""Opening and creation of logs: the input is collected first, the disk is used on any thread."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -25,14 +25,14 @@ from ..retention import DeletionPolicy
 from .data_folder import DataFolder
 
 PARTS_MAX = 3
-"""So many threads begin logs side by side; the others of `background.threads` (4) are for those who wait meanwhile."""
+"""Number of threads that create logs concurrently; the others of `background.threads` (4) stay free."""
 PART_MIN = 4
-"""Fewer partitions are not worth a thread."""
+"""Minimum number of partitions for a thread of its own."""
 
 
 @frozen(kw_only=True)
 class LogOpening:
-    """All that it takes to open the log of one partition, or to begin one."""
+    """The input to open or create the log of one partition."""
 
     home: DataFolder
     partition: TopicPartition
@@ -49,13 +49,14 @@ class LogOpening:
     may_end_early: bool = False
 
     def open(self) -> UnifiedLog:
-        """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
+        """Open the log on any thread that owns the folder; an existing log retains its format. Raises
+        `StorageError`."""
         folder = self.home.log_dir.folder(str(self.partition))
         path = f"{self.home.log_dir.path}/{self.partition}"
         found, wanted = detect_format(path, folder.files()), self.config.message_format
         if found is not None and found != wanted:
             text = f"{path} holds segments of the format {found} and stays in it"
-            self.report(f"{text}; message.format = {wanted} counts for new logs only")
+            self.report(f"{text}; message.format={wanted} applies to new logs only")
         return UnifiedLog.open(
             folder,
             topic_partition=self.partition,
@@ -74,13 +75,13 @@ class LogOpening:
 
 
 class LogCreation:
-    """Logs to be begun, made by `LogManager.begin_create`.
+    """Creation of logs, made by `LogManager.begin_create`.
 
     Call all its `parts` and then itself, on any threads, and pass it to `complete_create`. Failures are in `errors`.
     """
 
     def __init__(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
-        """Each with the id of its topic, None where it has none."""
+        """`openings` with their topic ids, None for a topic without one."""
         self.openings = openings
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.errors: dict[TopicPartition, BarnabasError] = {}
@@ -88,10 +89,10 @@ class LogCreation:
         self.parts: Sequence[Callable[[], None]] = [
             partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)
         ]
-        """They may run side by side, each on its own thread: file systems join syncs that come at the same time."""
+        """They may run concurrently, each on its own thread: file systems merge simultaneous syncs."""
 
     def __call__(self) -> None:
-        """After the parts: the names of all of a data folder become durable together."""
+        """Call after the parts: make the names of all new logs of a data folder durable together."""
         for home in {id(opening.home): opening.home for opening, _ in self.openings}.values():
             try:
                 home.log_dir.root.flush()
@@ -101,7 +102,7 @@ class LogCreation:
                         self._failed(opening.partition, error)
 
     def abandon(self) -> None:
-        """It is not called any more: no log is begun."""
+        """Cancel the creation before it runs: no log is created."""
         for log in self.logs.values():
             log.abandon()
         self.logs.clear()
@@ -125,15 +126,15 @@ class LogCreation:
 
 
 def write_partition_metadata(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:
-    """Note in the folder of a partition whose it is; durable then, as all names in it. Any thread.
+    """Write the partition.metadata of a folder; it and all names in the folder are durable on return. Any thread.
 
-    `incomplete_until`: as `format_partition_metadata` has it. Raises `StorageError`.
+    `incomplete_until`: see `format_partition_metadata`. Raises `StorageError`.
     """
     folder.write_small(PARTITION_METADATA, format_partition_metadata(topic_id, incomplete_until))
 
 
 def read_topic_id(folder: Folder, report: Callable[[str], None]) -> bytes | None:
-    """The id of the topic that the folder belongs to; None where that is not noted, or damaged, which is reported.
+    """Return the topic id of a folder; None if partition.metadata is missing, or corrupt, which is reported.
 
     Raises `StorageError`.
     """
@@ -141,13 +142,12 @@ def read_topic_id(folder: Folder, report: Callable[[str], None]) -> bytes | None
 
 
 def read_partition_metadata(folder: Folder, report: Callable[[str], None]) -> tuple[bytes | None, int | None]:
-    """The id of the topic, as `read_topic_id` has it, and until which life of the broker the log is incomplete, as
-    `parse_incomplete_until` has it. Raises `StorageError`."""
+    """Return (topic id of `read_topic_id`, broker epoch of `parse_incomplete_until`). Raises `StorageError`."""
     try:
         content = folder.read_small(PARTITION_METADATA)
         return parse_partition_metadata(content), parse_incomplete_until(content)
     except FileMissing:
         return None, None
     except ValueError as error:
-        report(f"{folder.name}/{PARTITION_METADATA} is damaged and left aside: {error}")
+        report(f"{folder.name}/{PARTITION_METADATA} is corrupt and is ignored: {error}")
         return None, None

@@ -32,44 +32,44 @@ from ..recovery import data_loss
 from .broker_epoch_file import BrokerEpochs, read_broker_epochs, write_broker_epochs
 
 REMOVE_AGAIN_MS = 60_000.0
-"""A folder that could not be removed is tried again so much later, the default of Kafka's file.delete.delay.ms."""
+"""Pause before a folder that could not be removed is tried again, the default of Kafka's file.delete.delay.ms."""
 
 
 class DataFolder:
-    """Not frozen: it is the state itself. Owner thread only."""
+    """The state of one data folder. Owner thread only."""
 
     def __init__(self, log_dir: LogDir, report: Callable[[str], None]) -> None:
         self.log_dir = log_dir
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.failure: StorageError | None = None
-        """Why the folder is out of use."""
+        """The error for which the folder is out of use."""
         self.clean = False
-        """True if the broker before stopped in order."""
+        """True after a clean shutdown."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As of the last checkpoint before the start."""
+        """High watermarks of the last checkpoint before the start."""
         self.broker_epochs = BrokerEpochs()
-        """The lives of the broker in which the folder was in use."""
+        """The broker epochs in which the folder was in use."""
         self.report = report
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._complained = False
         self._writing: dict[str, list[tuple[Callable[[], Mapping[str, bytes]], Callable[[], None]]]] = {}
-        """What is being written, and who waits for that to be written once more."""
+        """Files being written, with the callers that wait for another write."""
         self.present: set[TopicPartition] = set()
         """The partitions that had a folder here at the start."""
         self.cleaned_to: dict[TopicPartition, int] = {}
-        """Compacted logs are clean below."""
+        """First dirty offset of each compacted log."""
         self._has_cleaned = False
         self.in_replacement: set[TopicPartition] = set()
-        """Logs whose segments are about to be exchanged: the checkpoint says nothing of them."""
+        """Logs whose segments are about to be replaced: the checkpoint leaves them out."""
         self._sealed: dict[TopicPartition, list[SealedSegment]] = {}
         self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
         self._finished = False
         self.incomplete = False
-        """True if a log here could not be opened: the next start must not take it for closed in order."""
+        """True if a log could not be opened: the next start must not treat it as cleanly closed."""
 
-    def begin(self) -> tuple[list[TopicPartition], list[str]]:
-        """Read the checkpoints, take the marker of an orderly stop away; (partitions here, folders to be removed).
+    def load_checkpoints(self) -> tuple[list[TopicPartition], list[str]]:
+        """Read the checkpoints and delete the clean-shutdown marker; return (partitions here, folders to be removed).
 
         Raises `StorageError`.
         """
@@ -91,11 +91,11 @@ class DataFolder:
                 removable.append(name)
                 deleted = parse_deleted_folder(name)
                 if deleted is not None and not self.clean:
-                    self.forget(deleted)  # the checkpoints did not know yet, and may be followed by another of its name
+                    self.forget(deleted)  # checkpoints may have it, and another one of its name may follow
             elif name == ETCD_FOLDER:
                 continue
             elif state is not None or partition is None:
-                self.report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
+                self.report(f"{self.log_dir.path}/{name} is not a partition folder and is ignored")
             else:
                 partitions.append(partition)
         self.present = set(partitions)
@@ -103,7 +103,7 @@ class DataFolder:
         return partitions, removable
 
     def note_life(self, note: LifeNote, folder_count: int) -> None:
-        """Note a life that begins, with so many data folders, or what came of it; durable on return. Any thread.
+        """Record a new broker epoch with this number of data folders, or its outcome; durable on return. Any thread.
 
         Raises `StorageError`.
         """
@@ -112,7 +112,7 @@ class DataFolder:
         self._write_lives(evolve(lives, seen=note.seen))
 
     def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
-        """Note which partitions are left to be distrusted, None: all; durable on return. Any thread.
+        """Record the partitions that are not trusted yet, None: all; durable on return. Any thread.
 
         Raises `StorageError`.
         """
@@ -131,15 +131,17 @@ class DataFolder:
         return found if found is not None and holds_classic_segments(self.log_dir.folder(name).files()) else None
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition is gone: what was noted about it does not hold for another of its name."""
+        """Drop the checkpoint entries of a deleted partition, which do not apply to another one of its name."""
         offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
         for noted in (*offsets, self._sealed, self._sealed_lines):
             noted.pop(partition, None)
 
     def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
-        """Remove a sub-folder in the background, when the checkpoints say nothing any more of the partition that it was
-        of. Until then the folder tells the next start not to believe them. What cannot be removed is tried again: a
-        flush that was under way may have put a file into a folder that was being emptied."""
+        """Remove a sub-folder in the background, once the checkpoints no longer have its partition.
+
+        Until then the folder shows the next start that they are out of date. A failed removal is tried again: a running
+        flush may have created a file in a folder that was being emptied.
+        """
 
         def remove() -> None:
             self.log_dir.delete_folder(name)
@@ -171,8 +173,7 @@ class DataFolder:
         return self._sealed.get(partition, ())
 
     def report_losses(self, log: UnifiedLog) -> bool:
-        """Compare a log that was here at the start with what the checkpoints know of it; True if something durable is
-        gone. Raises `StorageError`."""
+        """Compare an opened log with the checkpoints; return True if durable data is lost. Raises `StorageError`."""
         partition, lost = log.topic_partition, log.is_end_lost
         known = self._sealed.pop(partition, ())
         for line in data_loss.lost_segment_lines(partition, known, log.segments, in_order=self.clean):
@@ -184,19 +185,19 @@ class DataFolder:
         return lost
 
     def is_checkpointed(self, partition: TopicPartition) -> bool:
-        """Return True if a checkpoint of before the start names the partition: it had a log here."""
+        """Return True if a checkpoint before the start has the partition: it had a log here."""
         return partition in self._recovery_points or partition in self.high_watermarks
 
     def missing(self) -> Mapping[TopicPartition, int]:
-        """The recovery points of the partitions that an orderly stop has left here, and that have no folder now."""
+        """Return the recovery points of partitions that a clean shutdown left here and whose folder is missing."""
         points = self._recovery_points if self.clean else {}
         return {partition: point for partition, point in points.items() if point and partition not in self.present}
 
     def checkpoint_contents(self) -> dict[str, bytes]:
-        """What the offset checkpoints should hold now, by file name; to be written on any thread.
+        """Return the current content of the offset checkpoints by file name; any thread may write it.
 
-        The log starts come first: a recovery point may be as high as a start, where nothing below was ever flushed, and
-        would tell of a loss without it.
+        The log start offsets come first: a recovery point may equal a log start below which nothing was flushed, and
+        would look like a loss without it.
         """
         starts = {
             partition: log.log_start_offset
@@ -216,7 +217,7 @@ class DataFolder:
         }
 
     def _lines_of(self, partition: TopicPartition) -> list[str]:
-        """Of the sealed segments that are durable; made once for each roll, since there may be very many."""
+        """Return the lines of the durable sealed segments; cached until a roll, since there may be very many."""
         log = self.logs[partition]
         segments = log.segments
         known = self._sealed_lines.get(partition)
@@ -237,9 +238,9 @@ class DataFolder:
         contents: Callable[[], Mapping[str, bytes]],
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Offload the writing of some small files, unless those of before (by the same `what`) are being written.
+        """Offload the writing of small files, unless the previous ones (of the same `what`) are being written.
 
-        With `then` it is done in any case: after those, and `then` is called at the end, also after a failure.
+        With `then` they are written in any case, after those; `then` is called at the end, also after a failure.
         """
         waiting = self._writing.get(what)
         if waiting is not None or self.failure is not None:
@@ -255,7 +256,7 @@ class DataFolder:
         scheduler: Scheduler,
         what: str,
         contents: Callable[[], Mapping[str, bytes]],
-        told: Sequence[Callable[[], None]],
+        callbacks: Sequence[Callable[[], None]],
     ) -> None:
         self._writing[what] = []
         texts = contents()
@@ -265,13 +266,13 @@ class DataFolder:
             self.checked("writing checkpoints", outcome.error)
             if waiting:
                 self._write_later(scheduler, what, waiting[-1][0], [then for _, then in waiting])
-            for then in told:
+            for then in callbacks:
                 then()
 
         scheduler.offload(lambda: self.write(texts), done)
 
     def checked(self, what: str, error: BaseException | None) -> None:
-        """Note how an operation on the folder went: a failure is reported once, until something works again."""
+        """Handle the outcome of an operation on the folder: report a failure once, until an operation succeeds."""
         if error is None:
             self._complained = False
         elif not self._complained:
@@ -279,11 +280,11 @@ class DataFolder:
             self.report(f"{self.log_dir.path}: {what} failed: {error}")
 
     def fail(self, error: StorageError) -> None:
-        """Its disk is broken: its logs take no more records, new partitions go elsewhere."""
+        """Take the folder out of use after a disk error: its logs refuse appends, new logs go to other folders."""
         if isinstance(error, StorageFull | StorageReadOnly) or self.failure is not None:
             return
         self.failure = error
-        self.report(f"{self.log_dir.path} is taken out of use until a restart: {error}")
+        self.report(f"{self.log_dir.path} is offline until a restart: {error}")
         for log in self.logs.values():
             log.fail(error)
 
@@ -299,28 +300,29 @@ class DataFolder:
         self.finish(also)
 
     def closed(self, partition: TopicPartition, error: BaseException | None) -> None:
-        """Note how closing a log went. After a failure the marker will be missing, and the next start recovers."""
+        """Handle the outcome of closing a log. After a failure the marker is not written, and the next start
+        recovers."""
         if error is not None:
             self.incomplete = True
             self.report(f"{self.log_dir.path}: closing {partition} failed: {error}")
 
     def finish(self, also: Mapping[str, bytes]) -> None:
-        """The logs are closed: write what the next start wants to know (and `also`), last the marker of an orderly
-        stop, and give the folder back. Failures are reported. Any thread, when nobody else uses the folder."""
+        """Write the state for the next start (and `also`) after the logs were closed, last the clean-shutdown marker,
+        and release the folder. Failures are reported. Any thread, when the folder has no other user."""
         self._finished = True
         try:
             if self.failure is None and not self.incomplete:
                 self.write({**self.checkpoint_contents(), **also})
                 self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
         except StorageError as error:
-            self.report(f"{self.log_dir.path}: the next start will recover its logs: {error}")
+            self.report(f"{self.log_dir.path}: the next start must recover its logs: {error}")
         self.logs.clear()
         self.log_dir.close()
 
 
 def report_missing_folders(folders: Collection[DataFolder]) -> bool:
-    """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows. True
-    if there are any."""
+    """Report the partitions that have no folder in any data folder, unless one cannot be read; return True if there
+    are any."""
     if any(folder.failure is not None for folder in folders):
         return False
     found = False

@@ -1,4 +1,4 @@
-"""Whose the folders of partitions are: only those of topics that are known are opened, and each is labelled."""
+"""The owners of partition folders: only folders of known topics are opened, and each gets a partition.metadata."""
 
 from collections.abc import Callable, Collection
 
@@ -14,10 +14,10 @@ _LABELS_AT_A_TIME = 50
 
 
 class FolderOwnership:
-    """Owner thread only. `topic_id_of` gives the id of the topic of a partition, None for an unknown partition.
+    """Owner thread only. `topic_id_of` returns the topic id of a partition, None for an unknown partition.
 
-    A folder with the label of another topic is renamed to *-stray. One whose partition is unknown is an orphan: it is
-    reported and left as it is. Without `topic_id_of`, and for classic logs that nobody created, anything is opened.
+    A folder of another topic id is renamed to *-stray. A folder of an unknown partition is an orphan: it is reported
+    and left unchanged. Without `topic_id_of`, and for classic logs without a creator, any folder is opened.
     """
 
     def __init__(
@@ -27,20 +27,20 @@ class FolderOwnership:
         report: Callable[[str], None],
         deleted_ids: Collection[bytes] = (),
     ) -> None:
-        """`deleted_ids`: of topics that were deleted while this broker was away."""
+        """`deleted_ids`: topics that were deleted while this broker was down."""
         self._scheduler = scheduler
         self._deleted_ids = frozenset(deleted_ids)
         self._topic_id_of = topic_id_of
         self._report = report
         self.removable: list[tuple[DataFolder, str]] = []
-        """Folders of deleted topics, renamed, to be removed."""
+        """Renamed folders of deleted topics, to be removed."""
         self._orphans: dict[TopicPartition, DataFolder] = {}
         self._without_metadata: list[tuple[TopicPartition, Folder, bytes]] = []
         self.incomplete_until: dict[TopicPartition, int] = {}
-        """The logs that lack messages which their replicas had, with the last life of the broker in which they did."""
+        """The incomplete logs, with the last broker epoch in which their replicas had the missing messages."""
 
     def may_open(self, home: DataFolder, partition: TopicPartition, unique: Callable[[], str]) -> bool:
-        """True if the log in the folder of this partition is the partition's. Raises `StorageError`."""
+        """Return True if the folder belongs to this partition. Raises `StorageError`."""
         if self._topic_id_of is None:
             return True
         folder = home.log_dir.folder(str(partition))
@@ -56,7 +56,7 @@ class FolderOwnership:
             if found not in (CLASSIC, None):
                 self._orphans[partition] = home
                 self._report(
-                    f"{home.log_dir.path}/{partition} belongs to no topic that the coordination tree knows; it is left "
+                    f"{home.log_dir.path}/{partition} belongs to no topic in the coordination tree; it is left "
                     "alone ('barnabas topics recover' takes it back)"
                 )
             return found == CLASSIC
@@ -67,7 +67,7 @@ class FolderOwnership:
             home.log_dir.rename_folder(str(partition), name)
             home.forget(partition)
             self._report(
-                f"{home.log_dir.path}/{partition} is of another topic of that name, says its partition.metadata; "
+                f"{home.log_dir.path}/{partition} belongs to another topic of that name by its partition.metadata; "
                 f"renamed to {name}"
             )
             return False
@@ -76,18 +76,18 @@ class FolderOwnership:
         return True
 
     def orphans_of(self, topic: str) -> list[str]:
-        """The folders, if they are still there. Raises `StorageError`."""
+        """Return the existing folders. Raises `StorageError`."""
         found = [(key, home) for key, home in self._orphans.items() if key.topic == topic]
         return [f"{home.log_dir.path}/{key}" for key, home in found if str(key) in home.log_dir.folders()]
 
     def note_empty_log(self, home: DataFolder, partition: TopicPartition) -> None:
-        """The log that `may_open` was asked about last is empty. Without a label it may have been begun in place of a
-        missing one, by a start that was interrupted."""
+        """Handle an empty log, the last one that `may_open` was asked about. Without partition.metadata an interrupted
+        start may have created it in place of a missing one."""
         if self._without_metadata and self._without_metadata[-1][0] == partition and home.broker_epochs.epochs:
             self.incomplete_until[partition] = home.broker_epochs.latest
 
     def note_incomplete_log(self, home: DataFolder, partition: TopicPartition) -> None:
-        """A log lacks what the checkpoints say that it had: its label is to say so."""
+        """Handle a log without data that the checkpoints have: its partition.metadata will say so."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if home.broker_epochs.epochs:
             self.incomplete_until[partition] = home.broker_epochs.latest
@@ -95,8 +95,8 @@ class FolderOwnership:
                 self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
 
     def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
-        """A folder that was missing has been made: it is to be labelled, if the topic is known. `incomplete_until`: the
-        last life of the broker in which it may have been there; None: the partition is new."""
+        """Handle a new folder in place of a missing one: it gets a partition.metadata if the topic is known.
+        `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if known is not None:
             self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
@@ -104,7 +104,7 @@ class FolderOwnership:
             self.incomplete_until[partition] = incomplete_until
 
     def write_missing_metadata(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
-        """Label the folders that were opened without or made anew, some at a time, in the background."""
+        """Write the missing partition.metadata files in the background, some at a time."""
         some = [
             (*entry, self.incomplete_until.get(entry[0]))
             for entry in self._without_metadata[:_LABELS_AT_A_TIME]
@@ -130,7 +130,7 @@ class FolderOwnership:
         def done(outcome: Outcome[list[str]]) -> None:
             failures = outcome.get()
             if failures:
-                self._report(f"{failures[0]} ({len(failures)} such)")
+                self._report(f"{failures[0]} ({len(failures)} in total)")
                 return  # the next start tries again
             self.write_missing_metadata(still_wanted)
 

@@ -1,4 +1,4 @@
-"""What the log of the broker says of retention."""
+"""Log lines of retention."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def retention(removed: Mapping[TopicPartition, Sequence[LogSegment]]) -> list[Line]:
-    """A line for each topic that a check has taken segments from."""
+    """Return a line for each topic of which a check has deleted segments."""
     by_topic: dict[str, list[LogSegment]] = {}
     partitions: dict[str, int] = {}
     for partition, segments in removed.items():
@@ -21,13 +21,13 @@ def retention(removed: Mapping[TopicPartition, Sequence[LogSegment]]) -> list[Li
 
 def _line(topic: str, segments: Sequence[LogSegment], partitions: int) -> Line:
     size = sum(segment.size for segment in segments)
-    text = f"topic {topic}: retention takes {counted(len(segments), 'segment')} ({in_units(size)})"
+    text = f"topic {topic}: retention deletes {counted(len(segments), 'segment')} ({in_units(size)})"
     text += f" from {counted(partitions, 'partition')}"
     return info(text, topic=topic, segments=len(segments), partitions=partitions, bytes=size)
 
 
 def in_units(size: float) -> str:
-    """As a person reads it: 1536 → 1.5 KiB."""
+    """Return a size with a binary unit: 1536 → 1.5 KiB."""
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:
             break

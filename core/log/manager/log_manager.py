@@ -1,4 +1,4 @@
-"""All logs of a broker: where they lie, their recovery, and what is done for them in the background (facts B3)."""
+"""All logs of a broker: their data folders, recovery, and background work (facts B3; Kafka: LogManager)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -35,8 +35,8 @@ PRODUCER_CHECK_MS = 600_000
 class LogManager:
     """Owner thread only. `load` first, then `start`; `stop` or `close` ends it.
 
-    `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
-    not known; without it that is the readable end.
+    `high_watermark_of` (settable) returns the offset below which retention may delete segments of a partition, None if
+    it is unknown; without it that is the readable end.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class LogManager:
         producer_check_ms: int = PRODUCER_CHECK_MS,
         flush_took: Callable[[float], None] | None = None,
     ) -> None:
-        """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
-        None where there is no such partition: folders of others are not opened then. Producers silent for
-        `producer_expiration_ms` are forgotten. `may_end_early`: see `UnifiedLog.open`. `flush_took` receives the
-        duration of each flush in ms. Raises `ConfigError` without any folder."""
+        """`config_for` returns the configuration of a topic, `topic_id_of` the topic id of a partition, None for an
+        unknown partition, whose folder is not opened then. Producers idle for `producer_expiration_ms` expire.
+        `may_end_early`: see `UnifiedLog.open`. `flush_took` receives the duration of each flush in ms. Raises
+        `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -100,20 +100,20 @@ class LogManager:
         self._unopened: dict[TopicPartition, DataFolder] = {}
         self._ownership = FolderOwnership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
-        """Flushes and creations that run on other threads."""
+        """Number of flushes and creations that run on other threads."""
         self._when_idle: Callable[[], None] | None = None
         self._timers: dict[int, Timer] = {}
         self._deleted = 0
         self._closed = False
 
-    # --- finding
+    # --- lookup
 
     def get(self, partition: TopicPartition) -> UnifiedLog | None:
         home = self.homes.get(partition)
         return home.logs.get(partition) if home is not None else None
 
     def is_unopened(self, partition: TopicPartition) -> bool:
-        """True if there is a log that could not be opened; `create` tries again."""
+        """Return True if there is a log that could not be opened; `create` tries again."""
         return partition in self._unopened
 
     def orphans_of(self, topic: str) -> list[str]:
@@ -121,44 +121,44 @@ class LogManager:
         return self._ownership.orphans_of(topic)
 
     def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
-        """All logs that are open."""
+        """Return all open logs."""
         return {partition: log for folder in self.folders for partition, log in folder.logs.items()}
 
     @property
     def codecs(self) -> Codecs:
-        """What the logs are compressed with."""
+        """Return the compression codecs of the logs."""
         return self._codecs
 
     def dir_of(self, partition: TopicPartition) -> LogDir:
-        """The data folder of a log that is open."""
+        """Return the data folder of an open log."""
         return self.homes[partition].log_dir
 
     def failure_of(self, log_dir: LogDir) -> StorageError | None:
-        """Why a data folder is out of use."""
+        """Return the error for which a data folder is out of use, or None."""
         return next(folder.failure for folder in self.folders if folder.log_dir is log_dir)
 
     def high_watermark(self, partition: TopicPartition) -> int:
-        """As of the last checkpoint before the start, 0 when unknown."""
+        """Return the high watermark of the last checkpoint before the start, 0 when unknown."""
         home = self.homes.get(partition)
         return home.high_watermarks.get(partition, 0) if home is not None else 0
 
     @property
     def had_clean_shutdown(self) -> bool:
-        """True if the broker before has closed every log, and all of them could be opened and have what they had."""
+        """Return True if the previous broker closed every log, and all of them were opened without a loss."""
         in_order = all(folder.clean and folder.failure is None for folder in self.folders)
         return in_order and not self._unopened and not self._has_losses
 
-    # --- the lives of the broker
+    # --- broker epochs
 
     def note_life(self, note: LifeNote) -> None:
-        """Note in all data folders that a life of the broker begins, or what came of it; durable on return. Any thread.
+        """Record a new broker epoch, or its outcome, in all data folders; durable on return. Any thread.
 
         Raises `StorageError` when no folder can be written.
         """
         self._note(lambda folder: folder.note_life(note, len(self.folders)))
 
     def note_distrusted(self, partitions: frozenset[TopicPartition] | None) -> None:
-        """Note in all data folders which partitions are left to be distrusted (None: all), as `note_life` does it."""
+        """Record in all data folders which partitions are not trusted yet (None: all); see `note_life`."""
         self._note(lambda folder: folder.note_distrusted(partitions))
 
     def _note(self, note: Callable[[DataFolder], None]) -> None:
@@ -172,10 +172,10 @@ class LogManager:
             raise errors[0]
 
     def has_complete_log(self, partition: TopicPartition, epoch: int) -> bool:
-        """False if the log of a partition certainly lacks something that this broker had in that life.
+        """Return False if the log of a partition certainly lacks something that this broker had in that epoch.
 
-        Its folder is newer, or a copy from before; or it was begun since in place of a missing one; or it ended below
-        the recovery point or the high watermark when it was opened.
+        Its folder is newer, or an older copy; or it replaced a missing one since then; or it ended below the recovery
+        point or the high watermark when it was opened.
         """
         home = self.homes.get(partition)
         if home is None:
@@ -186,10 +186,10 @@ class LogManager:
     # --- start
 
     def load(self) -> None:
-        """Open every log that is there; recover those that no orderly stop has closed.
+        """Open every log; recover those without a clean shutdown.
 
-        A folder or log that cannot be read is reported and left out; the others work. Raises `StorageError` when not
-        one data folder can be used.
+        A folder or log that cannot be read is reported and left out; the others work. Raises `StorageError` when no
+        data folder can be used.
         """
         for folder in self.folders:
             try:
@@ -202,17 +202,17 @@ class LogManager:
         self._has_losses |= report_missing_folders(self.folders)
         latest = max(folder.broker_epochs.latest for folder in self.folders)
         for folder in self.folders:
-            if folder.broker_epochs.latest < latest:  # it was away since: what was to be distrusted then is settled
+            if folder.broker_epochs.latest < latest:  # it was out of use since: its distrusted partitions are obsolete
                 folder.broker_epochs = evolve(folder.broker_epochs, distrusted=frozenset())
 
     def _load(self, folder: DataFolder) -> None:
-        partitions, removable = folder.begin()
+        partitions, removable = folder.load_checkpoints()
         if not folder.clean and partitions:
-            self._report(f"{folder.log_dir.path}: no orderly stop before; checking {counted(len(partitions), 'log')}")
+            self._report(f"{folder.log_dir.path}: no clean shutdown; recovering {counted(len(partitions), 'log')}")
         for partition in partitions:
             if partition in self.homes:
                 other = self.homes[partition].log_dir.path
-                self._report(f"{folder.log_dir.path}: {partition} is in {other} as well; this one is left alone")
+                self._report(f"{folder.log_dir.path}: {partition} is in {other} as well; this one is ignored")
                 continue
             try:
                 if self._ownership.may_open(folder, partition, self._unique):
@@ -230,7 +230,7 @@ class LogManager:
         if not folder.clean and (partitions or removable):
             folder.write(folder.checkpoint_contents())
         if not folder.clean and partitions:
-            self._report(info(f"{folder.log_dir.path}: {counted(len(folder.logs), 'log is', 'logs are')} checked"))
+            self._report(info(f"{folder.log_dir.path}: {counted(len(folder.logs), 'log is', 'logs are')} recovered"))
         for home, name in (*((folder, name) for name in removable), *self._ownership.removable):
             home.remove_later(self._scheduler, name, after_checkpoints=False)
         self._ownership.removable.clear()
@@ -254,7 +254,7 @@ class LogManager:
         )
 
     def _adopt(self, opening: LogOpening, log: UnifiedLog | None = None) -> UnifiedLog:
-        """Take over a log, opened here and now unless it has been. Raises `StorageError`."""
+        """Add a log, and open it now unless it is open. Raises `StorageError`."""
         log = log or opening.open()
         log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
         log.rolled = self._rolled
@@ -264,7 +264,7 @@ class LogManager:
         return log
 
     def start(self) -> None:
-        """Begin with the periodic work."""
+        """Start the periodic work."""
         self._ownership.write_missing_metadata(lambda partition: partition in self.homes and not self._closed)
         for number in range(len(self._periods)):
             self._repeat(number)
@@ -278,12 +278,12 @@ class LogManager:
 
         self._timers[number] = self._scheduler.call_later(period_ms, run)
 
-    # --- partitions come and go
+    # --- creation and deletion
 
     def create(self, partition: TopicPartition, *, is_new: bool = True) -> UnifiedLog:
-        """Begin a log here and now, in the data folder with the fewest. An existing one is returned.
+        """Create a log now, in the data folder with the fewest. An existing one is returned.
 
-        With `is_new` off it is refused while a data folder is out of use, since the log may lie there. Raises
+        Without `is_new` it is refused while a data folder is out of use, which may contain the log. Raises
         `StorageError`.
         """
         existing = self.get(partition)
@@ -291,8 +291,8 @@ class LogManager:
             return existing
         was_there = partition in self._unopened
         folder = self._place_for(partition, {}, is_new=is_new)
-        opening = self._opening(folder, partition, recover=True)  # nothing to recover, unless it was there
-        if not is_new and not was_there:  # its folder is missing, wherever it was
+        opening = self._opening(folder, partition, recover=True)  # recovers nothing unless the folder exists
+        if not is_new and not was_there:  # its folder is missing
             opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self.folders))
         log = self._adopt(opening)
         if not was_there:
@@ -304,19 +304,19 @@ class LogManager:
         return log
 
     def _was_never_made(self, partition: TopicPartition) -> bool:
-        """Return True if a log that is missing was not there in the life before either: the broker was killed before it
-        had opened the log of a new topic.
+        """Return True if a missing log did not exist in the previous broker epoch either: the broker was killed before
+        it opened the log of a new topic.
 
-        A folder is durable before its log is used, so one that the checkpoints of the only data folder do not name was
-        never made. With several data folders it may have been in one that is gone.
+        A folder is durable before its log is used, so one that is not in the checkpoints of the only data folder was
+        never created. With several data folders it may have been in a lost one.
         """
         only = self.folders[0]
         return len(self.folders) == only.broker_epochs.folder_count == 1 and not only.is_checkpointed(partition)
 
     def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> LogCreation:
-        """The same for several new partitions (with the ids of their topics): what is to be done on another thread.
+        """Prepare the creation of several new partitions (with their topic ids), which runs on another thread.
 
-        Follow with `complete_create`, also on failure. What can be refused here is among its errors already.
+        Follow with `complete_create`, also on failure. Partitions refused here are among its errors already.
         """
         if self._closed:
             raise ClosedError("the logs are being closed")
@@ -337,17 +337,17 @@ class LogManager:
         return creation
 
     def complete_create(self, creation: LogCreation) -> Mapping[TopicPartition, BarnabasError]:
-        """Take over the logs that were begun; returns why the others were not."""
+        """Add the created logs; return the errors of the others."""
         for opening, _ in creation.openings:
             log = creation.logs.get(opening.partition)
             if log is not None:
                 self._adopt(opening, log)
-            opening.home.checked(f"beginning {opening.partition}", creation.errors.get(opening.partition))
+            opening.home.checked(f"creating {opening.partition}", creation.errors.get(opening.partition))
         self._ended()
         return creation.errors
 
     def _place_for(self, partition: TopicPartition, planned: Mapping[int, int], *, is_new: bool) -> DataFolder:
-        """`planned`: how many logs come to a folder besides those it has. Raises `StorageError`."""
+        """`planned`: number of planned logs by folder, in addition to its logs. Raises `StorageError`."""
         broken = self._unopened.get(partition)
         if broken is not None:
             return broken
@@ -364,15 +364,15 @@ class LogManager:
 
     def _ended(self) -> None:
         self._under_way -= 1
-        told = self._when_idle
-        if not self._under_way and told is not None:
+        callback = self._when_idle
+        if not self._under_way and callback is not None:
             self._when_idle = None
-            told()
+            callback()
 
     def delete(self, partition: TopicPartition) -> None:
-        """Close a log and remove it: renamed at once, its files go in the background. Unknown ones are no error.
+        """Close a log and delete it: the folder is renamed now, files are removed later. Unknown ones are no error.
 
-        Raises `StorageError` when the folder cannot be renamed; the log is then closed all the same.
+        Raises `StorageError` when the folder cannot be renamed; the log is closed nevertheless.
         """
         moved = self._take_away(partition, DELETE_FOLDER_SUFFIX)
         if moved is not None:
@@ -380,7 +380,7 @@ class LogManager:
             home.remove_later(self._scheduler, name)
 
     def rename_to_stray(self, partition: TopicPartition) -> None:
-        """Close a log that belongs to no topic, and rename its folder to *-stray, for a person to look at.
+        """Close a log that belongs to no topic, and rename its folder to *-stray, for an administrator to inspect.
 
         Raises as `delete` does.
         """
@@ -390,7 +390,7 @@ class LogManager:
             self._report(f"{folder.log_dir.path}/{partition} belongs to no topic of this cluster; renamed to {name}")
 
     def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
-        """Close the log and rename its folder; returns where it is now. None for an unknown partition."""
+        """Close the log and rename its folder; return the new place. None for an unknown partition."""
         folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
         self._ownership.incomplete_until.pop(partition, None)
         if folder is None:
@@ -411,24 +411,23 @@ class LogManager:
 
     # --- flush
 
-    def add_flush_listener(self, told: Callable[[UnifiedLog], None]) -> None:
-        """Have this told of each flush of a log that is over: its recovery point has moved, or it has a `failure`.
-        Several may listen."""
-        self._when_flushed.append(told)
+    def add_flush_listener(self, on_flushed: Callable[[UnifiedLog], None]) -> None:
+        """Call `on_flushed` after each flush of a log: its recovery point has moved, or it has a `failure`."""
+        self._when_flushed.append(on_flushed)
 
     def flush_if_due(self, log: UnifiedLog, now_ms: int) -> bool:
-        """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
-        one that is. `add_flush_listener` tells when the recovery point has moved."""
+        """Return True if `flush.messages` or `flush.ms` requires a flush of the log; it is then in progress, or follows
+        the one that is. `add_flush_listener` reports the new recovery point."""
         if not log.flushes.due(now_ms):
             return False
         self.flush(log)
         return True
 
     def flush(self, log: UnifiedLog, *, sealed_only: bool = False) -> None:
-        """Make a log durable in the background; nothing to do, or a flush under way, is no error."""
+        """Make a log durable in the background; does nothing without unflushed records or while a flush is running."""
         if log.closed or self._closed:
             return
-        work = log.flushes.begin(self._clock.now_ms(), sealed_only=sealed_only)
+        work = log.flushes.begin_flush(self._clock.now_ms(), sealed_only=sealed_only)
         if work is None:
             return
         self._under_way += 1
@@ -449,13 +448,13 @@ class LogManager:
                 return
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"flushing {log.topic_partition} failed: {error!r}")
-            log.flushes.end(work, error)
+            log.flushes.end_flush(work, error)
             if home is not None:
                 home.checked(f"flushing {log.topic_partition}", error)
                 if log.failure is not None and isinstance(error, StorageError):
                     home.fail(error)
-            for told in self._when_flushed:
-                told(log)
+            for on_flushed in self._when_flushed:
+                on_flushed(log)
             if error is None:
                 if log.recovery_point < log.segments[-1].base_offset:
                     self.flush(log, sealed_only=True)  # it rolled meanwhile
@@ -467,20 +466,20 @@ class LogManager:
         self.flush(log, sealed_only=True)
 
     def _flush_by_time(self) -> None:
-        """By `flush.messages`, too: a flush that could not begin, for lack of room, is tried again."""
+        """Flush the logs that are due, by `flush.messages` too: a flush without disk space is tried again."""
         now_ms = self._clock.now_ms()
         for log in self.logs().values():
             if log.config.flush_ms != LONG_MAX or log.config.flush_messages != LONG_MAX:
                 self.flush_if_due(log, now_ms)
 
-    # --- what goes with time
+    # --- periodic work
 
     def retain(self) -> None:
-        """Let every log drop the old segments it need not keep."""
+        """Delete the old segments of every log."""
         self._retaining.retain(self.high_watermark_of)
 
     def expire_producers(self) -> None:
-        """Let every log forget the idempotent producers that have been silent for long."""
+        """Expire the idle idempotent producers of every log."""
         before_ms = self._clock.now_ms() - self._producer_expiration_ms
         for log in self.logs().values():
             log.producers.expire(before_ms)
@@ -493,9 +492,12 @@ class LogManager:
             folder.write_files_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def checkpoint_of(self, log: UnifiedLog, then: Callable[[], None]) -> None:
-        """Make durable that a log was cut: write the checkpoints of its data folder, which say more than is true now,
-        then flush the segment that was cut. Else a power cut could bring back what was there, below a high watermark
-        that counts what came after. `then` is called at the end, also after a failure; not when the log is no more."""
+        """Make the truncation of a log durable: write the checkpoints of its data folder, then flush the truncated
+        segment.
+
+        Otherwise a power cut could restore truncated records below a high watermark that counts later ones. `then` is
+        called at the end, also after a failure; not if the log is deleted.
+        """
         home = self.homes.get(log.topic_partition)
         if home is None or self._closed:
             return
@@ -512,7 +514,7 @@ class LogManager:
             try:
                 if isinstance(error, StorageError) and not log.closed:
                     log.fail(error)
-                    home.checked(f"flushing {log.topic_partition}, which was cut,", error)
+                    home.checked(f"flushing {log.topic_partition}, which was truncated,", error)
                     home.fail(error)
                 then()
             finally:
@@ -526,27 +528,27 @@ class LogManager:
                 folder.write_files_later(self._scheduler, HIGH_WATERMARK, partial(self._high_watermarks, folder))
 
     def _high_watermarks(self, folder: DataFolder) -> dict[str, bytes]:
-        """The high-watermark checkpoint of a folder; none when the broker does not tell."""
+        """Return the high-watermark checkpoint of a folder; nothing while the broker does not know them."""
         ask = self.high_watermark_of
         if ask is None:
             return {}
         known = {partition: mark for partition in folder.logs if (mark := ask(partition)) is not None}
         return {HIGH_WATERMARK: format_offsets(known)}
 
-    # --- end
+    # --- shutdown
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Stop in order: everything durable, checkpoints and markers written, locks given back; then call `done`.
+        """Shut down cleanly: flush all logs, write checkpoints and markers, release the folders; then call `done`.
 
-        The logs are closed by the workers, side by side. Nobody may use them from now on. Failures are reported, and
-        the folder in question is recovered at the next start.
+        Workers close the logs concurrently, which must not be used any longer. Failures are reported, and the next
+        start recovers the folder in question.
         """
         if self._closed:
             done()
             return
         self._end_periods()
         if self._under_way:
-            self._when_idle = lambda: self._close_all(done)  # what they find must be known before
+            self._when_idle = lambda: self._close_all(done)  # their outcome must be known first
         else:
             self._close_all(done)
 
@@ -558,7 +560,7 @@ class LogManager:
         close_all(self._scheduler, self.folders, self._clock.now_ms(), self._high_watermarks, closed)
 
     def close(self) -> None:
-        """The same here and now, one log after the other, for a broker that could not start. Twice is harmless."""
+        """Close all logs now, one after the other, for a broker that could not start. A second call has no effect."""
         if self._closed:
             return
         self._end_periods()
@@ -590,13 +592,13 @@ def close_all(
             done()
 
     for folder in folders:
-        _Closing(scheduler, folder, now_ms, partial(also, folder), closed).begin()
+        _Closing(scheduler, folder, now_ms, partial(also, folder), closed).start()
 
 
 class _Closing:
     """Closes the logs of a data folder on the workers, then the folder. Owner thread only; `done` is called once.
 
-    Nobody else may use the logs meanwhile. `also` gives further small files, asked for once all logs are closed.
+    The logs must have no other user. `also` returns further small files, called once after all logs are closed.
     """
 
     def __init__(
@@ -614,7 +616,7 @@ class _Closing:
         self._done = done
         self._open = len(folder.logs)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         if not self._open:
             self._finish()
         for key, log in self._folder.logs.items():

@@ -17,7 +17,7 @@ _VERSIONS = ("0", "1")
 
 @frozen(kw_only=True)
 class MetaProperties:
-    """`broker_id` is None where the file does not say."""
+    """The cluster and broker of a data folder; `broker_id` is None if the file has none."""
 
     cluster_id: str
     broker_id: int | None = None
@@ -31,7 +31,7 @@ def format_meta_properties(identity: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
-    """Raises `ValueError` for what tells no cluster, or is of a version that is not known."""
+    """Parse the file. Raises `ValueError` without a cluster id, or for an unknown version."""
     values: dict[str, str] = {}
     for line in content.decode().splitlines():
         stripped = line.strip()
@@ -39,7 +39,7 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
             continue
         found = _LINE.fullmatch(stripped)
         if found is None:
-            raise ValueError(f"{stripped[:50]!r} is no property")
+            raise ValueError(f"{stripped[:50]!r} is not a property")
         values[found[1]] = found[2]
     if values.get("version") not in _VERSIONS:
         raise ValueError(f"version {values.get('version')!r}, expected 0 or 1")
@@ -53,18 +53,18 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
 
 
 def read_meta_properties(log_dir: LogDir) -> MetaProperties | None:
-    """Whose the folder is; None where nothing says so. Raises `StorageError`, `ConfigError` for a damaged file."""
+    """Read the file of a folder; None without one. Raises `StorageError`, `ConfigError` for a corrupt file."""
     try:
         return parse_meta_properties(log_dir.root.read_small(META_PROPERTIES))
     except FileMissing:
         return None
     except ValueError as error:
-        text = f"{log_dir.path}/{META_PROPERTIES} is damaged: {error}"
-        raise ConfigError(f"{text}; if the folder is this broker's, remove the file: it is written anew") from error
+        text = f"{log_dir.path}/{META_PROPERTIES} is corrupt: {error}"
+        raise ConfigError(f"{text}; if the folder belongs to this broker, delete the file: it is recreated") from error
 
 
 def write_meta_properties(log_dir: LogDir, identity: MetaProperties) -> None:
-    """Raises `StorageError`."""
+    """Write the file. Raises `StorageError`."""
     log_dir.root.write_small(META_PROPERTIES, format_meta_properties(identity))
 
 
@@ -72,7 +72,7 @@ def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int)
     """Raise `ConfigError` for a data folder of another broker."""
     for log_dir, identity in found:
         if identity.broker_id is not None and identity.broker_id != broker_id:
-            text = f"{log_dir.path} belongs to broker {identity.broker_id}, says its {META_PROPERTIES}"
+            text = f"{log_dir.path} belongs to broker {identity.broker_id} by its {META_PROPERTIES}"
             raise ConfigError(
                 f"{text}, and this is broker {broker_id}: set broker.id={identity.broker_id}, or give this broker a "
                 "folder of its own"
@@ -80,9 +80,9 @@ def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int)
 
 
 def check_common_cluster(found: Sequence[tuple[LogDir, MetaProperties]]) -> str | None:
-    """The one cluster that the data folders belong to; None where none says. Raises `ConfigError` for several."""
+    """Return the cluster id of the data folders; None without any. Raises `ConfigError` for several."""
     names = {identity.cluster_id: log_dir.path for log_dir, identity in found}
     if len(names) > 1:
-        told = ", ".join(f"{path} to {name}" for name, path in names.items())
-        raise ConfigError(f"the data folders belong to different clusters, says their {META_PROPERTIES}: {told}")
+        clusters = ", ".join(f"{path} has {name}" for name, path in names.items())
+        raise ConfigError(f"conflicting cluster.id in {META_PROPERTIES} of the data folders: {clusters}")
     return next(iter(names), None)

@@ -1,4 +1,4 @@
-"""Old segments go: asked for of every log, now and then, and removed a while later (facts B3)."""
+"""The periodic retention of all logs, and the delayed removal of old segments (facts B3)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from .data_folder import DataFolder
 
 
 class RetentionTask:
-    """Owner thread only. `homes`: the logs' data folders, as their owner keeps them; `closed` tells that it stops."""
+    """Owner thread only. `homes` are the data folders of the logs; `closed` returns True after a stop."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class RetentionTask:
         self._closed = closed
 
     def retain(self, high_watermark_of: Callable[[TopicPartition], int | None] | None) -> None:
-        """Let every log drop the old segments it need not keep, below its high watermark where that is known."""
+        """Delete the old segments of every log, below its high watermark where that is known."""
         now_ms = self._clock.now_ms()
         gone: dict[TopicPartition, Sequence[LogSegment]] = {}
         for partition, home in list(self._homes.items()):
@@ -66,7 +66,7 @@ class RetentionTask:
                 self._report(f"{partition}: old segments could not be removed: {outcome.error}")
 
         def due() -> None:
-            if not self._closed():  # what is left over goes at the next start
+            if not self._closed():  # the next start removes what remains
                 self._scheduler.offload(delete, done)
 
         self._scheduler.call_later(delay_ms, due)

@@ -1,4 +1,4 @@
-"""What partitions there are in a data folder, by what lies in it: nothing is opened, checked or changed."""
+"""The partitions in a data folder, by their files: nothing is opened, checked or changed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +16,7 @@ from .creation import read_topic_id
 
 @frozen(kw_only=True)
 class PartitionOnDisk:
-    """The folder of a partition, and the format of the segments in it; `topic_id` None where it has no label."""
+    """The folder of a partition, and the format of its segments; `topic_id` is None without partition.metadata."""
 
     partition: TopicPartition
     log_dir: LogDir
@@ -28,24 +28,24 @@ class PartitionOnDisk:
         return f"{self.log_dir.path}/{self.partition}"
 
     def latest_epoch(self, report: Callable[[str], None]) -> int:
-        """The newest leader epoch that its records have; -1 when that is not known. Raises `StorageError`."""
+        """Return the newest leader epoch of its records; -1 when unknown. Raises `StorageError`."""
         epochs = read_epochs(self.log_dir.folder(str(self.partition)), report)
         return epochs[-1][0] if epochs else -1
 
     def largest_producer_id(self) -> int:
-        """Of the newest snapshot that can be read, -1 without. Raises `StorageError`."""
+        """Return the largest producer id of the newest readable snapshot, -1 without one. Raises `StorageError`."""
         folder = self.log_dir.folder(str(self.partition))
         for offset in snapshot_offsets(folder):
-            with suppress(ValueError, FileMissing):  # a damaged one: an older one tells enough
+            with suppress(ValueError, FileMissing):  # a corrupt one: an older one suffices
                 states = decode_snapshot(folder.read_small(segment_file(offset, SNAPSHOT_SUFFIX)), now_ms=0)
                 return max(states.producers, default=-1)
         return -1
 
 
 def find_partitions(log_dir: LogDir, report: Callable[[str], None]) -> Iterator[PartitionOnDisk]:
-    """The partitions with segments, by the names of their folders; one that cannot be read is reported and left out.
+    """Yield the partitions with segments, by the names of their folders; an unreadable one is reported and left out.
 
-    Raises `StorageError` where that is the data folder itself.
+    Raises `StorageError` if the data folder itself is unreadable.
     """
     for name in log_dir.folders():
         partition = folder_partition(name) or classic_folder_partition(name)

@@ -10,7 +10,8 @@ from ..config import LogConfig
 
 
 class FlushWork:
-    """What to flush, collected by `LogFlushes.begin`. Call it on any thread, then give it to `LogFlushes.end`."""
+    """The files to flush, from `LogFlushes.begin_flush`. Call it on any thread, then pass it to
+    `LogFlushes.end_flush`."""
 
     __slots__ = (
         "_epochs",

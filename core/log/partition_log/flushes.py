@@ -24,10 +24,10 @@ class LogFlushes:
     def under_way(self) -> bool:
         return self._state.durable.under_way
 
-    def begin(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
+    def begin_flush(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
         """Return the work that makes the log durable up to now (`sealed_only`: without the active segment).
 
-        None if there is nothing to flush or a flush is in progress. Call `end` afterwards, also on failure.
+        None if there is nothing to flush or a flush is in progress. Call `end_flush` afterwards, also on failure.
         """
         state = self._state
         durable, active = state.durable, state.segments.active
@@ -37,7 +37,7 @@ class LogFlushes:
         try:
             work = self._work(target, now_ms, durable.at_roll if sealed_only else durable.appended)
         except StorageError:
-            return None  # no room for what belongs to the records; the roll tells if it goes on
+            return None  # no disk space for the small files; the roll reports a lasting error
         durable.under_way = True
         return work
 
@@ -59,7 +59,7 @@ class LogFlushes:
             snapshots=state.producers.take_pending_snapshots(),
         )
 
-    def end(self, work: FlushWork, error: StorageError | None = None) -> None:
+    def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
         """Complete the work. After a failure on a segment file, records may be lost and the log refuses appends."""
         state = self._state
         state.durable.under_way = False

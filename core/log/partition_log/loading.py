@@ -30,7 +30,7 @@ class RecoveryState:
         lost = self._epochs_known_from == LONG_MAX
         return self._epochs_known_from > start and (lost or self._recovers)
 
-    def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
+    def begin_recovery(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
         self._recovers = True
         self._ledger.begin_recovery(
             [segment for segment in earlier if isinstance(segment, Segment)], offset, self._now_ms
@@ -64,7 +64,8 @@ def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, m
     state.end = loaded.end
     state.start = max(loaded.segments[0].base_offset, noted.log_start)
     if state.start > loaded.end:
-        state.report(f"{state.topic_partition}: ends at {loaded.end}, before its start {state.start}; begun anew")
+        text = f"log end offset {loaded.end} is below the log start offset {state.start}"
+        state.report(f"{state.topic_partition}: {text}; the log is truncated fully and starts at {state.start}")
         state.truncate_fully_to(state.start, now_ms)
         return False
     state.durable.opened(loaded.recovery_point, state.end, in_order=not recover)
@@ -73,7 +74,7 @@ def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, m
     if recovery.lacks_epochs(state.start) and state.format.has_leader_epochs:
         _read_epochs(state)
     state.epochs.truncate_from_start(state.start)
-    state.epochs.truncate_from_end(state.end)  # last: of an epoch that begins where the log ends nothing is here
+    state.epochs.truncate_from_end(state.end)  # last: an epoch that begins at the log end has no records
     return lost_end
 
 
@@ -89,10 +90,10 @@ def _lost_end(state: LogState, recovery_point: Offset, now_ms: int, *, may_end_e
     if state.end >= recovery_point:
         return False
     ends = state.format.reads_flushed_only or may_end_early
-    state.report(data_loss.lost_end_line(state.topic_partition, state.end, recovery_point, goes_on=not ends))
+    state.report(data_loss.lost_end_line(state.topic_partition, state.end, recovery_point, continues=not ends))
     if not ends:
-        kept = data_loss.drop_empty_end(state.segments.items)
-        state.segments = SegmentList((*kept, state.create_segment(recovery_point, now_ms)))
+        remaining = data_loss.drop_empty_end(state.segments.items)
+        state.segments = SegmentList((*remaining, state.create_segment(recovery_point, now_ms)))
         state.start, state.end = max(state.start, state.segments.bases[0]), recovery_point
         state.durable.opened(recovery_point, recovery_point, in_order=False)
     return True

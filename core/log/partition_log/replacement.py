@@ -36,8 +36,8 @@ class SegmentReplacer:
     """Replaces segments in two steps. Owner thread only.
 
     Between the steps, another thread flushes the folder:
-    begin:  .cleaned → .swap; from then on a start completes the exchange.
-    end:    what is replaced → .deleted, .swap → the real names.
+    begin_replacement: .cleaned → .swap; from then on a start completes the replacement.
+    end_replacement:   replaced files → .deleted, .swap → the final names.
     """
 
     __slots__ = ("_state", "_swap", "truncated_to")
@@ -53,7 +53,7 @@ class SegmentReplacer:
         """Return True between the two steps, when no segment may be deleted."""
         return self._swap is not None
 
-    def begin(self, swap: Replacement) -> None:
+    def begin_replacement(self, swap: Replacement) -> None:
         """Begin the replacement. Raises `SegmentsChanged`, `StorageError`; the log is unchanged then."""
         self._place_of(swap)
         self._swap = swap
@@ -63,15 +63,15 @@ class SegmentReplacer:
             self._swap = None
             raise
 
-    def end(self, now_ms: int) -> Sequence[LogSegment]:
+    def end_replacement(self, now_ms: int) -> Sequence[LogSegment]:
         """Complete the replacement; return the old segments, to be deleted after `file_delete_delay_ms`.
 
-        Raises `SegmentsChanged` where the log was cut meanwhile. After a `StorageError` the log is out of use: opening
-        it again completes the exchange.
+        Raises `SegmentsChanged` if the log was truncated meanwhile. After a `StorageError` the log is out of use:
+        opening it again completes the replacement.
         """
         swap, state = self._swap, self._state
         if swap is None:
-            raise SegmentsChanged("the log was cut meanwhile")
+            raise SegmentsChanged("the log was truncated meanwhile")
         at = self._place_of(swap)
         try:
             for segment in swap.replaced:
@@ -98,7 +98,7 @@ class SegmentReplacer:
     def drop(self) -> None:
         """Abort a begun replacement; the segments stay. Blocks. Raises `StorageError`.
 
-        One that has failed half-way is not given up: what is replaced may have lost its name, and opening completes it.
+        One that failed half-way is completed at the next opening, since replaced files may have lost their names.
         """
         if self._state.durable.failure is not None:
             return
@@ -107,7 +107,7 @@ class SegmentReplacer:
             folder = self._state.folder
             for name in swap.names:
                 folder.delete(name + SWAP_SUFFIX)
-            folder.flush()  # else it might come back, and bring back what is cut off next
+            folder.flush()  # a reappearing file would restore records that are truncated next
 
     def _opened(self, swap: Replacement, now_ms: int) -> Segment:
         state = self._state
@@ -127,7 +127,7 @@ class SegmentReplacer:
         items, count = self._state.segments.items, len(swap.replaced)
         at = next((number for number, item in enumerate(items) if item is swap.replaced[0]), len(items))
         if self._state.closed or items[at : at + count] != tuple(swap.replaced) or at + count >= len(items):
-            raise SegmentsChanged("some of its segments are gone")
+            raise SegmentsChanged("some of the segments are no longer in the log")
         return at
 
 
@@ -165,7 +165,7 @@ class SegmentRewrite(Protocol):
     def steps(self) -> Iterator[Replacement | None]:
         """Yield None after each piece of work, and a `Replacement` to apply to the log before the next step.
 
-        Raises `CannotClean`, `StorageError`; `abandon` then removes what was being made.
+        Raises `CannotClean`, `StorageError`; `abandon` then removes the unfinished segment.
         """
         ...
 

@@ -72,6 +72,6 @@ class LogTransactions:
             try:
                 segment.aborted.check()
             except CorruptIndex as error:
-                state.report(f"{state.folder.name}/{segment.aborted.name} is damaged and rebuilt: {error}")
+                state.report(f"{state.folder.name}/{segment.aborted.name} is corrupt and is rebuilt: {error}")
                 wrong.append(segment)
         state.producers.rebuild_transaction_indexes(segments, wrong, state.end)

@@ -66,7 +66,7 @@ class UnifiedLog:
         """Message format of the log, which never changes."""
         self.policy = deletion_policy
         self.policy_name = state.config.deletion_policy
-        """Name of the policy in use, which tells the owner when the configuration names another one."""
+        """Name of the policy in use, for the owner to compare with the configuration."""
         self._entropy = entropy
         self._jitter_ms = self._draw_jitter()
 
@@ -88,12 +88,12 @@ class UnifiedLog:
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
     ) -> "UnifiedLog":
-        """Open the log in the folder, or begin a new one there.
+        """Open the log in the folder, or create one there.
 
         With `recover` (after an unclean shutdown), all batches from `recovery_point` on are checked, and the log is
         truncated at the first corrupt one.
         `sealed` segments are known to follow each other; `entropy` draws the roll jitter. A log that ends below its
-        recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
+        recovery point continues at it, or with `may_end_early` at its end: other replicas have the rest. Raises
         `StorageError`.
         """
         epochs = LeaderEpochCache(read_epochs(folder, report))
@@ -101,10 +101,10 @@ class UnifiedLog:
         log = cls(state, deletion_policy, entropy)
         noted = LogCheckpoint(Offset(recovery_point), Offset(log_start_offset), sealed)
         log.is_end_lost = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
-        log.transactions.rebuild_marked_indexes()  # at once: the next start would find nothing wrong beside them
+        log.transactions.rebuild_marked_indexes()  # now: the next start would not notice that they are corrupt
         return log
 
-    # --- what it is
+    # --- properties
 
     @property
     def config(self) -> LogConfig:
@@ -173,7 +173,7 @@ class UnifiedLog:
         self._state.durable.failure = error
 
     def _closed_to_records(self) -> StorageError:
-        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self.failure}")
+        return StorageError(f"{self.topic_partition} accepts no appends until a restart: {self.failure}")
 
     # --- append
 
@@ -191,12 +191,12 @@ class UnifiedLog:
     ) -> AppendResult:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
-        `admitted` is what `validate_in_steps` gave for these records. `bounded` takes no more than a bounded time: what
-        needs more raises `ValidationTakesLong`, and has changed nothing. `budget` is that of the sender, for checks.
+        `admitted` is the result of `validate_in_steps` for these records. `bounded` limits the time: a batch that needs
+        more raises `ValidationTakesLong`, and nothing has changed. `budget` is that of the sender, for checks.
 
-        Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
-        producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
-        not append (`validate`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
+        Visible to `read` on return (a classic set when it is flushed), durable after a flush. A duplicate batch of an
+        idempotent producer is not appended again and gets the first result. Raises `ApiError` for what a client may not
+        append (`validate`, `ProducerStates.check`), `StorageError` for a failed write: the log is unchanged then.
         """
         state = self._state
         if state.durable.failure is not None:
@@ -237,9 +237,9 @@ class UnifiedLog:
         unpacked_max: int = DECOMPRESSED_BYTES_MAX,
         whole: bool = False,
     ) -> Steps[ValidatedBatch]:
-        """Check the batch and set what the topic wants, in bounded pieces, before `append` gets the outcome.
+        """Validate the batch and apply the settings of the topic, in bounded pieces, before `append` gets the result.
 
-        Raises as `validate_in_steps` of `admission`.
+        Raises as `validate_batch_in_steps`.
         """
         state = self._state
         return state.format.validate_in_steps(
@@ -266,7 +266,7 @@ class UnifiedLog:
         """Append the marker that ends the transaction of a producer; without one it has no effect on readers.
 
         Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a stale marker,
-        `StorageError` when it cannot be written: the log is as it was.
+        `StorageError` for a failed write: the log is unchanged then.
         """
         state = self._state
         if state.durable.failure is not None:
@@ -292,7 +292,7 @@ class UnifiedLog:
         base = state.end
         last = Offset(base + span - 1)
         if last >= LONG_MAX:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
+            raise ApiError(ErrorCode.INVALID_RECORD, f"offset overflow in {self.topic_partition}")
         if span:
             segment = state.segments.active
             if segment.should_roll(entry, last, state.config, jitter_ms=self._jitter_ms, now_ms=now_ms):
@@ -303,7 +303,7 @@ class UnifiedLog:
                 state.epochs.assign(leader_epoch, base)
             if header is not None and header.producer_id >= 0:
                 state.producers.appended(segment, header, base, marker, now_ms)
-                state.durable.new_names |= marker is not None  # .txnindex may have come
+                state.durable.new_names |= marker is not None  # .txnindex may be new
             state.end = Offset(last + 1)
             state.durable.appended += messages
         return AppendResult(base, last, append_time, state.start, messages)
@@ -312,9 +312,9 @@ class UnifiedLog:
         """Append complete batches from the leader with their offsets and leader epochs; a truncated last one is left
         out.
 
-        Nothing is refused for what a client did: control batches, transactions and sequences are as the leader took
-        them. Raises `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`),
-        `StorageError` when it cannot be written: segments before the one that failed keep theirs.
+        Producer checks are skipped: the leader has made them for control batches, transactions and sequences. Raises
+        `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`), `StorageError` for a
+        failed write: earlier segments keep their batches.
         """
         state = self._state
         durable, epochs = state.durable, state.epochs
@@ -347,7 +347,7 @@ class UnifiedLog:
         try:
             return read_marker(batch, header)
         except ApiError as error:
-            self._state.report(f"{self.topic_partition}: {error.message}; what it ended counts as open")
+            self._state.report(f"{self.topic_partition}: {error.message}; its transaction stays open")
             return None
 
     def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
@@ -370,18 +370,18 @@ class UnifiedLog:
     def _roll(self, now_ms: int, base: Offset) -> LogSegment:
         """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""
         state = self._state
-        kept = state.segments.items
-        if kept[-1].size or base == state.end:
-            kept[-1].seal()
+        items = state.segments.items
+        if items[-1].size or base == state.end:
+            items[-1].seal()
         else:
-            kept = kept[:-1]  # nothing is in it, and the next offset is too far from its base
+            items = items[:-1]  # nothing is in it, and the next offset is too far from its base
         if state.format.reads_flushed_only:
             self.flushes.now(now_ms)  # before the next file has a name: recovery opens the newest alone (facts A4)
         segment = state.create_segment(base, now_ms)
         if state.format.has_producers:
-            state.producers.take(base)
-        dropped = state.segments.items[len(kept) :]
-        state.segments = SegmentList((*kept, segment))
+            state.producers.take_snapshot(base)
+        dropped = state.segments.items[len(items) :]
+        state.segments = SegmentList((*items, segment))
         for empty in dropped:
             empty.delete()
         self._jitter_ms = self._draw_jitter()
@@ -399,15 +399,15 @@ class UnifiedLog:
     def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
         """Read batches of one segment from the one with `offset` on, below `limit` (exclusive; complete batches).
 
-        About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
-        `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
-        `offset` on, `max_bytes` at most, whatever begins or ends there. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
+        About `max_bytes`: the last batch may be truncated there. The first is complete even if larger, or without
+        `whole_first_batch` left out. Empty at and above the limit. A classic log returns bytes from exactly `offset`
+        on, at most `max_bytes`, regardless of message boundaries. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
         CORRUPT_MESSAGE where the log is damaged; `StorageError`.
         """
         state = self._state
         start, end = state.start, state.readable_end
         if not start <= offset <= end:
-            text = f"{self.topic_partition} has offsets {start} to {end}, not {offset}"
+            text = f"offset {offset} is out of range for {self.topic_partition}: it has offsets {start} to {end}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         segments = state.segments
         place = segments.find(Offset(offset), Offset(limit) if limit < end else end, state.end)
@@ -434,10 +434,10 @@ class UnifiedLog:
     # --- retention and truncation
 
     def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
-        """Remove the segments that retention releases: rename their files to *.deleted and return them.
+        """Remove the segments that retention deletes: rename their files to *.deleted and return them.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
-        each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
+        each after `file_delete_delay_ms`, on any thread. None while segments are replaced. Raises `StorageError`.
         """
         if self.replacer.under_way:
             return []
@@ -446,7 +446,7 @@ class UnifiedLog:
         bounds = (min(state.start, high_watermark), high_watermark)
         count, empty_one_too = removable(self.policy, infos, bounds, now_ms, state.config, state.report)
         if empty_one_too:
-            state.segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
+            state.segments.active.modified_ms = now_ms  # it stays, as if created now (facts A4)
         if not count:
             return []
         if count == len(infos):
@@ -472,16 +472,16 @@ class UnifiedLog:
     def advance_log_start(self, offset: int) -> None:
         """Raise the log start offset; `retain` deletes the segments below it.
 
-        Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; a lower one than the present start does nothing.
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; an offset below the current start has no effect.
         """
         if offset > (end := self.readable_end):
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, below {offset}")
         self._state.advance_log_start(Offset(offset))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Truncate the log to `offset`; a batch that contains it is dropped as a whole.
 
-        Below the log start the log begins anew at `offset`. Raises `StorageError`; the log is then out of use.
+        Below the log start the log restarts empty at `offset`. Raises `StorageError`; the log is then out of use.
         """
         if offset >= self._state.end:
             return
@@ -514,7 +514,7 @@ class UnifiedLog:
         keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
         for segment in reversed(items[keep:]):
             segment.delete()
-        state.folder.flush()  # else one may come back behind the cut
+        state.folder.flush()  # else one may reappear behind the new end
         state.segments = SegmentList(items[:keep])
         end = state.segments.active.cut(offset)
         if end < state.start:
@@ -525,7 +525,7 @@ class UnifiedLog:
         state.epochs.truncate_from_end(end)
         state.producers.load(state.segments.items, end, now_ms)
 
-    # --- the end
+    # --- close
 
     def close(self, now_ms: int = 0) -> None:
         """Write the indexes, flush the log, close the files. A second call has no effect. Raises `StorageError`."""
@@ -558,9 +558,9 @@ class UnifiedLog:
 def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty: bool) -> list[BatchHeader]:
     """Return the headers of the complete batches up to the first that a log with end `end` cannot append.
 
-    An `empty` log takes a first batch that reaches over its end: records were deleted up to the middle of it. What is
-    cut at the end of `records` is left out. Offsets may leave holes (compaction), never go back, nor do leader epochs.
-    Raises `ApiError` CORRUPT_MESSAGE when the first batch is one that the log cannot take.
+    An `empty` log accepts a first batch that begins below its end: records were deleted up to the middle of it. An
+    incomplete batch at the end of `records` is left out. Offsets may leave gaps (compaction), but neither they nor the
+    leader epochs decrease. Raises `ApiError` CORRUPT_MESSAGE when the log cannot append the first batch.
     """
     headers: list[BatchHeader] = []
     position, size = 0, len(records)
@@ -575,7 +575,8 @@ def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty:
         except ApiError as error:
             if headers:
                 break  # the next fetch begins with it
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"from the leader, for offset {end}: {error.message}") from error
+            text = f"batch from the leader at offset {end}: {error.message}"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from error
         headers.append(header)
         position += header.size
         end, latest_epoch = header.next_offset, header.leader_epoch
@@ -588,5 +589,5 @@ def _check(records: memoryview, position: int, header: BatchHeader, end: Offset,
     if header.base_offset < end:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch with base offset {header.base_offset}")
     if header.leader_epoch < latest_epoch:
-        text = f"a batch of leader epoch {header.leader_epoch}, behind one of epoch {latest_epoch}"
+        text = f"a batch of leader epoch {header.leader_epoch} after one of epoch {latest_epoch}"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)

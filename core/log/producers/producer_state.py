@@ -123,7 +123,7 @@ class OpenTransactions:
 
 SEQUENCE_MASK = 0x7FFFFFFF
 """After sequence 2^31-1 comes 0."""
-BATCHES_KEPT = 5
+IN_FLIGHT_MAX = 5
 """Maximum number of in-flight batches of a producer."""
 PRODUCERS_MAX = 10_000
 """Maximum number of producers per partition without those in a transaction. Beyond it, the tenth that was idle longest
@@ -191,11 +191,11 @@ class EndedTransaction(NamedTuple):
 class ProducerStates:
     """The producers of one partition. Owner thread only."""
 
-    __slots__ = ("_limit", "_producers", "_put_off", "admitting", "open", "verifying")
+    __slots__ = ("_limit", "_producers", "_rejected", "admitting", "open", "verifying")
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._put_off: dict[int, RetriableRejection] = {}
+        self._rejected: dict[int, RetriableRejection] = {}
         self._limit = limit
         self.open = OpenTransactions()
         self.verifying: set[int] = set()
@@ -212,16 +212,16 @@ class ProducerStates:
         """Check a batch with a producer id: return None for a new batch, or the appended batch that it duplicates.
 
         Raises `ApiError`: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE for a batch outside
-        of the transaction that is under way, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in a transaction without a
-        name; behind a batch that was put off, what that one was told.
+        of the open transaction, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch without a transactional
+        id, and for a batch after one that was rejected with a retriable error, the same error.
         """
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional and origin is _CLIENT:
             text = "a batch of a transaction needs the transactional id in its request"
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         known = self._producers.get(header.producer_id)
-        if self._put_off:
-            self._check_put_off(header, known)
+        if self._rejected:
+            self._check_rejected(header, known)
         if known is None:
             return None
         epoch, base = header.producer_epoch, header.base_sequence
@@ -243,42 +243,44 @@ class ProducerStates:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, text)
         return None
 
-    def put_off(self, records: Buffer, code: ErrorCode) -> None:
-        """A batch was not taken, by `code`, for no fault of its own: its producer will send it again.
+    def reject_retriable(self, records: Buffer, code: ErrorCode) -> None:
+        """Record a batch rejected with a retriable error; its producer will send it again.
 
-        Those that are on their way behind it are told the same until it has come. OUT_OF_ORDER_SEQUENCE_NUMBER would be
-        true of them as well, but librdkafka then begins a new epoch, in which what stands here and was not answered yet
-        is not known, and sends that twice. A producer that nobody knows may begin anywhere: it would begin with those.
+        Later batches in flight are rejected with the same error until it has arrived. OUT_OF_ORDER_SEQUENCE_NUMBER
+        would be correct as well, but librdkafka then begins a new epoch, in which appended batches without a response
+        are unknown, and sends them twice. Without this record an unknown producer, which may begin with any sequence
+        number, would begin with those later batches.
         """
         try:
             header = parse_header(records)
         except ApiError:
-            return  # its producer is told so as soon as it may be appended
+            return  # validation reports the error at the retry
         self.reject_batch_retriable(header, code)
 
     def reject_batch_retriable(self, header: BatchHeader, code: ErrorCode) -> None:
-        """The same for one of which only the header is known."""
+        """Record a rejected batch whose header alone is known (see `reject_retriable`)."""
         producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
-        known, before = self._producers.get(producer_id), self._put_off.get(producer_id)
+        known, before = self._producers.get(producer_id), self._rejected.get(producer_id)
         if producer_id < 0 or base < 0 or not _is_next(known, epoch, base):
             return
         if known is None and before is not None and before.epoch == epoch and _is_behind(base, before.base_sequence):
-            return  # any could be next of a producer that nobody knows: the first of those that were put off is
-        if len(self._put_off) >= self._limit:
-            self._put_off.clear()
-        self._put_off[producer_id] = RetriableRejection(epoch, base, code)
+            return  # an unknown producer may begin anywhere: its first rejected batch counts
+        if len(self._rejected) >= self._limit:
+            self._rejected.clear()
+        self._rejected[producer_id] = RetriableRejection(epoch, base, code)
 
-    def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
-        put_off = self._put_off.get(header.producer_id)
-        if put_off is None or header.producer_epoch < put_off.epoch:
+    def _check_rejected(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
+        rejected = self._rejected.get(header.producer_id)
+        if rejected is None or header.producer_epoch < rejected.epoch:
             return
-        epoch, base, code = put_off
+        epoch, base, code = rejected
         if header.producer_epoch != epoch or not _is_next(known, epoch, base):
-            del self._put_off[header.producer_id]  # it has come, or will not
+            del self._rejected[header.producer_id]  # it has arrived, or will not
         elif _is_behind(header.base_sequence, base):
-            raise ApiError(code, f"sequence {base} of producer {header.producer_id} was put off, and comes first")
+            text = f"sequence {base} of producer {header.producer_id} was rejected and must be retried first"
+            raise ApiError(code, text)
 
-    def note(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
+    def update(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
         """Update the producer after an append at `base_offset`."""
         base, delta, epoch = header.base_sequence, header.last_offset_delta, header.producer_epoch
         known = self._producers.get(header.producer_id)
@@ -289,7 +291,7 @@ class ProducerStates:
         if base >= 0:
             last = known.last_sequence = (base + delta) & SEQUENCE_MASK
             batch = SentBatch(base, last, base_offset, base_offset + delta, header.max_timestamp)
-            known.batches = (*known.batches[1 - BATCHES_KEPT :], batch)
+            known.batches = (*known.batches[1 - IN_FLIGHT_MAX :], batch)
         if header.attributes & TRANSACTIONAL_BIT and known.txn_first_offset < 0:
             known.txn_first_offset = base_offset
             self.open.begun(base_offset, header.producer_id)
@@ -380,12 +382,12 @@ class ProducerStates:
         ]
         for number in silent:
             del self._producers[number]
-            self._put_off.pop(number, None)
+            self._rejected.pop(number, None)
         return len(silent)
 
     def clear(self) -> None:
         self._producers.clear()
-        self._put_off.clear()
+        self._rejected.clear()
         self.open.clear()
 
 

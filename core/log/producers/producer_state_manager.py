@@ -58,8 +58,8 @@ class ProducerStateManager:
             segment.aborted.append(aborted)
 
     def load(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
-        """Find out the producers of a log that ends at `end`, unless recovery has. Snapshots that are damaged, from
-        beyond the end, or of no more use are removed. Raises `StorageError`."""
+        """Load the producers of a log that ends at `end`, unless recovery has. Delete snapshots that are corrupt,
+        beyond the end, or obsolete. Raises `StorageError`."""
         batches = [segment for segment in segments if isinstance(segment, Segment)]
         start = batches[0].base_offset if batches else end
         self._pending.clear()
@@ -67,7 +67,7 @@ class ProducerStateManager:
         beyond = [offset for offset in self._offsets if not start <= offset <= end]
         self._drop(beyond)
         if beyond:
-            self._folder.flush()  # one that came back after a power cut would tell of other batches
+            self._folder.flush()  # a deleted one that reappears after a power cut would describe other batches
         if not self._recovered:
             self._read(batches, start, end, now_ms)
         self._recovered = False
@@ -89,9 +89,9 @@ class ProducerStateManager:
             try:
                 self.states = decode_snapshot(self._folder.read_small(name), now_ms=now_ms)
             except FileMissing:
-                continue  # a flush is about to write it, or could not
+                continue  # a flush will write it, or has failed to
             except ValueError as error:
-                self._report(f"{self._folder.name}/{name} is damaged and made anew: {error}")
+                self._report(f"{self._folder.name}/{name} is corrupt and is rebuilt: {error}")
                 self._drop([offset])
             else:
                 return Offset(offset)
@@ -129,17 +129,17 @@ class ProducerStateManager:
         marker: EndTransactionMarker | None,
         now_ms: int,
     ) -> None:
-        """A producer's batch, which the leader has checked, is in the segment now; `marker`: what it says if it is a
-        control batch."""
+        """Apply a producer's batch, which the leader has checked and the segment contains; `marker`: the parsed content
+        of a control batch."""
         if not header.control:
             if header.base_sequence >= 0 or header.transactional:
-                self.states.note(header, base_offset, now_ms)
+                self.states.update(header, base_offset, now_ms)
             return
         aborted = apply_batch(self.states, header, base_offset, marker, now_ms)
         if aborted is not None and isinstance(segment, Segment):
             segment.aborted.append(aborted)
 
-    def take(self, offset: int) -> None:
+    def take_snapshot(self, offset: int) -> None:
         """Take a snapshot at the log end `offset`, which the next flush writes."""
         self._pending[offset] = encode_snapshot(self.states)
         self._offsets.add(offset)
@@ -147,7 +147,7 @@ class ProducerStateManager:
     def take_shutdown_snapshot(self, end: int, first_base: int) -> None:
         """Take a snapshot for the next startup, unless one exists or the log is empty."""
         if end > max(self._offsets, default=first_base):
-            self.take(end)
+            self.take_snapshot(end)
 
     def take_pending_snapshots(self) -> Mapping[str, bytes]:
         """Return and remove the pending snapshots by file name, for a flush."""

@@ -12,24 +12,24 @@ from ..segment.transaction_index import AbortedTxn
 from .producer_state import ProducerStates
 
 LOOK_BACK_ENTRIES = 32
-"""A snapshot has one batch of each producer. Those before are read from so many index entries (of about 4 KB, or one
-larger batch) before its offset."""
+"""A snapshot has one batch of each producer. Earlier ones are read from this number of index entries (each about
+4 KB, or one larger batch) before its offset."""
 MARKER_BYTES_MAX = 4096
-"""A marker has 78 bytes; what is longer is none."""
+"""Maximum size of a marker, which has 78 bytes."""
 
 
 def apply_batch(
     states: ProducerStates, header: BatchHeader, base_offset: Offset, marker: EndTransactionMarker | None, seen_ms: int
 ) -> AbortedTxn | None:
-    """Note a batch that is in the log from `base_offset` on; `marker`: what it says if it is a control batch.
+    """Apply a batch of the log at `base_offset`; `marker`: the parsed content of a control batch.
 
-    Returns the transaction that it aborts. Nothing is checked: the leader has done that.
+    Return the transaction that it aborts. Nothing is checked: the leader has done that.
     """
     if header.producer_id < 0:
         return None
     if not header.control:
         if header.base_sequence >= 0 or header.transactional:
-            states.note(header, base_offset, seen_ms)
+            states.update(header, base_offset, seen_ms)
         return None
     if marker is None:
         return None

@@ -1,4 +1,4 @@
-"""What is missing of a log that was durable once: told at each start (facts B3 checkpoints)."""
+"""Losses of durable data, which each start reports (facts B3 checkpoints)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,12 +8,12 @@ from ..checkpoints import SealedSegment
 from ..log_format import LogSegment
 
 
-def lost_end_line(partition: TopicPartition, end: int, recovery_point: int, *, goes_on: bool) -> Line:
-    """The log ends below its recovery point. Where offsets count messages and nobody else has them, it `goes_on` there,
-    so that no offset that a consumer may know is given to another message."""
-    text = f"{partition}: offsets {end} to {recovery_point - 1} are lost: the recovery-point checkpoint knows them, "
+def lost_end_line(partition: TopicPartition, end: int, recovery_point: int, *, continues: bool) -> Line:
+    """Return the line for a log that ends below its recovery point. A log whose offsets count messages and that has no
+    other replica `continues` at the recovery point, so that no known offset is assigned to another message."""
+    text = f"{partition}: offsets {end} to {recovery_point - 1} are lost: the recovery point is {recovery_point}, "
     return error(
-        f"{text}but the log ends at {end}; it goes on at {recovery_point if goes_on else end}",
+        f"{text}but the log ends at {end}; it continues at {recovery_point if continues else end}",
         partition=str(partition),
         first_offset=end,
         last_offset=recovery_point - 1,
@@ -21,16 +21,16 @@ def lost_end_line(partition: TopicPartition, end: int, recovery_point: int, *, g
 
 
 def missing_folder_line(path: str, partition: TopicPartition, recovery_point: int) -> Line:
-    """A partition that an orderly stop has left there."""
-    text = f"{path}/{partition} is missing, and with it what the log had below offset {recovery_point}"
+    """Return the line for a missing partition that a clean shutdown left there."""
+    text = f"{path}/{partition} is missing, with all records of the log below offset {recovery_point}"
     return error(text, partition=str(partition), last_offset=recovery_point - 1)
 
 
 def lost_visible_line(partition: TopicPartition, end: int, high_watermark: int) -> Line:
-    """No orderly stop before, and what consumers may have read was not durable."""
+    """Return the line for a log that was not shut down cleanly and lost records that consumers may have read."""
     text = f"{partition}: offsets {end} to {high_watermark - 1} are lost: consumers may have read them, but they were "
     return error(
-        f"{text}not durable when the broker ended",
+        f"{text}not durable when the broker stopped",
         partition=str(partition),
         first_offset=end,
         last_offset=high_watermark - 1,
@@ -40,9 +40,9 @@ def lost_visible_line(partition: TopicPartition, end: int, high_watermark: int) 
 def lost_segment_lines(
     partition: TopicPartition, known: Sequence[SealedSegment], segments: Sequence[LogSegment], *, in_order: bool
 ) -> Iterator[Line]:
-    """A line for each sealed segment that the last checkpoint knows and that is missing or shorter now.
+    """Yield a line for each sealed segment of the last checkpoint that is missing or shorter now.
 
-    Without an orderly stop the oldest may have been deleted since. Raises `StorageError`.
+    Without a clean shutdown the oldest may have been deleted since then. Raises `StorageError`.
     """
     present = {segment.base_offset: segment for segment in segments}
     for sealed in known:
@@ -57,7 +57,7 @@ def lost_segment_lines(
             first = max((header.next_offset for _, header in segment.batches()), default=first)
             found = f"{segment.names[0]} has {segment.size} bytes and had {sealed.size}"
         if first > last:
-            continue  # it was compacted, or something lay behind its last message
+            continue  # it was compacted, or had garbage after its last message
         yield error(
             f"{partition}: offsets {first} to {last} are lost: {found}",
             partition=str(partition),
@@ -67,7 +67,7 @@ def lost_segment_lines(
 
 
 def drop_empty_end(segments: Sequence[LogSegment]) -> Sequence[LogSegment]:
-    """The segments before one that is to be begun. Raises `StorageError`."""
+    """Seal or delete the last segment, for a new one after it; return the remaining ones. Raises `StorageError`."""
     if segments[-1].size:
         segments[-1].seal()
         return segments

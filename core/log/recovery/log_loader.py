@@ -1,4 +1,4 @@
-"""From the files of a partition's folder to its segments: leftovers, index checks, recovery (facts B3)."""
+"""Loads the segments of a partition folder: stale files, index checks, recovery (facts B3; Kafka: LogLoader)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -34,8 +34,8 @@ class SegmentLoader:
     recovery: RecoveryListener
 
     def load(self, noted: LogCheckpoint, stopped_at: int | None) -> list[Segment]:
-        """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
-        not belong into the log is set aside. `stopped_at`: as of `quarantine_stray_segments`."""
+        """Return the segments, oldest first, after removing stale files and quarantining strays. `stopped_at`: see
+        `quarantine_stray_segments`."""
         listing = StaleFiles(self.folder, self.report).clear()
         bases = sorted(base for base, kind, state in map(parsed, listing) if kind == LOG_SUFFIX and not state)
         segments = [self._segment(base, listing) for base in bases]
@@ -54,12 +54,12 @@ class SegmentLoader:
             report=self.report,
         )
 
-    # --- what the segments hold
+    # --- content of the segments
 
     def check_indexes(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> None:
-        """Rebuild the indexes of a segment whose batches are trusted, if they are missing or cannot be right.
+        """Rebuild the indexes of a segment with trusted batches, if they are missing or implausible.
 
-        Looks at their ends only, to be quick; entries between are checked when a lookup comes upon them.
+        Checks only their ends, to be quick; a lookup checks the entries between.
         """
         problem = self._index_problem(segment, listing, next_base)
         if not problem:
@@ -78,7 +78,7 @@ class SegmentLoader:
             if info is None:
                 return f"{index.name} is missing"
             if info.size % entry.size:
-                return f"{index.name} has {info.size} bytes, no multiple of {entry.size}"
+                return f"{index.name} has {info.size} bytes, not a multiple of {entry.size}"
         try:
             return self._end_problem(segment, segment.index.last(), segment.time_index.last(), next_base)
         except (CorruptIndex, BadBatch) as error:
@@ -90,7 +90,7 @@ class SegmentLoader:
         delta, position = last or (0, 0)
         if not (0 <= delta < next_base - segment.base_offset and 0 <= position < segment.size):
             return f"the last entry ({delta}, {position}) is outside the segment"
-        # An entry comes at the latest with the first batch after so many bytes.
+        # An entry comes at the latest with the first batch after this number of bytes.
         if position + self.config.index_interval_bytes + 2 * self.config.max_message_bytes < segment.size:
             return "entries are missing at the end"
         if last_time is None:
@@ -100,28 +100,30 @@ class SegmentLoader:
         return None
 
     def load_end(self, segment: Segment, recovery_point: Offset) -> Offset | None:
-        """The next offset of the newest segment after an orderly stop, which has left the recovery point there, if it
-        is known; None when the segment must be recovered after all."""
+        """Return the next offset of the newest segment after a clean shutdown, which left the recovery point there, if
+        it is known; None when the segment must be recovered."""
         try:
             end = segment.load_end()
             if end == recovery_point or not recovery_point:
                 return end
-            raise BadBatch(segment.size, f"the next offset is {end}, and was {recovery_point}")
+            raise BadBatch(segment.size, f"the next offset is {end}, expected {recovery_point}")
         except (CorruptIndex, BadBatch) as error:
-            self.report(f"{self.folder.name}/{segment.names[0]} does not end as an orderly stop leaves it: {error}")
+            self.report(f"{self.folder.name}/{segment.names[0]} does not end like after a clean shutdown: {error}")
             return None
 
     def recover(
         self, segments: list[Segment], recovery_point: Offset, likely_end: int = -1
     ) -> tuple[list[Segment], Offset]:
-        """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
+        """Scan every segment that reaches above the recovery point: return (the remaining segments, the log end
+        offset).
 
-        At the first bad batch from the recovery point on the segment is cut and all later ones are set aside. What is
-        damaged below was durable: no torn write, and no reason to give up what is intact behind it. The same holds for
-        segments that follow on a hole above the recovery point, where the end of the one before never reached the disk.
+        At the first corrupt batch above the recovery point the segment is truncated and later ones are quarantined.
+        Damage below it is not a torn write, since the batch was durable, and intact batches after it are retained. The
+        same holds for segments after a gap above the recovery point, where the end of the previous one was never
+        written.
         """
         end = segments[0].base_offset
-        durable = max(snapshot_offsets(self.folder), default=0)  # each is written when what is below is durable
+        durable = max(snapshot_offsets(self.folder), default=0)  # written when all below is durable
         scanned, begun = 0, False
         for number, segment in enumerate(segments):
             later = segments[number + 1 :]
@@ -130,41 +132,42 @@ class SegmentLoader:
                 continue
             if segment.base_offset > end and number:
                 if end >= recovery_point and segment.base_offset > durable:
-                    self._set_aside(segments[number:], end)
+                    self._quarantine(segments[number:], end)
                     segments[number - 1].resume()
                     segments[number - 1].next_offset = end
                     return segments[:number], end
-                self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
+                self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are missing")
             size, before = segment.size, end
             if not begun:
-                self.recovery.begin(segments[:number], segment.base_offset)
+                self.recovery.begin_recovery(segments[:number], segment.base_offset)
                 begun = True
             end, problem = self._recover_segment(
                 segment, later[0].base_offset if later else None, recovery_point, likely_end
             )
             scanned += size
             if scanned >= _PROGRESS_BYTES:
-                self.report(f"{self.folder.name}: recovering, {number + 1} of {counted(len(segments), 'segment')}")
+                self.report(f"{self.folder.name}: recovering segment {number + 1} of {len(segments)}")
                 scanned = 0
             if problem is None:
                 continue
-            self._set_aside(later, end)
+            self._quarantine(later, end)
             if not segment.size and segment.file.size:
                 return self._without_last(segments[: number + 1], before, problem), before if number else end
             self.report(
-                f"{self.folder.name}/{segment.names[0]}: cut at its first bad batch {problem}; "
+                f"{self.folder.name}/{segment.names[0]}: truncated at its first corrupt batch {problem}; "
                 f"{counted(size - segment.size, 'byte is', 'bytes are')} dropped"
             )
             return segments[: number + 1], end
         return segments, end
 
-    def _set_aside(self, segments: Sequence[Segment], end: Offset) -> None:
+    def _quarantine(self, segments: Sequence[Segment], end: Offset) -> None:
         for segment in segments:
             segment.close()
-            quarantine_files(self.folder, segment.names, f"comes after offset {end}, where the log is cut", self.report)
+            why = f"begins above offset {end}, where the log is truncated"
+            quarantine_files(self.folder, segment.names, why, self.report)
 
     def _without_last(self, segments: list[Segment], end: Offset, problem: BadBatch) -> list[Segment]:
-        """The last one begins with nothing that belongs there, but is not without intact batches."""
+        """Quarantine the last segment, which does not begin with its batch but has intact ones."""
         last = segments.pop()
         last.close()
         quarantine_files(self.folder, last.names, f"does not begin with a batch of this log ({problem})", self.report)
@@ -182,7 +185,7 @@ class SegmentLoader:
     def _recover_segment(
         self, segment: Segment, next_base: Offset | None, recovery_point: Offset, likely_end: int
     ) -> tuple[Offset, BadBatch | None]:
-        """(the next offset, what was found at the cut or None)."""
+        """Return (next offset, damage at the end or None)."""
         end = segment.base_offset
         items = walk(
             segment.file,

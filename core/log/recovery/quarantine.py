@@ -1,4 +1,4 @@
-"""Files that do not belong into a log are set aside: renamed, so that a person can look at them and nothing is lost."""
+"""Quarantine of files that do not belong to a log: they are renamed, so that nothing is lost."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,19 @@ from ..names import QUARANTINE_SUFFIX
 
 
 def quarantine_files(folder: Folder, names: list[str], why: str, report: Callable[[str], None]) -> None:
-    """Rename those of the files that are there, never over another; one line about the first. Raises `StorageError`."""
+    """Rename the existing ones of the files, never over another; report the first. Raises `StorageError`."""
     present = set(folder.files())
     taken: list[tuple[str, str]] = []
     for name in names:
         if name not in present:
             continue
-        kept, number = name + QUARANTINE_SUFFIX, 1
-        while kept in present:
+        new_name, number = name + QUARANTINE_SUFFIX, 1
+        while new_name in present:
             number += 1
-            kept = f"{name}{QUARANTINE_SUFFIX}-{number}"
-        folder.rename(name, kept)
-        present.add(kept)
-        taken.append((name, kept))
+            new_name = f"{name}{QUARANTINE_SUFFIX}-{number}"
+        folder.rename(name, new_name)
+        present.add(new_name)
+        taken.append((name, new_name))
     if taken:
-        name, kept = taken[0]
-        report(warning(f"{folder.name}/{name} {why}; it is set aside as {kept}", file=kept))
+        name, new_name = taken[0]
+        report(warning(f"{folder.name}/{name} {why}; renamed to {new_name}", file=new_name))

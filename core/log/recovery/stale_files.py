@@ -1,4 +1,4 @@
-"""What an interrupted deletion or cleaning has left in a folder: cleared away, where nothing is lost by it."""
+"""Stale files of an interrupted deletion or cleaning: removed or completed, if nothing is lost by it."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ _SEGMENT_KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 
 def parsed(name: str) -> tuple[int, str, str]:
-    """(base offset, kind, state) of a segment's file; kind is empty for other files."""
+    """Return (base offset, kind, state) of a segment file; the kind is empty for other files."""
     found = SEGMENT_FILE.fullmatch(name)
     return (int(found["base"]), found["kind"], found["state"] or "") if found is not None else (-1, "", "")
 
@@ -42,12 +42,12 @@ class StaleFiles:
         self._files: dict[str, FileInfo] = dict(folder.files())
 
     def clear(self) -> Mapping[str, FileInfo]:
-        """Bring every interrupted change to an end; returns what is there afterwards."""
+        """Complete every interrupted change; return the remaining files."""
         beyond = [name for name in self._files if parsed(name)[0] >= LONG_MAX]
         for name in beyond:
             quarantine_files(self._folder, [name], "begins beyond all offsets", self._report)
         self._refresh()
-        # Cleanings first: where one has failed, what it was made from may be wanted back.
+        # Cleanings first: if one is corrupt, its source segments are needed.
         for base in sorted(base for base, kind, state in self._parsed() if (kind, state) == (LOG_SUFFIX, SWAP_SUFFIX)):
             self._finish_swap(base)
             self._refresh()
@@ -59,7 +59,7 @@ class StaleFiles:
             if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
                 self._folder.delete(name)  # indexes of a swap are rebuilt
             elif not kind and name not in _OWN_FILES and QUARANTINE_SUFFIX not in name:
-                self._report(f"{self._folder.name}/{name} is no file of a log and is left alone")
+                self._report(f"{self._folder.name}/{name} is not a file of a log and is ignored")
         self._refresh()
         self._delete_orphans()
         return self._files
@@ -71,9 +71,9 @@ class StaleFiles:
         return [parsed(name) for name in self._files]
 
     def _finish_swap(self, base: int) -> None:
-        """A `.swap` file is a finished cleaning: it takes the place of the segments it was made from.
+        """Complete a replacement: the `.swap` file takes the place of the segments that it was cleaned from.
 
-        A damaged one does not, as long as these are there.
+        A corrupt one does not, while these exist.
         """
         name = segment_file(base, LOG_SUFFIX)
         end, sound = self._examined(name + SWAP_SUFFIX, base)
@@ -86,34 +86,32 @@ class StaleFiles:
                 return
         for old in (other for other in live if base <= other < max(end, base + 1)):
             self._replace(old, end)
-        self._distrust_indexes(base)  # they may be those of the segment that was here before
+        self._distrust_indexes(base)  # they may belong to the replaced segment
         self._folder.rename(name + SWAP_SUFFIX, name)
         self._report(info(f"{self._folder.name}/{name}: an interrupted cleaning is completed"))
 
     def _distrust_indexes(self, base: int) -> None:
-        """Where one is missing all are made anew, that of the aborted transactions too."""
+        """Delete one index, since a missing one makes loading rebuild all, that of aborted transactions included."""
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._folder.delete(segment_file(base, kind))
 
     def _bring_back(self, base: int, end: int) -> bool:
-        """Give the segments of [base, end) that were to be deleted their names again; False: there are none."""
+        """Restore the names of the segments of [base, end) that were to be deleted; False without any."""
         found = [name for name in self._files if parsed(name)[1:] == (LOG_SUFFIX, DELETED_SUFFIX)]
         wanted = sorted(name for name in found if base <= parsed(name)[0] < end)
         for name in wanted:
             back = name.removesuffix(DELETED_SUFFIX)
             if back not in self._files:
                 self._folder.rename(name, back)
-                self._report(
-                    warning(f"{self._folder.name}/{back} is taken back, since what was to replace it is damaged")
-                )
+                self._report(warning(f"{self._folder.name}/{back} is restored, because its replacement is corrupt"))
         return bool(wanted)
 
     def _replace(self, old: int, end: int) -> None:
-        """Take a segment away whose messages below `end` are in another one now."""
+        """Delete a segment whose messages below `end` are in another one."""
         names = [segment_file(old, kind) for kind in _SEGMENT_KINDS]
         old_end, _ = self._examined(names[0], old)
         if old_end > end:
-            why = f"goes on to offset {old_end}, and what a cleaning made of it only to {end}"
+            why = f"ends at offset {old_end}, and its cleaned segment at {end}"
             quarantine_files(self._folder, names, why, self._report)
             return
         for name in self._files:
@@ -121,7 +119,7 @@ class StaleFiles:
                 self._folder.delete(name)
 
     def _examined(self, name: str, base: int) -> tuple[Offset, bool]:
-        """(where the batches of a segment end, whether all of it are whole batches that may be there)."""
+        """Return (end offset of the batches of a segment, True if it consists of complete, plausible batches)."""
         file, size = self._folder.open(name, create=False), Position(self._files[name].size)
         end, sound = Offset(base), size > 0
         try:
@@ -145,6 +143,6 @@ class StaleFiles:
 
 
 def _is_small_file(name: str) -> bool:
-    """True for a file that is written as a whole, by way of another name."""
+    """Return True for a file that is replaced as a whole, through a temporary name."""
     _, kind, state = parsed(name)
     return name in _OWN_FILES or (kind in (SNAPSHOT_SUFFIX, ABORTED_SUFFIX) and not state)

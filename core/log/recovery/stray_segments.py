@@ -1,4 +1,4 @@
-"""Segments that cannot be part of the log they lie in: beyond all offsets, behind its end, or inside of another one."""
+"""Stray segments, which cannot be part of their log: beyond all offsets, above its end, or inside another one."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -22,37 +22,37 @@ def quarantine_stray_segments(
     stopped_at: int | None,
     report: Callable[[str], None],
 ) -> list[Segment]:
-    """The segments that make up the log; the others are set aside, so that what they hide is served.
+    """Return the segments of the log; the others are quarantined, since they would hide intact ones.
 
-    sealed:     segments that a start before has found to end where the next one begins: these are not read.
-    stopped_at: where an orderly stop has left the end of the log, None where there was none. Raises `StorageError`.
+    sealed:     segments that an earlier start found to end where the next one begins: these are not read.
+    stopped_at: log end offset of a clean shutdown, None without one. Raises `StorageError`.
     """
     neighbours = {(known.base_offset, known.next_base) for known in sealed}
-    kept: list[Segment] = []
+    members: list[Segment] = []
     for number, segment in enumerate(segments):
         base = segment.base_offset
         why = None
         if stopped_at is not None and base > stopped_at:
-            why = f"begins behind the end of the log, which is {stopped_at}"
-        elif kept and (kept[-1].base_offset, base) in neighbours:
+            why = f"begins above the log end offset {stopped_at}"
+        elif members and (members[-1].base_offset, base) in neighbours:
             pass
-        elif kept and _claimed_end(kept[-1]) > base and (end := _sure_end(kept[-1])) > base:
-            goes_on = end == stopped_at or any(other.base_offset == end for other in segments[number + 1 :])
-            if goes_on or _own_end(segment) <= end:
-                why = f"lies inside of {kept[-1].names[0]}, whose batches go on to offset {end}"
+        elif members and _claimed_end(members[-1]) > base and (end := _sure_end(members[-1])) > base:
+            continues = end == stopped_at or any(other.base_offset == end for other in segments[number + 1 :])
+            if continues or _own_end(segment) <= end:
+                why = f"lies inside {members[-1].names[0]}, whose batches reach to offset {end}"
             else:
-                overlap = f"the offsets {base} to {end - 1} are in {kept[-1].names[0]}, too"
+                overlap = f"offsets {base} to {end - 1} are in {members[-1].names[0]} too"
                 report(warning(f"{segment.path}: {overlap}; those here are served"))
         if why is None:
-            kept.append(segment)
+            members.append(segment)
         else:
             segment.close()
             quarantine_files(folder, segment.names, why, report)
-    return kept
+    return members
 
 
 def _claimed_end(segment: Segment) -> Offset:
-    """Where its batches end by their own word: a read or two of its tail."""
+    """Return the end offset by the last batch headers: one or two reads of the tail."""
     try:
         entry = segment.index.last()
     except CorruptIndex:
@@ -63,12 +63,12 @@ def _claimed_end(segment: Segment) -> Offset:
         for _, header in scan_batches(segment.file, start, segment.size):
             end = max(end, header.next_offset)
     except BadBatch:
-        return end  # what is damaged proves nothing
+        return end  # a corrupt batch proves nothing
     return end
 
 
 def _sure_end(segment: Segment) -> Offset:
-    """Up to where intact batches follow each other without a gap, so that none of them lies about its offsets."""
+    """Return the end of the intact batches that follow each other without a gap, which proves their offsets."""
     end = segment.base_offset
     for item in walk(segment.file, Position(0), segment.size, expected=end, check_crc=True):
         if isinstance(item, Gap) or item[1].base_offset != end:

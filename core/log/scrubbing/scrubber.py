@@ -1,7 +1,7 @@
-"""Reads closed segments in the background and compares their checksums, to find bit rot before a reader does.
+"""Reads closed segments in the background and verifies their checksums, to find bit rot before a reader does.
 
-Kafka has no such thing. A segment is read once in `log.scrub.interval.ms`, at most so many bytes a second, and requests
-come first (docs/design/recovery.md, 'Repair from replicas').
+Kafka has no such task. A segment is read once in `log.scrub.interval.ms`, at a limited rate, and requests have priority
+(docs/design/recovery.md, 'Repair from replicas').
 """
 
 from collections import deque
@@ -26,12 +26,12 @@ _FIRST_MS = 60_000.0
 """After a start, unless `log.scrub.interval.ms` is shorter."""
 _SLICE_MS = 2.0
 _URGENT_RATE = 64.0 * 1024 * 1024
-"""Bytes a second of a check that somebody waits for."""
+"""Bytes per second of a check for which a repair waits."""
 _AGAIN_MS = 10_000.0
-"""A segment is not checked for suspicions more often."""
+"""Minimum time between two checks of a suspected segment."""
 _SUSPICIONS_MAX = 1_000
 _PART_BYTES = 4 << 20
-"""So much of an active segment is checked, from where a reader failed."""
+"""Size of the checked part of an active segment, from the position of a failed read on."""
 
 OnDamage = Callable[[UnifiedLog, Segment, Sequence[Gap]], None]
 
@@ -42,24 +42,24 @@ class ScrubSettings:
 
     interval_ms: int
     bytes_per_second: float
-    """0: nothing is read that no reader complains about."""
+    """0: only segments are read on which a reader failed."""
 
 
 WRONG_EPOCH = "the leader epoch is not that of the log"
-"""It is under no checksum. The records can be read; followers would take them for those of another leader."""
+"""The leader epoch is not covered by the checksum. Records are readable, but followers would see a wrong leader."""
 
 
 class ScrubMetrics:
-    """What was checked since the start."""
+    """Statistics since the start."""
 
     def __init__(self) -> None:
         self.segments = self.bytes = 0
         self.damaged = 0
-        """Segments in which damage was found."""
+        """Number of segments with damage."""
 
 
 class _Check:
-    """One segment, read on a worker; of the active one a part, from `start` on."""
+    """The check of one segment on a worker; of the active one a part, from `start` on."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class _Check:
 class LogScrubber:
     """Owner thread only. `start` begins, `stop` ends it.
 
-    on_damage: told of damage in a closed segment, each time that it is found.
-    failed:    told of a log that cannot be read.
+    on_damage: called for damage in a closed segment, each time that it is found.
+    failed:    called for a log that cannot be read.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class LogScrubber:
         on_damage: OnDamage,
         failed: Callable[[UnifiedLog, StorageError], None],
     ) -> None:
-        """`served` counts what others have asked for: the checks give way to them."""
+        """`served` counts the requests of clients, which have priority over the checks."""
         self._homes = homes
         self._settings = settings
         self._clock = clock
@@ -136,25 +136,25 @@ class LogScrubber:
         self._on_damage = on_damage
         self._failed = failed
         self.figures = ScrubMetrics()
-        self._pace = Throttler(clock, self._rate, served)
+        self._throttler = Throttler(clock, self._rate, served)
         self._moved = 0
         self._urgent: deque[tuple[UnifiedLog, Segment, int]] = deque()
         self._pass: deque[tuple[UnifiedLog, Segment]] = deque()
         self._pass_began_ms = float("-inf")
         self._suspected_ms: dict[Segment, float] = {}
         self._known: set[Segment] = set()
-        """Those that are damaged, and counted."""
+        """Damaged segments that are counted."""
         self._running: _Check | None = None
         self._timer: Timer | None = None
         self._closed = False
         self._stopped: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Check the logs, now and then."""
+        """Start the periodic checks."""
         self._wake_in(self._pause_ms(self._settings()))
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Give up, and call `done` when no worker is at it any more."""
+        """Abort, and call `done` when no worker runs a check."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -252,7 +252,7 @@ class LogScrubber:
             self._wake_in(0.0)
             return
         check = self._running = _Check(log, segment, region, segments[number + 1].base_offset, urgent=urgent)
-        self._go_on(check, check.steps())
+        self._run_slice(check, check.steps())
 
     def _begin_part(self, log: UnifiedLog, segment: Segment, offset: int) -> None:
         try:
@@ -266,13 +266,13 @@ class LogScrubber:
             self._wake_in(0.0)
             return
         check = self._running = _Check(log, segment, region, log.log_end_offset, urgent=True, start=start)
-        self._go_on(check, check.steps())
+        self._run_slice(check, check.steps())
 
-    def _go_on(self, check: _Check, steps: Iterator[None]) -> None:
+    def _run_slice(self, check: _Check, steps: Iterator[None]) -> None:
         if self._closed:
             self._ended(check)
             return
-        upto_bytes = check.bytes_read + self._pace.begin()
+        upto_bytes = check.bytes_read + self._throttler.begin_slice()
         now_ms = self._clock.monotonic_ms
 
         def slice_of_it() -> bool:
@@ -292,7 +292,7 @@ class LogScrubber:
             elif outcome.value:
                 self._checked(check)
             else:
-                self._scheduler.call_later(self._pace.pause_ms(self._moved), lambda: self._go_on(check, steps))
+                self._scheduler.call_later(self._throttler.pause_ms(self._moved), lambda: self._run_slice(check, steps))
 
         self._scheduler.offload(slice_of_it, done)
 
@@ -330,7 +330,7 @@ class LogScrubber:
             if self._stopped is not None:
                 self._stopped()
         else:
-            self._wake_in(0.0 if urgent else self._pace.pause_ms(self._moved))
+            self._wake_in(0.0 if urgent else self._throttler.pause_ms(self._moved))
 
 
 def _segment_of(log: UnifiedLog, offset: int) -> Segment | None:

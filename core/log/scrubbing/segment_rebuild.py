@@ -22,7 +22,7 @@ _CHUNK_BYTES = 262_144
 
 @frozen(kw_only=True)
 class RebuildStats:
-    """What a repair has done."""
+    """Statistics of a repair."""
 
     bytes_fetched: int
 

@@ -1,8 +1,8 @@
-"""Damage in a segment of batches: what it costs, and where intact batches go on behind it.
+"""Damage in a segment of batches: which offsets it costs, and where intact batches follow.
 
-Base offset, length, leader epoch and magic of a batch are under no checksum (facts B1). So a batch is doubted when its
-offsets do not go on where the one before ends, and then its CRC, that of the one before and the header behind it tell
-which of them is damaged. A hole that compaction has left passes this.
+Base offset, length, leader epoch and magic of a batch are not covered by its checksum (facts B1). So a batch is
+suspicious when its offsets do not follow the previous one; then its CRC, that of the previous batch and the next header
+decide which of them is corrupt. A gap of a compaction passes this check.
 """
 
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from ..batch_scan import SCAN_CHUNK_BYTES, BadBatch, Readable, crc_matches, scan
 from ..config import LONG_MAX
 
 NO_BOUND = Offset(LONG_MAX)
-"""Below it are all offsets."""
+"""Above all offsets."""
 _FIRST = Offset(0)
 _MAGIC = bytes([MAGIC])
 _OFFSET_AND_LENGTH = Struct(">qi")
 _DELTA = Struct(">i")
 _DELTA_AT = 23
-"""Of lastOffsetDelta."""
+"""Position of lastOffsetDelta in a batch."""
 _CRC_BYTES_MAX = 1 << 28
-"""How much one search reads again for checksums of what looks like a batch."""
+"""Maximum number of bytes that one search reads again to verify checksums of possible batches."""
 
 _JUMP_MAX = 1 << 16
 _OFFSETS_PER_BYTE = 16
@@ -33,20 +33,20 @@ _OFFSETS_PER_BYTE = 16
 
 @frozen(kw_only=True)
 class Gap:
-    """Bytes [position, end) of a segment hold no batch that can be read, and with them the offsets are gone."""
+    """Bytes [position, end) of a segment that have no readable batch, and the offsets lost with them."""
 
     position: Position
     end: Position
     first_offset: Offset
     next_offset: Offset
-    """Exclusive. The same as `first_offset` where nothing but garbage was found between two batches."""
+    """Exclusive; equal to `first_offset` for mere garbage between two batches."""
     reason: str
     intact_behind: bool = True
-    """False where nothing intact follows in the segment; `next_offset` is then where the segment should end."""
+    """False if nothing intact follows in the segment; `next_offset` is then the expected end of the segment."""
 
     @property
     def lost(self) -> str:
-        """The offsets that it costs, in words."""
+        """Describe the lost offsets."""
         if self.next_offset <= self.first_offset:
             return "no offset is missing"
         if self.next_offset == LONG_MAX:
@@ -59,15 +59,15 @@ class Gap:
 
 
 class OffsetsDamaged(ApiError):
-    """CORRUPT_MESSAGE for an offset in a gap. Reading can go on at `next_offset`."""
+    """CORRUPT_MESSAGE for an offset in a gap; `next_offset` is readable again."""
 
     def __init__(self, where: str, gap: Gap) -> None:
-        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{where} is {gap}; seek to {gap.next_offset} to go on behind it")
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{where} is {gap}; seek to {gap.next_offset} to continue after it")
         self.next_offset = gap.next_offset
 
 
 class SegmentBytes:
-    """A segment in memory, to be walked over."""
+    """A segment in memory, as the input of `walk`."""
 
     def __init__(self, content: Buffer) -> None:
         self._content = content
@@ -87,12 +87,12 @@ def walk(
     bridge_below: Offset = NO_BOUND,
     likely_end: int = -1,
 ) -> Iterator[tuple[Position, BatchHeader] | Gap]:
-    """Each batch of [position, end) in order, and each gap between them.
+    """Yield each batch of [position, end) in order, and each gap between them.
 
-    expected:     the offset of the first batch; None: whatever it says is believed.
-    below:        no offset of the segment reaches it.
-    bridge_below: from this offset on, damage is no gap but raises `BadBatch`.
-    likely_end:   where the offsets should end, if known: tells whether the last batch lies about its own.
+    expected:     the offset of the first batch; None if any is accepted.
+    below:        upper bound of all offsets of the segment.
+    bridge_below: from this offset on, damage raises `BadBatch` instead of a gap.
+    likely_end:   the expected end offset, if known: it decides whether the base offset of the last batch is corrupt.
     """
     held: tuple[Position, BatchHeader] | None = None
     while True:
@@ -139,34 +139,34 @@ def _doubt(
     below: Offset,
     likely_end: int,
 ) -> str | None:
-    """Why a batch that does not begin at the expected offset, or reaches too far, is not believed; None: it is."""
+    """Return why a batch is corrupt that begins at an unexpected offset or reaches too far; None if it is accepted."""
     position, header = place
     base = header.base_offset
     if base < expected:
-        return f"base offset {base}, at least {expected} is expected"
+        return f"base offset {base}, expected at least {expected}"
     if header.next_offset > below:
         return f"offsets up to {header.last_offset}, but the segment ends at {below}"
     if before is not None and not crc_matches(source, *before):
         return "the batch before it is not what it was"
     if not crc_matches(source, position, header):
         return "the CRC-32C does not match the content"
-    jumped = f"base offset {base} where {expected} is expected"
+    jumped = f"base offset {base}, expected {expected}"
     behind = Position(position + header.size)
     if behind >= end:
         return jumped if expected + header.last_offset_delta + 1 == likely_end else None
     try:
         follower = parse_header(source.read(behind, HEADER_SIZE))
     except ApiError:
-        return None  # the damage is there
+        return None  # the previous batch is corrupt
     return jumped if expected < follower.base_offset < header.next_offset else None
 
 
 def _behind(
     source: Readable, start: Position, end: Position, from_offset: Offset, below: Offset
 ) -> tuple[Position, BatchHeader] | None:
-    """The first intact batch behind the damage at `start`."""
-    # Mostly the length can still be believed: what the damaged batch contains is then passed over, batches among it.
-    # It is, where the offset behind it agrees with the damaged batch; else the length may reach over an intact one.
+    """Return the first intact batch after the damage at `start`."""
+    # Mostly the length is intact: then the content of the corrupt batch, with batches inside it, is skipped. The length
+    # is believed if the next offset agrees with the corrupt batch; else it may reach over an intact one.
     head = source.read(start, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
     base, length = _OFFSET_AND_LENGTH.unpack_from(head)
     (delta,) = _DELTA.unpack_from(head, _DELTA_AT)
@@ -181,7 +181,7 @@ def _behind(
 def find_intact_batch(
     source: Readable, start: Position, end: Position, *, from_offset: Offset = _FIRST, below: Offset = NO_BOUND
 ) -> tuple[Position, BatchHeader] | None:
-    """The first place in [start, end) with a whole batch of offsets in [from_offset, below) and the right CRC."""
+    """Return the first complete batch in [start, end) with offsets in [from_offset, below) and the right CRC."""
     left = _CRC_BYTES_MAX
     damaged_from = start
     while start + HEADER_SIZE <= end:
@@ -197,22 +197,24 @@ def find_intact_batch(
                 if left < 0:
                     return None
                 place = Position(start + at)
-                goes_on = crc_matches(source, place, header) and _goes_on(
+                continues = crc_matches(source, place, header) and _is_plausible(
                     source, place, header, end, from_offset, passed=place - damaged_from
                 )
-                if goes_on:
+                if continues:
                     return place, header
             at = piece.find(_MAGIC, at + MAGIC_AT + 1) - MAGIC_AT
         start = Position(start + last + 1)
     return None
 
 
-def _goes_on(
+def _is_plausible(
     source: Readable, place: Position, header: BatchHeader, end: Position, from_offset: Offset, *, passed: int
 ) -> bool:
-    """False if an intact batch behind damage lies about its offset: the next one goes back behind it, or, where there
-    is none, it is further away than what was damaged can have taken; or it says that the `passed` bytes, in which a
-    batch has room, held none, and the next one says that offsets are missing."""
+    """Return False if the base offset of an intact batch after damage is corrupt.
+
+    It is if the next batch has lower offsets; without a next one, if it is further away than the damaged bytes allow;
+    or if it implies that the `passed` bytes, which have room for a batch, had none, while the next batch implies a gap.
+    """
     behind = Position(place + header.size)
     if behind + HEADER_SIZE > end:
         return header.base_offset - from_offset <= max(_JUMP_MAX, place * _OFFSETS_PER_BYTE)

@@ -68,7 +68,7 @@ class SparseIndex:
             try:
                 self.write()
             except StorageError:
-                return  # the entries are safe in memory; `write` at the roll or the close tells if it goes on
+                return  # the entries stay in memory; `write` at the roll or the close reports a lasting error
 
     def find(self, column: int, target: int) -> IndexEntry | None:
         """Return the last entry whose `column` is at most `target`. Raises `CorruptIndex`, `StorageError`."""
@@ -139,7 +139,7 @@ class SparseIndex:
         return self._file
 
     def rename(self, new: str) -> None:
-        """Rename the file; a missing one keeps being missing. Raises `StorageError`."""
+        """Rename the file, if it exists. Raises `StorageError`."""
         try:
             self._folder.rename(self._name, new)
         except FileMissing:
@@ -180,5 +180,5 @@ class SparseIndex:
         size = self._entry.size
         data = self.file().read(first * size, count * size)
         if len(data) != count * size:
-            raise CorruptIndex(f"{self._name} is shorter than it was")
+            raise CorruptIndex(f"{self._name} is shorter than before")
         return data

@@ -19,22 +19,22 @@ from .offset_index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndex, SparseIndex
 from .transaction_index import TransactionIndex
 
 _MIN, _MAX = 384, 512
-"""So many are remembered; beyond, the oldest are forgotten together."""
+"""Number of remembered batches; at the maximum, the oldest are forgotten together."""
 
 
 class RecentBatches:
-    """Owner thread only."""
+    """The positions of the newest batches, for lookups without an index. Owner thread only."""
 
     __slots__ = ("_ends", "_positions", "floor")
 
     def __init__(self) -> None:
         self.floor = LONG_MAX
-        """From this offset on `locate` can tell; LONG_MAX when nothing is remembered."""
+        """The lowest offset that `locate` knows; LONG_MAX when it knows none."""
         self._ends = array("q")
         self._positions = array("q")
 
     def add(self, base_offset: Offset, next_offset: Offset, position: Position) -> None:
-        """A batch has come to the end of the segment."""
+        """Add a batch at the end of the segment."""
         ends = self._ends
         if len(ends) >= _MAX:
             cut = _MAX - _MIN
@@ -46,7 +46,7 @@ class RecentBatches:
         self._positions.append(position)
 
     def locate(self, offset: Offset, size: int) -> tuple[Position, int] | None:
-        """(position, size) of the first batch that ends above `offset`; None when all end below. `size`: of the
+        """Return (position, size) of the first batch that ends above `offset`; None when all end below. `size`: of the
         segment."""
         index = bisect_right(self._ends, offset)
         positions = self._positions
@@ -57,7 +57,7 @@ class RecentBatches:
 
 
 class SegmentFiles(NamedTuple):
-    """Sizes of its files; -1 = missing."""
+    """Sizes of the segment's files; -1 = missing."""
 
     log_bytes: int = 0
     index_bytes: int = -1
@@ -74,7 +74,7 @@ _BEGINNING = Position(0)
 
 
 class Segment:
-    """Owner thread only, except that regions and files already handed out may be used by others."""
+    """A segment of record batches. Owner thread only; regions and files already returned may go to other threads."""
 
     __slots__ = (
         "_file",
@@ -111,18 +111,18 @@ class Segment:
     ) -> None:
         self.base_offset = base_offset
         self.size = Position(files.log_bytes)
-        """Where the next batch begins, too."""
+        """Position of the next batch."""
         self.created_ms = now_ms
         self.modified_ms = files.modified_ms
         self.index_interval_bytes = index_interval_bytes
         self.report = report
         self.bytes_since_entry = 0
         self.next_offset = min(Offset(base_offset + INT_MAX + 1), NO_BOUND) if files.log_bytes else base_offset
-        """No batch reaches it: where the next segment begins or the log ends, once that is known."""
+        """Upper bound of all batches: the base offset of the next segment or the log end offset, once that is known."""
         self.gaps: tuple[Gap, ...] = ()
-        """The damage found so far, in order."""
+        """Known damage, in order."""
         self.sparse = False
-        """It is known to have holes of a compaction: lookups need not look twice at each."""
+        """True if it is known to have gaps of a compaction, so that lookups need not check each twice."""
         self._folder = folder
         self._file: File | None = None
         self._name = segment_file(base_offset, LOG_SUFFIX)
@@ -148,7 +148,7 @@ class Segment:
         index_interval_bytes: int,
         report: Callable[[str], None],
     ) -> "Segment":
-        """A new, empty one; leftovers of its name are cleared away. Raises `StorageError`."""
+        """Create an empty segment and delete stale files of its name. Raises `StorageError`."""
         files = SegmentFiles(0, 0, 0, now_ms)
         segment = cls(
             folder, base_offset, files=files, now_ms=now_ms, index_interval_bytes=index_interval_bytes, report=report
@@ -161,7 +161,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The file of the batches, opened when first needed. Raises `StorageError`."""
+        """Return the file of the batches, opened at the first use. Raises `StorageError`."""
         if self._file is None:
             self._file = self._folder.open(self._name, create=not self.size)
         return self._file
@@ -172,7 +172,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """What to call it in messages."""
+        """Return the path for messages."""
         return f"{self._folder.name}/{self._name}"
 
     # --- writing
@@ -180,7 +180,7 @@ class Segment:
     def should_roll(
         self, admitted: ValidatedBatch, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
-        """True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
+        """Return True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
         if not self.size:
             return False
         end = self.size + len(admitted.records)
@@ -198,7 +198,7 @@ class Segment:
         return age_ms > config.roll_ms - jitter_ms
 
     def append(self, admitted: ValidatedBatch, *, base_offset: Offset, now_ms: int) -> None:
-        """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""
+        """Append one batch at `base_offset`; the segment is unchanged if it raises `StorageError`."""
         records, header = admitted.records, admitted.header
         assert header is not None
         position = self.file.append(records)
@@ -209,7 +209,7 @@ class Segment:
         self.modified_ms = now_ms
 
     def append_run(self, records: memoryview, headers: Sequence[BatchHeader], *, now_ms: int) -> None:
-        """Write batches that have their offsets, with one call; nothing has changed if it raises `StorageError`."""
+        """Append batches with their offsets in one write; the segment is unchanged if it raises `StorageError`."""
         position = self.file.append(records)
         for header in headers:
             self._recent.add(header.base_offset, header.next_offset, position)
@@ -219,7 +219,7 @@ class Segment:
         self.modified_ms = now_ms
 
     def _note(self, position: Position, size: int, last_offset: Offset, max_timestamp: int) -> None:
-        """Count a batch at the end of the segment, and index it when it is time (facts B3 .index, .timeindex)."""
+        """Count a batch at the end of the segment, and add index entries if due (facts B3 .index, .timeindex)."""
         largest = self._largest
         if largest is None or not position or max_timestamp > largest[0]:
             largest = self._largest = (max_timestamp, last_offset)
@@ -239,23 +239,23 @@ class Segment:
             self.time_index.append((timestamp, offset - self.base_offset))
 
     def write_indexes(self) -> None:
-        """Complete the index files: the segment is sealed or closed. Raises `StorageError`; may be called again."""
+        """Complete the index files before a roll or close. Raises `StorageError`; may be called again."""
         self._trusting_indexes(lambda: self._add_time_entry(self._load_largest()))
         self.index.write()
         self.time_index.write()
         self.aborted.write()
 
     def seal(self) -> None:
-        """No more batches come: write the indexes, and forget the places of the newest batches."""
+        """Make the segment inactive: write the indexes, and forget the positions of the newest batches."""
         self.write_indexes()
         self._recent = RecentBatches()
 
-    # --- looking up
+    # --- lookup
 
     def locate(self, offset: Offset) -> tuple[Position, int] | None:
-        """(position, size) of the first batch that ends above `offset`; None when all end below.
+        """Return (position, size) of the first batch that ends above `offset`; None when all end below.
 
-        Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE when the segment itself is damaged.
+        Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE for damage in the segment.
         """
         if offset >= self._recent.floor:
             return self._recent.locate(offset, self.size)
@@ -272,7 +272,7 @@ class Segment:
             return found
 
     def _search(self, offset: Offset) -> tuple[Position, int] | None:
-        """As `lookup`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
+        """Search where `lookup` met a contradiction: a gap, damage, or a wrong index."""
         try:
             return search(self, offset)
         except CorruptIndex as error:
@@ -282,7 +282,7 @@ class Segment:
         return search(self, offset, by_index=False)
 
     def locate_intact(self, offset: Offset) -> tuple[Position, int] | None:
-        """As `locate`, but of what can be read: behind the damage, if the offset is in some."""
+        """Return (position, size) of the first readable batch that ends above `offset`, behind damage at the offset."""
         while offset < self.next_offset or not self.size:
             try:
                 return self.locate(offset) if self.size else None
@@ -291,24 +291,24 @@ class Segment:
         return None
 
     def find_damage_after(self, position: Position) -> Position:
-        """Where the damage behind a position begins, as far as it is known; else the segment's size."""
+        """Return the position of the first known damage after a position; else the segment's size."""
         behind = self.gaps and [gap.position for gap in self.gaps if gap.position >= position]
         return behind[0] if behind else self.size
 
     def batches(self, position: Position = _BEGINNING) -> BatchIterator:
-        """The intact batches from the one at that position on. Raises `StorageError`."""
+        """Yield the intact batches from the one at that position on. Raises `StorageError`."""
         expected = None if position else self.base_offset
         return self._intact(walk(self.file, position, self.size, expected=expected, below=self.next_offset))
 
     def add_gap(self, gap: Gap) -> None:
-        """Remember damage, and report it the first time."""
+        """Add damage, and report it the first time."""
         if any(known.position <= gap.position < known.end for known in self.gaps):
             return
         self.gaps = tuple(sorted((*self.gaps, gap), key=lambda gap: gap.position))
         self.report(f"{self.path} is {gap}")
 
     def position_before(self, offset: Offset, entries: int) -> Position:
-        """Where a batch begins, so many index entries before the one for `offset`; 0 where there are fewer.
+        """Return the position of a batch, `entries` index entries before the one for `offset`; 0 without such an entry.
 
         Raises `StorageError`, `CorruptIndex`.
         """
@@ -320,7 +320,7 @@ class Segment:
         return Position(entry[1])
 
     def batch_header(self, position: Position) -> BatchHeader:
-        """The header of the batch there. Raises `StorageError`, `BadBatch`."""
+        """Read the header of the batch there. Raises `StorageError`, `BadBatch`."""
         for _, header in scan_batches(self.file, position, self.size, chunk_bytes=HEADER_SIZE):
             return header
         raise BadBatch(position, "the segment ends")
@@ -330,11 +330,12 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of all records, -1 when none has one."""
+        """Return the largest timestamp of all records, -1 when none has one."""
         return self._load_largest()[0]
 
     def _load_largest(self) -> tuple[int, Offset]:
-        """(largest timestamp, last offset of the batch with it); of a sealed segment its last time-index entry."""
+        """Return (largest timestamp, last offset of its batch); for a sealed segment, from the last time-index
+        entry."""
         if self._largest is None:
             self._trusting_indexes(self._read_largest)
         assert self._largest is not None
@@ -349,14 +350,14 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, from which the age of the segment counts; -1 = none."""
+        """Return the largest timestamp of the first batch, from which the age of the segment counts; -1 = none."""
         if self._first_timestamp is None:
             first = next(self.batches(), None)
             self._first_timestamp = first[1].max_timestamp if first is not None else NO_TIMESTAMP
         return self._first_timestamp
 
     def batches_since(self, timestamp: int) -> BatchIterator:
-        """The batches that may hold the first record at `timestamp` or later, in order."""
+        """Yield the batches that may have the first record at `timestamp` or later, in order."""
 
         def start() -> Position:
             before = self.time_index.find(0, timestamp - 1)
@@ -368,14 +369,14 @@ class Segment:
         return self.batches(self._trusting_indexes(start))
 
     def largest_timestamp_batch(self) -> tuple[Position, int] | None:
-        """(position, size) of the batch with the largest timestamp; None when no record has one."""
+        """Return (position, size) of the batch with the largest timestamp; None when no record has one."""
         timestamp, offset = self._load_largest()
         return self.locate_intact(offset) if timestamp != NO_TIMESTAMP else None
 
-    # --- indexes that cannot be trusted
+    # --- corrupt indexes
 
     def _trusting_indexes(self, use: Callable[[], T]) -> T:
-        """The result of `use`; if the index turns out to be damaged, once more with rebuilt indexes."""
+        """Return the result of `use`; if it meets a corrupt index, rebuild the indexes and call it again."""
         try:
             return use()
         except CorruptIndex as error:
@@ -387,8 +388,8 @@ class Segment:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self._folder.name}/{self.index.name}: {error}") from error
 
     def _rebuild(self, error: CorruptIndex) -> None:
-        self._rebuilt = True  # a scan of the whole segment: not at every read
-        self.report(f"{self._folder.name}/{self.index.name} is damaged and rebuilt: {error}")
+        self._rebuilt = True  # a scan of the whole segment must not be repeated at every read
+        self.report(f"{self._folder.name}/{self.index.name} is corrupt and is rebuilt: {error}")
         self.rebuild_indexes()
         try:
             self.index.write()
@@ -397,7 +398,7 @@ class Segment:
             self.report(f"{self._folder.name}/{self.index.name} is rebuilt in memory only: {failed}")
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the intact batches. Raises `StorageError`."""
+        """Rebuild both indexes from the intact batches. Raises `StorageError`."""
         size = self.size
         batches = walk(self.file, _BEGINNING, size, expected=self.base_offset, below=self.next_offset)
         try:
@@ -413,9 +414,9 @@ class Segment:
                 yield item
 
     def index_batches(self, batches: BatchIterator) -> None:
-        """Begin the indexes anew and take in these batches, from the first of the segment on.
+        """Rebuild the indexes from these batches, the first of the segment on.
 
-        Afterwards the segment has the size of the batches taken, also if `batches` raises.
+        Afterwards the segment has the size of these batches, also if `batches` raises.
         """
         self.index.clear()
         self.time_index.clear()
@@ -426,15 +427,15 @@ class Segment:
             self._note(position, header.size, header.last_offset, header.max_timestamp)
 
     def _check_offsets(self, position: Position, header: BatchHeader) -> None:
-        """Raises `BadBatch` for offsets that no segment of this base holds."""
+        """Raise `BadBatch` for offsets outside the range of the segment."""
         first, last = header.base_offset, header.last_offset
         if not self.base_offset <= first <= last <= self.base_offset + INT_MAX:
-            raise BadBatch(position, f"offsets {first} to {last} in the segment of {self.base_offset}")
+            raise BadBatch(position, f"offsets {first} to {last} in the segment with base offset {self.base_offset}")
 
     def load_end(self) -> Offset:
-        """Read on from the last index entry to the end, to be able to append; returns the next offset.
+        """Read from the last index entry to the end, for further appends; return the next offset.
 
-        Raises `BadBatch` when the segment does not end with a whole batch, `CorruptIndex`, `StorageError`.
+        Raises `BadBatch` when the segment does not end with a complete batch, `CorruptIndex`, `StorageError`.
         """
         self.forget()
         self._read_largest()
@@ -464,15 +465,15 @@ class Segment:
         return next_offset
 
     def forget(self) -> None:
-        """Drop what is remembered about batches."""
+        """Forget the positions of the newest batches."""
         self._recent = RecentBatches()
         self._first_timestamp = None
         self._largest = None
 
-    # --- cutting and going away
+    # --- truncation and deletion
 
     def truncate(self, position: Position, offset: Offset) -> None:
-        """Cut off the batches from `position` on, whose offsets are `offset` and above. Raises `StorageError`."""
+        """Truncate the segment to `position`; the removed batches begin at `offset`. Raises `StorageError`."""
         self.file.truncate(position)
         self.size = position
         self.gaps = tuple(gap for gap in self.gaps if gap.end <= position)
@@ -492,13 +493,13 @@ class Segment:
             self.rebuild_indexes()
 
     def index_files(self) -> list[File]:
-        """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
+        """Return the opened index files of the segment. Raises `StorageError`."""
         return [self.index.file(), self.time_index.file(), *self.aborted.index_files()]
 
     def cut(self, offset: Offset) -> Offset:
-        """Drop the batches from `offset` on, one that reaches over it too; returns where the segment ends now.
+        """Truncate to `offset`, without a batch that contains it, and become active again; return the new end offset.
 
-        The segment is the active one again. Raises `StorageError`.
+        Raises `StorageError`.
         """
         found = self.locate_intact(offset)
         if found is None:
@@ -508,7 +509,7 @@ class Segment:
             end = min(offset, self.batch_header(found[0]).base_offset)
             self.truncate(found[0], end)
         if not self.gaps:
-            end = min(end, self.next_offset)  # compaction may have emptied what is before
+            end = min(end, self.next_offset)  # compaction may have removed the batches before
         self.next_offset = end
         return end
 
@@ -520,7 +521,7 @@ class Segment:
             index.rename(index.name + suffix)
 
     def close(self) -> None:
-        """Release the files without writing."""
+        """Close the files without writing."""
         if self._file is not None:
             self._file.close()
         self.index.close()
@@ -528,14 +529,14 @@ class Segment:
         self.aborted.close()
 
     def delete(self) -> None:
-        """Remove its files, by the names they have now. Callable from any thread. Raises `StorageError`."""
+        """Delete its files under their current names. Callable from any thread. Raises `StorageError`."""
         self.close()
         for name in self.names:
             self._folder.delete(name)
 
 
 class SearchedSegment(Protocol):
-    """What the search needs of a `Segment`."""
+    """The part of a `Segment` that the search uses."""
 
     index: SparseIndex
     base_offset: Offset
@@ -554,10 +555,10 @@ class SearchedSegment(Protocol):
 
 
 def lookup(segment: SearchedSegment, offset: Offset) -> tuple[Position, int] | None:
-    """(position, size) of the first batch that ends above `offset`; None when all end below.
+    """Return (position, size) of the first batch that ends above `offset`; None when all end below.
 
-    What is found counts if the batch behind it begins where it should: of a sparse segment, not before it ends. Raises
-    `CorruptIndex`, and `BadBatch` for any contradiction; `StorageError`.
+    The result is valid if the next batch begins where it should: in a sparse segment, not before the end of this one.
+    Raises `CorruptIndex`, `BadBatch` for any contradiction; `StorageError`.
     """
     base, end, size, sparse = segment.base_offset, segment.next_offset, segment.size, segment.sparse
     entry = segment.index.find(0, offset - base)
@@ -583,10 +584,10 @@ def lookup(segment: SearchedSegment, offset: Offset) -> tuple[Position, int] | N
 
 
 def search(segment: SearchedSegment, offset: Offset, *, by_index: bool = True) -> tuple[Position, int] | None:
-    """(position, size) of the first batch that ends above `offset`; None when all end below. Notes damage on the way.
+    """Return (position, size) of the first batch that ends above `offset`; None when all end below. Adds damage.
 
-    Begins one index entry earlier than a lookup does: so the batch that the entry names is seen from before, and an
-    entry that no way leads to is wrong. Raises `OffsetsDamaged`, `CorruptIndex`, `StorageError`.
+    The search begins one index entry earlier than a lookup: so the batch of the entry is checked against the one before
+    it, and an entry that points between batches is noticed. Raises `OffsetsDamaged`, `CorruptIndex`, `StorageError`.
     """
     start, meeting = _one_entry_earlier(segment, offset) if by_index else (_BEGINNING, -1)
     met = meeting < 0
@@ -613,7 +614,7 @@ def search(segment: SearchedSegment, offset: Offset, *, by_index: bool = True) -
 
 
 def _one_entry_earlier(segment: SearchedSegment, offset: Offset) -> tuple[Position, int]:
-    """Where to begin, and the place that the index gives, which is to be met on the way; -1: it gives none."""
+    """Return (start position, position of the index entry, which the search must meet); -1 without an entry."""
     entry = segment.index.find(0, offset - segment.base_offset)
     if entry is None:
         return _BEGINNING, -1
@@ -626,10 +627,10 @@ def _one_entry_earlier(segment: SearchedSegment, offset: Offset) -> tuple[Positi
 def count_fitting(
     segment: Segment, headers: Sequence[BatchHeader], config: LogConfig, *, jitter_ms: int, now_ms: int
 ) -> int:
-    """How many of the batches, which follow each other, go into the segment; 0: it is full, and an empty one never is.
+    """Return how many of these consecutive batches fit into the segment; 0: it is full, and an empty one never is.
 
-    As `Segment.should_roll` has it for each, but for the indexes: every batch is counted as if it had an entry, so that
-    they may have room for more than is told here, if that is not 0.
+    The rules of `Segment.should_roll` apply to each, except that every batch counts as an index entry, so that more may
+    fit than the result says if it is not 0.
     """
     index_bytes = config.segment_index_bytes
     index, times = segment.index, segment.time_index

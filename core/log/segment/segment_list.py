@@ -67,11 +67,11 @@ class SegmentList:
             sealed = segment is not self.active
             if sealed and self.next_offset(number, end) <= recovery_point:
                 continue
-            if segment.base_offset < target or target == end:  # an empty one may have been cut to nothing
+            if segment.base_offset < target or target == end:  # an empty one may have been truncated
                 files.append(segment.file)
                 if sealed:
                     files += segment.index_files()
-                elif isinstance(segment, Segment):  # a start cannot tell that it lacks something
+                elif isinstance(segment, Segment):  # loading would not notice missing entries
                     segment.aborted.write()
                     files += segment.aborted.index_files()
         return files
@@ -79,7 +79,7 @@ class SegmentList:
     def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:
         """Find the first batch that ends above `offset`, readable up to `limit`; None without one.
 
-        Raises `OffsetsDamaged` where the log goes on above `offset`, but none of it is there.
+        Raises `OffsetsDamaged` if batches above `offset` are expected, but all are damaged.
         """
         if offset >= limit or offset >= end:
             return None
@@ -129,10 +129,10 @@ class SegmentList:
     # --- transactions
 
     def may_have_aborted(self, from_offset: int) -> bool:
-        """False if no transaction that was aborted has its marker at that offset or above, as far as the segments tell
-        without a look into their indexes."""
+        """Return False if the segments know, without reading their indexes, that no aborted transaction has its marker
+        at that offset or above."""
         aborting = self._aborting
-        if aborting is None:  # those that are sealed do not change
+        if aborting is None:  # sealed segments do not change
             aborting = self._aborting = tuple(
                 each for each in self.items[:-1] if isinstance(each, Segment) and each.aborted
             )
@@ -157,7 +157,7 @@ class SegmentList:
         return found
 
     def end_of_slice(self, base: Offset, end_position: Position, end: Offset) -> Offset:
-        """An offset that no batch before that position of the segment at `base` reaches, as low as its index tells."""
+        """Return an upper bound of the offsets before that position of the segment at `base`, by its index."""
         number = bisect_left(self.bases, base)
         segment = self.items[number]
         try:
@@ -167,7 +167,7 @@ class SegmentList:
         return self.next_offset(number, end) if entry is None else Offset(base + entry[0] + 1)
 
     def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
-        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `TimestampLookup.offsets_before`."""
+        """Return base offsets for `TimestampLookup.offsets_before`, newest first (facts A4 getOffsetsBefore)."""
         entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
         if end > entries[-1][0]:
             entries.append((end, now_ms))
@@ -180,9 +180,9 @@ class SegmentList:
         return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
 
     def find_first_at(self, timestamp: int, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
-        """The first record at or above offset `start` whose timestamp is at least `timestamp`, in steps.
+        """Find the first record at or above offset `start` with a timestamp of at least `timestamp`, in steps.
 
-        Batches are opened on a worker: to unpack one can take long. A segment that is gone meanwhile raises
+        Batches are opened on a worker, since decompression may take long. A segment that is deleted meanwhile raises
         `StorageError`.
         """
         for index, segment in enumerate(self.items):
@@ -200,7 +200,7 @@ class SegmentList:
         return None
 
     def find_max_timestamp(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
-        """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
+        """Find the first record, from offset `start` on, with the largest timestamp; None when no record has one."""
         largest, chosen = NO_TIMESTAMP, None
         for segment in self.items:
             if segment.size and segment.largest_timestamp > largest:
@@ -211,7 +211,7 @@ class SegmentList:
         found: FoundRecord | None = None
         if batch is not None:
             found = yield from _first_in_batch(chosen.region(*batch), largest, start, codecs)
-        # A header may claim more than its records have, and the record may lie below the start.
+        # The header may have a larger timestamp than its records, and the record may be below the start.
         return found if found is not None else (yield from self._first_at_largest_by_records(start, end, codecs))
 
     def _first_at_largest_by_records(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
@@ -234,7 +234,7 @@ class SegmentList:
                     base_offset=segment.base_offset,
                     next_offset=self.next_offset(index, end),
                     size_bytes=segment.size,
-                    # 0 stands for none where librdkafka's header was taken at its word.
+                    # 0 means none: librdkafka's header has it.
                     largest_timestamp_ms=largest if largest > 0 else segment.modified_ms,
                     active=segment is self.active,
                 )

@@ -18,13 +18,13 @@ ENTRY = Struct(">hqqqq")
 VERSION = 0
 _BLOCK_ENTRIES = 64
 """Entries per read."""
-_BLOCKS_KEPT = 4
+_CACHED_BLOCKS_MAX = 4
 _LANDMARKS_MAX = 63
 """Number of cached first markers, since every search reads the same blocks first."""
 
 
 class AbortedTxn(NamedTuple):
-    """`last_offset` is that of the marker; below `last_stable_offset` all was decided once it was written."""
+    """`last_offset` is that of the marker; all below `last_stable_offset` was stable once it was written."""
 
     producer_id: int
     first_offset: int
@@ -96,7 +96,7 @@ class TransactionIndex:
         try:
             self.write()
         except StorageError:
-            return  # `write` at the roll or the close tells if it goes on
+            return  # `write` at the roll or the close reports a lasting error
 
     def write(self) -> None:
         """Write the entries in memory to the file. Raises `StorageError`; they then stay in memory."""
@@ -128,11 +128,11 @@ class TransactionIndex:
         self._has_in_file(0)
 
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
-        """Have these and no others, in a file that is durable on return: a start believes the index of a segment that
-        was flushed. Raises `StorageError`; then nothing has changed."""
+        """Replace all entries, in a file that is durable on return: a start trusts the index of a flushed segment.
+        Raises `StorageError`; then nothing has changed."""
         self._folder.write_small(self._name, _packed(entries))
         self.close()
-        self._file = None  # it was another one
+        self._file = None  # the previous one was replaced
         self._has_in_file(len(entries))
 
     def _has_in_file(self, count: int) -> None:
@@ -175,7 +175,7 @@ class TransactionIndex:
         for number in range(0, self._count, _BLOCK_ENTRIES):
             entries = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
             if entries[0].last_offset <= before:
-                raise CorruptIndex(f"entry {number} does not come after the one before")
+                raise CorruptIndex(f"entry {number} is not above the previous one")
             before = entries[-1].last_offset
 
     def _newest_marker(self) -> int:
@@ -209,7 +209,7 @@ class TransactionIndex:
     def _block(self, block: int) -> list[AbortedTxn]:
         entries = self._blocks.get(block)
         if entries is None:
-            if len(self._blocks) >= _BLOCKS_KEPT:
+            if len(self._blocks) >= _CACHED_BLOCKS_MAX:
                 self._blocks.clear()
             first = block * _BLOCK_ENTRIES
             entries = self._blocks[block] = self._read(first, min(_BLOCK_ENTRIES, self._count - first))
@@ -218,14 +218,14 @@ class TransactionIndex:
     def _read(self, first: int, count: int) -> list[AbortedTxn]:
         data = self.file().read(first * ENTRY.size, count * ENTRY.size)
         if len(data) != count * ENTRY.size:
-            raise CorruptIndex("it is shorter than it was")
+            raise CorruptIndex("it is shorter than before")
         entries: list[AbortedTxn] = []
         before = self._base_offset - 1
         for version, *fields in ENTRY.iter_unpack(data):
             entry = AbortedTxn(*fields)
             _, start, marker, stable = entry
             if version != VERSION or not (0 <= start < marker and before < marker and 0 <= stable <= marker + 1):
-                raise CorruptIndex(f"entry {first + len(entries)} is not one of a transaction: {(version, *entry)}")
+                raise CorruptIndex(f"entry {first + len(entries)} is invalid: {(version, *entry)}")
             before = marker
             entries.append(entry)
         return entries
@@ -243,7 +243,7 @@ class TransactionIndex:
         return [self.file()] if self._file is not None or self else []
 
     def rename(self, new: str) -> None:
-        """Rename the file; a missing one keeps being missing. Raises `StorageError`."""
+        """Rename the file, if it exists. Raises `StorageError`."""
         try:
             self._folder.rename(self._name, new)
         except FileMissing:

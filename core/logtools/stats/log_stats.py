@@ -1,4 +1,4 @@
-"""The figures of a segment, a partition or a topic: sums that can be put together."""
+"""Statistics of a segment, a partition or a topic: sums that can be merged."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ _REGISTERS = 1 << _BITS
 _ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
 _MASK = (1 << 64) - 1
 EXACT_MAX = 1024
-"""Up to so many the keys themselves are kept, by their hashes, and the number is exact."""
+"""Up to this number the hashes of all keys are stored, and the count is exact."""
 
 
-class Counted(NamedTuple):
-    """A number of different keys, without what it takes to go on counting."""
+class KeyCount(NamedTuple):
+    """The result of a count of distinct keys."""
 
     number: int
     is_exact: bool = True
@@ -45,7 +45,7 @@ class DistinctCount:
         self._take(hashes)
 
     def merge(self, other: "DistinctCount") -> None:
-        """Count what the other one has seen, too."""
+        """Add the keys of another one."""
         if other._exact is not None:
             if self._exact is not None:
                 self._exact |= other._exact
@@ -72,8 +72,8 @@ class DistinctCount:
     def is_exact(self) -> bool:
         return self._exact is not None
 
-    def ended(self) -> Counted:
-        return Counted(self.estimate(), self.is_exact)
+    def ended(self) -> KeyCount:
+        return KeyCount(self.estimate(), self.is_exact)
 
     def _spill(self) -> list[int]:
         assert self._exact is not None
@@ -90,7 +90,7 @@ class DistinctCount:
 
 
 def _hash(key: bytes) -> int:
-    """64 bits: two checksums, stirred until each bit depends on all of them (the finalizer of MurmurHash3)."""
+    """Return a 64-bit hash of two checksums, mixed by the finalizer of MurmurHash3."""
     value = crc32c(key) << 32 | crc32(key)
     value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
     value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
@@ -99,11 +99,11 @@ def _hash(key: bytes) -> int:
 
 NO_TIMESTAMP = -1
 _SPANS_MAX = 240
-"""Of time; twice as wide ones take their place when there are more."""
+"""Maximum number of time spans; beyond it, spans become twice as long."""
 
 
-class Rates:
-    """Messages and bytes by spans of time, all as wide, wider the longer the time is."""
+class Throughput:
+    """Messages and bytes per span of time; all spans have the same length, which grows with the total time."""
 
     __slots__ = ("_first", "_last", "spans", "width_ms")
 
@@ -124,8 +124,8 @@ class Rates:
         while self._last - self._first >= _SPANS_MAX:
             self._widen()
 
-    def merge(self, other: "Rates") -> None:
-        """Add what the other one has."""
+    def merge(self, other: "Throughput") -> None:
+        """Add the spans of another one."""
         while self.width_ms < other.width_ms:
             self._widen()
         for number, (messages, size) in other.spans.items():
@@ -140,14 +140,14 @@ class Rates:
             self.spans[number // 2] = before[0] + messages, before[1] + size
 
     def series(self) -> Sequence[tuple[int, int, int]]:
-        """(beginning in ms, messages, bytes) of every span from the first to the last, empty ones too."""
+        """Return (start in ms, messages, bytes) of every span from the first to the last, empty ones too."""
         if not self.spans:
             return []
         numbers = range(min(self.spans), max(self.spans) + 1)
         return [(number * self.width_ms, *self.spans.get(number, (0, 0))) for number in numbers]
 
 
-class Figures:
+class LogStats:
     """Sums. `merge` adds those of another one."""
 
     def __init__(self) -> None:
@@ -164,23 +164,23 @@ class Figures:
         """Messages by the codec they came with."""
         self.codec_bytes: Counter[str] = Counter()
         self.content_bytes = 0
-        """Of keys and values, decompressed; of the batches that were opened."""
+        """Bytes of keys and values, decompressed, in the opened batches."""
         self.opened_bytes = 0
-        """Of those batches in the segment."""
+        """Bytes of these batches in the segment."""
         self.opened = 0
-        """Messages that were looked at."""
+        """Number of opened messages."""
         self.without_key = 0
         self.without_value = 0
-        """Tombstones, where the topic is compacted."""
-        self.keys: DistinctCount | Counted = DistinctCount()
+        """Number of tombstones on a compacted topic."""
+        self.keys: DistinctCount | KeyCount = DistinctCount()
         self.sizes: Counter[int] = Counter()
         """Messages by the number of bits of their size (key and value, bytes): 3 is for 4 to 7."""
         self.largest = 0
         self.first_ms = self.last_ms = NO_TIMESTAMP
-        """Timestamps."""
-        self.rates = Rates()
+        """First and last timestamp."""
+        self.rates = Throughput()
 
-    def merge(self, other: "Figures") -> None:
+    def merge(self, other: "LogStats") -> None:
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("codecs", "codec_bytes", "sizes"):
@@ -194,25 +194,25 @@ class Figures:
         self.seen(other.last_ms)
 
     def seen(self, timestamp_ms: int) -> None:
-        """A message has this timestamp."""
+        """Add the timestamp of a message."""
         if timestamp_ms < 0:
             return
         self.first_ms = timestamp_ms if self.first_ms < 0 else min(self.first_ms, timestamp_ms)
         self.last_ms = max(self.last_ms, timestamp_ms)
 
     def end(self) -> None:
-        """Keep no more than what is told: nothing is added, and this is merged nowhere any more."""
+        """Free the memory of counting, after the last `add` and `merge`."""
         if isinstance(self.keys, DistinctCount):
             self.keys = self.keys.ended()
-        self.rates = Rates()
+        self.rates = Throughput()
 
     @property
     def seconds(self) -> float:
-        """From the first timestamp to the last."""
+        """Return the time from the first timestamp to the last."""
         return (self.last_ms - self.first_ms) / 1000
 
     def per_second(self, count: float) -> float | None:
-        """None where all is of one moment."""
+        """Return the rate of `count`; None if all messages have the same timestamp."""
         return count / self.seconds if self.seconds > 0 else None
 
 

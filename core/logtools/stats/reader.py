@@ -1,4 +1,4 @@
-"""From a segment to its figures."""
+"""Computes the statistics of a segment."""
 
 from ....ports.errors import ApiError
 from ....ports.storage import File
@@ -10,15 +10,15 @@ from ...message.batch_reader import Columns, decode_columns
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.classic.validation import find_valid_prefix
 from ...message.codec import Codecs
-from .log_stats import DistinctCount, Figures
+from .log_stats import DistinctCount, LogStats
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NOTHING = b""
 
 
-def batch_figures(file: File, base_offset: int, codecs: Codecs, *, records: bool) -> Figures:
-    """Of a segment of batches; with `records` each message is looked at: keys and sizes. Raises `StorageError`."""
-    figures = Figures()
+def batch_figures(file: File, base_offset: int, codecs: Codecs, *, records: bool) -> LogStats:
+    """Return the statistics of a segment of batches; `records` opens each message. Raises `StorageError`."""
+    figures = LogStats()
     figures.segments, figures.bytes = 1, file.size
     for item in walk(file, Position(0), Position(file.size), expected=Offset(base_offset)):
         if isinstance(item, Gap):
@@ -43,7 +43,7 @@ def batch_figures(file: File, base_offset: int, codecs: Codecs, *, records: bool
     return figures
 
 
-def _open(figures: Figures, file: File, position: Position, header: BatchHeader, codecs: Codecs) -> None:
+def _open(figures: LogStats, file: File, position: Position, header: BatchHeader, codecs: Codecs) -> None:
     try:
         columns = decode_columns(file.read(position, header.size), codecs, into=Columns(header.base_offset))
     except ApiError:
@@ -53,7 +53,7 @@ def _open(figures: Figures, file: File, position: Position, header: BatchHeader,
     _look(figures, columns.keys, columns.values)
 
 
-def _look(figures: Figures, keys: list[bytes | None], values: list[bytes | None]) -> None:
+def _look(figures: LogStats, keys: list[bytes | None], values: list[bytes | None]) -> None:
     figures.opened += len(values)
     present = [key for key in keys if key is not None]
     figures.without_key += len(values) - len(present)
@@ -70,9 +70,9 @@ def _look(figures: Figures, keys: list[bytes | None], values: list[bytes | None]
         figures.sizes.update([size.bit_length() for size in sizes])
 
 
-def classic_figures(file: File, modified_ms: int, codecs: Codecs, *, records: bool) -> Figures:
-    """Of a segment of classic messages, which have neither keys nor times. Raises `StorageError`."""
-    figures = Figures()
+def classic_figures(file: File, modified_ms: int, codecs: Codecs, *, records: bool) -> LogStats:
+    """Return the statistics of a segment of classic messages, which have no keys or times. Raises `StorageError`."""
+    figures = LogStats()
     figures.segments, figures.bytes = 1, file.size
     position = 0
     while position < file.size:
@@ -90,7 +90,7 @@ def classic_figures(file: File, modified_ms: int, codecs: Codecs, *, records: bo
     return figures
 
 
-def _look_classic(figures: Figures, piece: bytes, codecs: Codecs, *, records: bool) -> None:
+def _look_classic(figures: LogStats, piece: bytes, codecs: Codecs, *, records: bool) -> None:
     plain: list[bytes | None] = []
     start = 0
     for shallow in ClassicMessageSet(piece, codecs, from_offset=0).shallow():

@@ -1,4 +1,4 @@
-"""The folder of a partition of the classic generation: everything in it that is not as it should be (facts A4)."""
+"""The check of a partition folder of the classic generation: every defect in it (facts A4)."""
 
 import zlib
 from collections.abc import Sequence
@@ -19,38 +19,38 @@ from ...message.classic.validation import find_valid_prefix
 from ...message.codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ...message.crc32 import crc32
 from .findings import Finding, Fix, Loss
-from .fixes import SetAside, keep_range
+from .fixes import RENAMED, Quarantine, write_range_copy
 from .overlay_folder import OverlayFolder, copy_range
-from .partition import Known
+from .partition import PartitionContext
 
 _GZIP_ID = 1
 _GZIP_HEAD = bytes.fromhex("1f8b0810 00000000 00ff")
-"""Deflate, with a comment: it is what fills."""
+"""A deflate header with a comment, which is the filler."""
 _GZIP_TAIL = b"\0" + zlib.compress(b"", 9, -15) + bytes(8)
 """The end of the comment, no content, its CRC and length."""
 FILLER_MIN = OVERHEAD_BYTES + len(_GZIP_HEAD) + len(_GZIP_TAIL)
 """The smallest filler, in bytes."""
 FILLER_MAX = 64 * 1024
-"""Consumers must be able to fetch one."""
+"""Maximum size of a filler, which consumers must be able to fetch."""
 _SEARCH_BYTES_MAX = 1 << 28
-"""How much one search reads again for checksums of what looks like a message."""
+"""Maximum number of bytes that one search reads again to verify checksums of possible messages."""
 _MAGIC_AT = Struct(">i").size
 
 
 @frozen
 class ClassicDamage:
-    """Bytes [position, end) of a segment hold no whole message: at `end` the next one begins, or the segment ends."""
+    """Bytes [position, end) of a segment without a complete message; `end` is the next message or the segment's end."""
 
     position: int
     end: int
     reason: str
     messages: int | None = None
-    """None where nobody knows."""
+    """None if the number is unknown."""
 
 
 @frozen
 class ClassicPatch:
-    """What the byte or bytes at `position` should be: they stand outside the CRC, and the content is what it was."""
+    """The correct bytes at `position`, which are not covered by the CRC; the content is intact."""
 
     position: int
     content: bytes
@@ -59,19 +59,19 @@ class ClassicPatch:
 
 
 class ClassicScan:
-    """Call `run` once."""
+    """Scans a segment. Call `run` once."""
 
     def __init__(self, file: File, size: int, codecs: Codecs = NO_CODECS) -> None:
         """Without codecs wrappers are not opened."""
         self.file, self.size = file, size
         self.messages = 0
-        """Outer ones: a wrapper counts as one."""
+        """Number of outer messages: a wrapper counts as one."""
         self.damages: list[ClassicDamage] = []
         self.patches: list[ClassicPatch] = []
         self._codecs = codecs
 
     def run(self) -> None:
-        """Raises `StorageError`."""
+        """Scan the segment. Raises `StorageError`."""
         position = 0
         while position < self.size:
             end, reason = self._good(position)
@@ -87,7 +87,7 @@ class ClassicScan:
             position = behind
 
     def _restored(self, position: int, behind: int, reason: str) -> ClassicPatch | None:
-        """The length or the magic that makes a message of the bytes up to there."""
+        """Return the length or the magic that makes a message of the bytes up to `behind`, or None."""
         head = self.file.read(Position(position), OVERHEAD_BYTES)
         size = behind - position
         if len(head) < OVERHEAD_BYTES or size <= OVERHEAD_BYTES:
@@ -100,7 +100,7 @@ class ClassicScan:
         return None
 
     def _good(self, position: int) -> tuple[int, str | None]:
-        """(where the damage begins, what it is), or the end and None."""
+        """Return (position of the damage, problem), or the end and None."""
         while position < self.size:
             piece = self.file.read(Position(position), min(SCAN_CHUNK_BYTES, self.size - position))
             good, problem, needs = find_valid_prefix(piece)
@@ -112,7 +112,7 @@ class ClassicScan:
                 continue
             left = self.size - position
             if not 0 < needs <= left:
-                return position, f"the message is cut: {left} bytes of it are there"
+                return position, f"the message is cut after {left} bytes"
             if not self._begins_at(position):
                 return position, "the CRC is wrong"
             self.messages += 1
@@ -120,7 +120,7 @@ class ClassicScan:
         return position, None
 
     def _behind(self, position: int) -> tuple[int, int | None]:
-        """(where the next whole message begins behind the damage or the segment ends, how many messages that costs)."""
+        """Return (position of the next complete message after the damage or the end, number of lost messages)."""
         head = self.file.read(Position(position), LENGTH.size)
         if len(head) == LENGTH.size:
             follower = position + LENGTH.size + LENGTH.unpack(head)[0]
@@ -139,7 +139,7 @@ class ClassicScan:
                     continue
                 length = LENGTH.unpack_from(piece, at)[0]
                 size = LENGTH.size + length
-                # Short ones are too easily found where none are.
+                # A short message is found too easily in random bytes.
                 if not MAGIC_1.size < size <= self.size - start - at:
                     continue
                 left -= size
@@ -151,7 +151,7 @@ class ClassicScan:
         return self.size
 
     def _begins_at(self, position: int) -> bool:
-        """True if a whole message with the right CRC is there."""
+        """Return True for a complete message there with the right CRC."""
         head = self.file.read(Position(position), OVERHEAD_BYTES)
         if len(head) < OVERHEAD_BYTES:
             return False
@@ -159,7 +159,7 @@ class ClassicScan:
         return OVERHEAD_BYTES < size <= self.size - position and _is_good(self.file, position, size, head)
 
     def _look(self, position: int, piece: bytes) -> None:
-        """Count the messages of a piece, and look whether wrappers are such: what says so is under no CRC."""
+        """Count the messages of a piece, and open the wrappers: the codec is not covered by the CRC."""
         at = 0
         while at < len(piece):
             end = at + LENGTH.size + LENGTH.unpack_from(piece, at)[0]
@@ -169,7 +169,7 @@ class ClassicScan:
             if unknown or (
                 codec_id and codec_id in self._codecs and not self._opens(piece[at + MAGIC_1.size : end], codec_id)
             ):
-                reason = f"a message that is not compressed says that it is, with codec {codec_id}"
+                reason = f"a message that is not compressed has codec {codec_id}"
                 place = position + at
                 self.patches.append(ClassicPatch(place + _MAGIC_AT + 1, b"\0", place, reason))
             at = end
@@ -183,7 +183,7 @@ class ClassicScan:
 
 
 def _is_good(file: File, position: int, size: int, head: bytes) -> bool:
-    """True if the bytes there are a message with this beginning, by its CRC; read piece by piece."""
+    """Return True if the bytes are a message with this header, by its CRC; read piece by piece."""
     end = position + size
     try:
         at, _, expected = read_header(head, 0, size - LENGTH.size)
@@ -201,7 +201,7 @@ def _is_good(file: File, position: int, size: int, head: bytes) -> bool:
 
 
 def filler(size: int) -> list[int] | None:
-    """The sizes of messages that together fill so many bytes; None where they are too few."""
+    """Return the sizes of messages that together have `size` bytes; None if it is too small."""
     if size < FILLER_MIN:
         return None
     sizes = []
@@ -215,20 +215,20 @@ def filler(size: int) -> list[int] | None:
 
 
 def filler_message(size: int) -> bytes:
-    """A message of so many bytes that holds no message: a wrapper whose content, when decompressed, is empty."""
+    """Return a message of `size` bytes without content: a wrapper that decompresses to nothing."""
     payload = _GZIP_HEAD + b" " * (size - FILLER_MIN) + _GZIP_TAIL
     length = MAGIC_1.size - LENGTH.size + len(payload)
     return MAGIC_1.pack(length, 1, _GZIP_ID, crc32(payload)) + payload
 
 
 _TEMPORARY = ".tmp"
-_FILLED = "it is kept in a file *.aside, and messages that hold nothing take its place, so that offsets stay"
-_CUT = "it is cut off, and kept in a file *.aside"
+_FILLED = "it is moved to a file *.aside and replaced by empty messages, so that offsets do not change"
+_CUT = "it is moved to a file *.aside"
 
 
 @frozen
 class FillClassic:
-    """Write a segment anew: with fillers for `ranges`, cut at `end`, and filled from there up to `fill_to`."""
+    """Rewrite a segment: with fillers for `ranges`, truncated at `end`, and filled from there up to `fill_to`."""
 
     name: str
     ranges: tuple[tuple[int, int], ...]
@@ -239,7 +239,7 @@ class FillClassic:
     def __call__(self, folder: Folder) -> None:
         source = folder.open(self.name, create=False)
         for start, end in (*self.ranges, (self.end, source.size)):
-            keep_range(folder, source, start, end)
+            write_range_copy(folder, source, start, end)
         made = folder.open(self.name + _TEMPORARY)
         made.truncate(0)
         done = 0
@@ -264,9 +264,9 @@ def _fill(target: File, size: int) -> None:
 
 
 class ClassicPartition:
-    """Checks one folder; nothing in it is changed. Raises `StorageError`."""
+    """Checks one folder without changes. Raises `StorageError`."""
 
-    def __init__(self, folder: Folder, known: Known, codecs: Codecs) -> None:
+    def __init__(self, folder: Folder, known: PartitionContext, codecs: Codecs) -> None:
         self.findings: list[Finding] = []
         self.segments = self.batches = self.messages = 0
         self.start = self.end = self.durable_to = 0
@@ -289,7 +289,7 @@ class ClassicPartition:
         where = f"{self._folder.name}/{name}"
         self.findings.append(Finding(kind=kind, file=where, text=text, remedy=remedy, fix=fix, **more))  # type: ignore[arg-type]  # position, loss
 
-    # --- which files are the log's
+    # --- the files of the log
 
     def _other_files(self) -> None:
         for name in self._files:
@@ -297,30 +297,30 @@ class ClassicPartition:
             if name == PARTITION_METADATA:
                 continue
             if QUARANTINE_SUFFIX in name:
-                self._add("aside", name, "was set aside", "look at it, and delete it when nothing in it is wanted")
+                self._add("aside", name, "is quarantined", "inspect it, and delete it when it is not needed")
             elif found is None and name.endswith(_TEMPORARY):
                 self._add(
                     "leftover", name, "was left by a repair that was interrupted", "the next repair writes over it"
                 )
             elif found is None:
-                self._add("unknown-file", name, "is no file of a classic log", "it is left alone")
+                self._add("unknown-file", name, "is not a file of a classic log", "it is ignored")
             elif found["state"]:
-                self._add("leftover", name, "was left by a change that was interrupted", "the next start removes it")
+                self._add("leftover", name, "remains of an interrupted change", "the next start removes it")
             elif int(found["base"]) >= LONG_MAX:
-                self._add("segment-foreign", name, "begins beyond all offsets", "it is set aside", SetAside((name,)))
+                self._add("segment-foreign", name, "begins beyond all offsets", RENAMED, Quarantine((name,)))
 
     def _own_segments(self) -> Sequence[ClassicSegment]:
-        pretended = OverlayFolder(self._folder)
+        overlay = OverlayFolder(self._folder)
         lines: list[str] = []
-        there = classic_segments(pretended, lines.append)
+        there = classic_segments(overlay, lines.append)
         recover = not self._known.in_order
-        kept = segments_in_chain(pretended, there, self._known.recovery_point or 0, recover, lines.append)
+        members = segments_in_chain(overlay, there, self._known.recovery_point or 0, recover, lines.append)
         for segment in there:
-            if segment not in kept:
+            if segment not in members:
                 name = segment.names[0]
-                fix = SetAside((name,))
-                self._add("segment-foreign", name, "is no part of the chain of segments", "it is set aside", fix)
-        return kept
+                fix = Quarantine((name,))
+                self._add("segment-foreign", name, "does not follow the previous segment", RENAMED, fix)
+        return members
 
     # --- one segment
 
@@ -345,7 +345,7 @@ class ClassicPartition:
                 return
         ranges = [damage for damage in inside if damage.end <= end]
         for damage in [damage for damage in ranges if damage.end - damage.position < FILLER_MIN]:
-            text = f"{damage.reason}; {damage.end - damage.position} bytes are too few to be filled"
+            text = f"{damage.reason}; {damage.end - damage.position} bytes are too few for a filler"
             remedy = "readers pass it with --skip-damaged"
             ranges.remove(damage)
             self._add("batch-damaged", segment.names[0], text, remedy, position=damage.position, needs_person=True)
@@ -357,24 +357,24 @@ class ClassicPartition:
             max(end, fill_to),
             tuple((one.position, one.content) for one in patches),
         )
-        self._tell(segment, ranges, fix)
+        self._add_damages(segment, ranges, fix)
         for patch in patches:
             text = f"{patch.reason}; its content is intact"
             name, at = segment.names[0], patch.message_at
             self._add("batch-header", name, text, "its header is restored", fix, position=at)
         if at_end is not None or end != segment.size or fill_to > end:
-            self._tell_end(segment, at_end, fix, following)
+            self._add_end_damage(segment, at_end, fix, following)
         self.end = base + max(end, fill_to)
         if following is not None:
             self.sealed.append(SealedSegment(base, Offset(following), max(end, fill_to)))
 
     def _boundary(self, scan: ClassicScan, position: int) -> int:
-        """Where the last message ends that does so at or before a position. Raises `StorageError`."""
+        """Return the end of the last message that ends at or before a position. Raises `StorageError`."""
         part = ClassicScan(scan.file, position)
         part.run()
         return part.damages[-1].position if part.damages and part.damages[-1].end == position else position
 
-    def _tell(self, segment: ClassicSegment, damages: Sequence[ClassicDamage], fix: Fix) -> None:
+    def _add_damages(self, segment: ClassicSegment, damages: Sequence[ClassicDamage], fix: Fix) -> None:
         base = segment.base_offset
         for damage in damages:
             loss = Loss(
@@ -386,7 +386,7 @@ class ClassicPartition:
             name = segment.names[0]
             self._add("batch-damaged", name, damage.reason, _FILLED, fix, position=damage.position, loss=loss)
 
-    def _tell_end(
+    def _add_end_damage(
         self, segment: ClassicSegment, damage: ClassicDamage | None, fix: FillClassic, following: int | None
     ) -> None:
         base, name, size = segment.base_offset, segment.names[0], segment.size
@@ -404,13 +404,13 @@ class ClassicPartition:
         elif damage is not None:
             self._add("batch-damaged", name, damage.reason, remedy, fix, position=fix.end, loss=loss)
         elif fix.end < size:
-            text = f"goes on to offset {base + size}, into the segment behind it"
+            text = f"ends at offset {base + size}, inside the next segment"
             self._add("segment-foreign", name, text, remedy, fix, position=fix.end, loss=loss)
         else:
-            text = f"ends at offset {base + size}: the offsets up to {upto - 1} are missing"
+            text = f"ends at offset {base + size}: offsets up to {upto - 1} are missing"
             kind = "offsets-missing" if following is not None else "end-lost"
             self._add(kind, name, text, remedy, fix, loss=loss)
 
 
 def _unmendable(end: int, goes_to: int) -> tuple[str, str]:
-    return f"ends at offset {end}, and {goes_to} follows: too few bytes to be filled", "this is for a person"
+    return f"ends at offset {end}, and {goes_to} follows: too few bytes for a filler", "this needs an administrator"

@@ -1,4 +1,4 @@
-"""A data folder of a broker: its partitions, and what the checkpoints say of them (facts B3)."""
+"""The check of a data folder of a broker: its partitions and its checkpoints (facts B3)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -29,8 +29,8 @@ from ...log.names import ETCD_FOLDER, QUARANTINE_SUFFIX, classic_folder_partitio
 from ...message.codec import NO_CODECS, Codecs
 from .classic_partition import ClassicPartition
 from .findings import Finding, Fix, Loss, note, problems
-from .fixes import SetAside, Write
-from .partition import BatchPartition, Known
+from .fixes import Quarantine, Write
+from .partition import BatchPartition, PartitionContext
 from .tree_check import KnownTopics, label_findings
 
 _OFFSETS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANED)
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class PartitionCheck(Protocol):
-    """What is found out of the folder of a partition."""
+    """The check of the folder of one partition."""
 
     findings: list[Finding]
     segments: int
@@ -55,7 +55,7 @@ class PartitionCheck(Protocol):
 
 @frozen(kw_only=True)
 class Counts:
-    """What was looked through."""
+    """The number of checked files and messages."""
 
     partitions: int = 0
     segments: int = 0
@@ -64,55 +64,55 @@ class Counts:
 
 
 @frozen(kw_only=True)
-class Checked:
-    """All that was found in a data folder."""
+class CheckResult:
+    """The result of the check of a data folder."""
 
     findings: Sequence[Finding]
     counts: Counts
 
 
 @frozen(kw_only=True)
-class Circumstances:
-    """What is known of a data folder from outside."""
+class CheckContext:
+    """The context of a check, which the data folder itself does not show."""
 
     alone: bool = True
-    """False: other brokers have replicas of what lies here."""
+    """False if other brokers have replicas of the partitions."""
     in_use: bool = False
-    """A broker is writing there."""
+    """True if a broker is writing there."""
     only: Collection[str] = ()
-    """The folders to look at; none given: all."""
+    """The folders to check; all if empty."""
     topics: KnownTopics | None = None
-    """Of a coordination file that could be looked into."""
+    """The topics of a readable coordination file."""
     codecs: Codecs = NO_CODECS
-    """To open the wrappers of classic messages with; without any they are believed."""
+    """Codecs for the wrappers of classic messages; without any, wrappers are not opened."""
     progress: Callable[[str], None] = field(default=lambda _name: None)
-    """Told of each partition before it is looked at."""
+    """Called with the name of each partition before its check."""
 
 
 class DataFolderCheck:
-    """Checks a data folder, whole or some partitions of it. Nothing is changed. Raises `StorageError`."""
+    """Checks a data folder, or some partitions of it, without changes. Raises `StorageError`."""
 
-    def __init__(self, log_dir: LogDir, circumstances: Circumstances) -> None:
+    def __init__(self, log_dir: LogDir, context: CheckContext) -> None:
         self._log_dir = log_dir
-        self._circumstances = circumstances
+        self._context = context
         self._findings: list[Finding] = []
         self._files = log_dir.root.files()
         self._is_data_folder = bool({*_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, ".lock"} & set(self._files))
         self._clean = CLEAN_SHUTDOWN in self._files
         self._checked: dict[TopicPartition, PartitionCheck] = {}
         self._offsets: dict[str, dict[TopicPartition, int] | None] = {}
-        """None: damaged."""
+        """None: corrupt."""
         self._sealed: dict[TopicPartition, list[SealedSegment]] | None = {}
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         for name in _OFFSETS:
             self._offsets[name] = self._read(name, parse_offsets)
         self._sealed = self._read(SEGMENTS, parse_segments)
         self._check_identity()
         for name, partition in self._partitions():
-            self._circumstances.progress(name)
+            self._context.progress(name)
             self._try_partition(name, partition)
-        if self._is_data_folder and not self._circumstances.in_use:
+        if self._is_data_folder and not self._context.in_use:
             self._check_checkpoints()
         checks = self._checked.values()
         counts = Counts(
@@ -121,10 +121,10 @@ class DataFolderCheck:
             batches=sum(check.batches for check in checks),
             messages=sum(check.messages for check in checks),
         )
-        return Checked(findings=self._findings, counts=counts)
+        return CheckResult(findings=self._findings, counts=counts)
 
     def _partitions(self) -> Iterator[tuple[str, TopicPartition]]:
-        only = self._circumstances.only
+        only = self._context.only
         for name in self._log_dir.folders():
             if only and name not in only:
                 continue
@@ -133,23 +133,23 @@ class DataFolderCheck:
             if state == "delete":
                 self._findings.append(note("leftover", name, "is of a deleted topic", "the next start removes it"))
             elif state is not None:
-                remedy = "look at it, and delete it when nothing in it is wanted"
+                remedy = "inspect it, and delete it when it is not needed"
                 self._findings.append(note("aside", name, f"was renamed to *-{state}", remedy))
             elif partition is None:
                 if name != ETCD_FOLDER:
-                    self._findings.append(note("unknown-file", name, "is no folder of a partition", "it is left alone"))
+                    self._findings.append(note("unknown-file", name, "is not a partition folder", "it is ignored"))
             else:
                 yield name, partition
 
     def _try_partition(self, name: str, partition: TopicPartition) -> None:
         try:
             found = self._check_partition(name, partition)
-            if self._circumstances.in_use:
+            if self._context.in_use:
                 found = self._without_passing(found, name, partition)
             self._findings += found
         except StorageError as error:
-            if self._circumstances.in_use:
-                self._findings.append(note("unreadable", name, f"{error}; a broker is changing it", "look again"))
+            if self._context.in_use:
+                self._findings.append(note("unreadable", name, f"{error}; a broker is changing it", "check again"))
                 return
             remedy = "this is for a person: a repair leaves it alone"
             self._findings.append(
@@ -157,8 +157,7 @@ class DataFolderCheck:
             )
 
     def _without_passing(self, found: list[Finding], name: str, partition: TopicPartition) -> list[Finding]:
-        """Where a broker writes, files take the place of others meanwhile: damage is what is still there when one looks
-        again."""
+        """Return the findings of a second look, while a broker replaces files: damage is what both find."""
         for _ in range(_TRIES):
             if not problems(found):
                 break
@@ -172,31 +171,31 @@ class DataFolderCheck:
         known = self._known(partition)
         check: PartitionCheck
         if found == CLASSIC:
-            check = ClassicPartition(folder, known, self._circumstances.codecs)
+            check = ClassicPartition(folder, known, self._context.codecs)
         else:
             check = BatchPartition(folder, known)
         check.check()
         self._checked[partition] = check
-        labels = label_findings(folder, partition, self._circumstances.topics, classic=found == CLASSIC)
+        labels = label_findings(folder, partition, self._context.topics, classic=found == CLASSIC)
         return [*check.findings, *labels]
 
-    def _known(self, partition: TopicPartition) -> Known:
-        circumstances = self._circumstances
+    def _known(self, partition: TopicPartition) -> PartitionContext:
+        context = self._context
         noted: list[int | None] = []
         for name in _OFFSETS:
             of_all = self._offsets[name]
             noted.append(None if of_all is None else of_all.get(partition))
         recovery_point, log_start, high_watermark, cleaned_to = noted
-        return Known(
+        return PartitionContext(
             partition=partition,
             recovery_point=recovery_point,
             log_start=log_start or 0,
             high_watermark=high_watermark or 0,
             cleaned_to=cleaned_to or 0,
             sealed=(self._sealed or {}).get(partition, ()),
-            in_order=(self._clean or not self._is_data_folder) and not circumstances.in_use,
-            alone=circumstances.alone,
-            in_use=circumstances.in_use,
+            in_order=(self._clean or not self._is_data_folder) and not context.in_use,
+            alone=context.alone,
+            in_use=context.in_use,
             bare=not self._is_data_folder,
         )
 
@@ -208,7 +207,7 @@ class DataFolderCheck:
         except FileMissing:
             return parse(b"0\n0\n")
         if not content and not self._clean:
-            return parse(b"0\n0\n")  # Kafka makes it so, before it has anything to note
+            return parse(b"0\n0\n")  # Kafka creates it empty
         try:
             return parse(content)
         except (ValueError, TypeError) as error:
@@ -217,8 +216,8 @@ class DataFolderCheck:
                     kind="checkpoint-damaged",
                     file=name,
                     text=f"cannot be read: {error}",
-                    remedy="it is set aside, and written anew from what is there",
-                    fix=SetAside((name,)),
+                    remedy="it is renamed to *.aside and rebuilt",
+                    fix=Quarantine((name,)),
                     on_root=True,
                 )
             )
@@ -227,26 +226,26 @@ class DataFolderCheck:
     def _check_identity(self) -> None:
         for name in self._files:
             if QUARANTINE_SUFFIX in name:
-                remedy = "look at it, and delete it when nothing in it is wanted"
-                self._findings.append(note("aside", name, "was set aside", remedy))
+                remedy = "inspect it, and delete it when it is not needed"
+                self._findings.append(note("aside", name, "is quarantined", remedy))
         try:
             parse_meta_properties(self._log_dir.root.read_small(META_PROPERTIES))
         except FileMissing:
             return
         except ValueError as error:
-            remedy = "it is set aside, and the next start writes it anew"
-            self._root_finding("identity-damaged", META_PROPERTIES, str(error), remedy, SetAside((META_PROPERTIES,)))
+            remedy = "it is renamed to *.aside; the next start recreates it"
+            self._root_finding("identity-damaged", META_PROPERTIES, str(error), remedy, Quarantine((META_PROPERTIES,)))
 
     def _root_finding(self, kind: str, name: str, text: str, remedy: str, fix: Fix, loss: Loss | None = None) -> None:
         self._findings.append(Finding(kind=kind, file=name, text=text, remedy=remedy, fix=fix, loss=loss, on_root=True))
 
     def _check_checkpoints(self) -> None:
-        """What they say of the logs must be so: of those that were looked at."""
+        """Compare the checkpoints with the checked logs."""
         damaged = {finding.file for finding in self._findings if finding.kind == "checkpoint-damaged"}
         wanted: dict[str, dict[TopicPartition, int]] = {}
         for name in _OFFSETS:
             wanted[name] = self._wanted(name, self._offsets[name] or {})
-        if self._circumstances.only:
+        if self._context.only:
             damaged |= {RECOVERY_POINT} if self._offsets[RECOVERY_POINT] is None else set()
         for name, offsets in wanted.items():
             if name in damaged or offsets == self._offsets[name]:
@@ -258,12 +257,12 @@ class DataFolderCheck:
             self._check_sealed(self._sealed)
 
     def _wanted(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """What the checkpoint should say."""
+        """Return the correct content of the checkpoint."""
         wanted = dict(offsets)
         for partition, offset in offsets.items():
             check = self._checked.get(partition)
             if check is None:
-                if self._clean and not self._circumstances.only and name == RECOVERY_POINT:
+                if self._clean and not self._context.only and name == RECOVERY_POINT:
                     del wanted[partition]
             elif name == RECOVERY_POINT and check.durable_to:
                 continue
@@ -283,23 +282,23 @@ class DataFolderCheck:
             if right == offset:
                 continue
             if right is not None and right == self._checked[partition].durable_to:
-                yield partition, f"a start would cut off what is intact behind the hole that ends at {right}", None
+                yield partition, f"a start would truncate intact batches after the gap that ends at {right}", None
                 continue
             if right is None and not offset:
                 yield partition, "has no folder", None
             elif right is None:
                 loss: Loss | None = Loss(first_offset=0, next_offset=offset)
-                yield partition, f"its folder is missing, and what the log had below offset {offset} with it", loss
+                yield partition, f"its folder is missing, with all records of the log below offset {offset}", loss
             elif offset > right and name in (RECOVERY_POINT, HIGH_WATERMARK):
                 read = "durable once" if name == RECOVERY_POINT else "consumers may have read them"
-                # Of those that both checkpoints know, one tells.
+                # One of the checkpoints is enough to report it.
                 first = (
                     max(right, (self._offsets[RECOVERY_POINT] or {}).get(partition, 0))
                     if name == HIGH_WATERMARK
                     else right
                 )
                 loss = Loss(first_offset=first, next_offset=offset, messages=offset - first) if first < offset else None
-                yield partition, f"the offsets {right} to {offset - 1} are missing: {read}", loss
+                yield partition, f"offsets {right} to {offset - 1} are missing: {read}", loss
             else:
                 yield partition, f"offset {offset}, but the log ends at {right}", None
 
@@ -307,7 +306,7 @@ class DataFolderCheck:
         wanted = {
             partition: self._checked[partition].sealed if partition in self._checked else known
             for partition, known in noted.items()
-            if partition in self._checked or self._circumstances.only
+            if partition in self._checked or self._context.only
         }
         wrong = [partition for partition, known in noted.items() if not self._agree(known, wanted.get(partition, ()))]
         if not wrong:
@@ -315,12 +314,12 @@ class DataFolderCheck:
         lines = [line for partition, sealed in wanted.items() for line in format_segments(partition, sealed)]
         fix = Write(SEGMENTS, join_segments(lines), keep_old=False)
         for partition in wrong:
-            text = f"{partition}: the segments are not those that it knows"
-            self._root_finding("checkpoint-wrong", SEGMENTS, text, "it is written anew", fix)
+            text = f"{partition}: the segments differ from the checkpoint"
+            self._root_finding("checkpoint-wrong", SEGMENTS, text, "it is rewritten", fix)
 
     def _agree(self, noted: Collection[SealedSegment], found: Sequence[SealedSegment]) -> bool:
-        """True if nothing that is noted is missing or shorter: segments may have come or grown, or, without an orderly
-        stop, the oldest may have gone."""
+        """Return True if no checkpointed segment is missing or shorter. Segments may be new or have grown, and without
+        a clean shutdown the oldest may be deleted."""
         present = {sealed.base_offset: sealed for sealed in found}
         first = found[0].base_offset if found else LONG_MAX
         return all(

@@ -1,4 +1,4 @@
-"""What a check tells: one finding for each thing that is wrong, what it costs, and what mends it."""
+"""The findings of a check: each with its cost and its fix."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,45 +8,45 @@ from ....ports.values import frozen
 
 
 class Fix(Protocol):
-    """A change to the files of one folder, as a value: what asks for the same twice gets it once."""
+    """A change to the files of one folder, as a value, so that equal fixes are applied once."""
 
     def __call__(self, folder: Folder) -> None:
-        """Carry it out. Interrupted at any point it may be repeated. Raises `StorageError`."""
+        """Apply the fix; an interrupted one may be repeated. Raises `StorageError`."""
         ...
 
 
 @frozen(kw_only=True)
 class Loss:
-    """Messages that nothing in the files can bring back."""
+    """Messages that no file can restore."""
 
     first_offset: int
     next_offset: int
-    """Exclusive; -1 where nobody knows how far it went."""
+    """Exclusive; -1 if the end of the loss is unknown."""
     messages: int | None = None
-    """At most so many; None where nobody knows."""
+    """Upper bound of their number; None if it is unknown."""
     bytes: int = 0
-    """Taken out of segments, and kept aside."""
+    """Bytes cut out of segments into a file *.aside."""
 
 
 @frozen(kw_only=True)
 class Finding:
-    """Something that is not as it should be."""
+    """A defect of the files, or a note."""
 
     kind: str
-    """A word for programs, the same for ever: see docs/recovery.md."""
+    """A stable identifier for programs: see docs/recovery.md."""
     file: str
     """The file or folder, below the data folder."""
     text: str
-    """What is wrong, for a person."""
+    """The problem, for a person."""
     remedy: str = ""
-    """What a repair does about it, or what a person should do."""
+    """The action of a repair, or of an administrator."""
     position: int = -1
-    """Where in the file, in bytes."""
+    """Position in the file, in bytes."""
     loss: Loss | None = None
     fix: Fix | None = None
-    """None for a note: a start deals with it, or nothing is lost by it."""
+    """None for a note: a start handles it, or it costs nothing."""
     needs_person: bool = False
-    """True for what is wrong and cannot be mended."""
+    """True if no repair is possible."""
     on_root: bool = False
     """True if `fix` is for the files directly in the data folder."""
 
@@ -64,5 +64,5 @@ def note(kind: str, file: str, text: str, remedy: str = "") -> Finding:
 
 
 def problems(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that are more than notes."""
+    """Return the findings without the notes."""
     return [finding for finding in findings if not finding.is_note]

@@ -1,4 +1,4 @@
-"""What a repair does to the files of a folder, each as a value. Interrupted at any point, each may be repeated."""
+"""The fixes of a repair, each as a value. An interrupted fix may be repeated."""
 
 from collections.abc import Callable
 
@@ -24,15 +24,17 @@ from .overlay_folder import copy_range
 
 INDEX_INTERVAL_BYTES = 4096
 _TEMPORARY = ".tmp"
+RENAMED = "it is renamed to *.aside"
+"""The remedy of `Quarantine`."""
 
 
-def _unheard(_line: str | Line) -> None:
-    """What is done stands in the findings."""
+def _ignore_line(_line: str | Line) -> None:
+    """Ignore the line: the findings have it."""
 
 
 @frozen
-class Several:
-    """One after the other; a repair does each once, whoever asks for it."""
+class FixSequence:
+    """Applies several fixes in order; a repair applies each only once."""
 
     fixes: tuple[Fix, ...]
 
@@ -42,19 +44,19 @@ class Several:
 
 
 @frozen
-class SetAside:
-    """Rename files, so that no broker sees them and a person can."""
+class Quarantine:
+    """Rename files, so that brokers ignore them and an administrator can inspect them."""
 
     names: tuple[str, ...]
 
     def __call__(self, folder: Folder) -> None:
-        quarantine_files(folder, list(self.names), "", _unheard)
+        quarantine_files(folder, list(self.names), "", _ignore_line)
         folder.flush()
 
 
 @frozen
 class RemoveFiles:
-    """Delete files that hold nothing but what other files tell, too."""
+    """Delete files whose content is also in other files."""
 
     names: tuple[str, ...]
 
@@ -66,7 +68,7 @@ class RemoveFiles:
 
 @frozen
 class Write:
-    """Replace a small file; with `keep_old` what was there is set aside before."""
+    """Replace a small file; `keep_old` quarantines the previous one."""
 
     name: str
     content: bytes
@@ -74,35 +76,35 @@ class Write:
 
     def __call__(self, folder: Folder) -> None:
         if self.keep_old and self.name in folder.files():
-            keep_bytes(folder, self.name + QUARANTINE_SUFFIX, folder.read_small(self.name))
+            write_copy(folder, self.name + QUARANTINE_SUFFIX, folder.read_small(self.name))
         folder.write_small(self.name, self.content)
 
 
 @frozen
 class FinishCleaning:
-    """Bring a cleaning that was interrupted to its end, as a start does; no segment is deleted."""
+    """Complete an interrupted cleaning, like a start does, except that no segment is deleted."""
 
     def __call__(self, folder: Folder) -> None:
-        StaleFiles(_Keeping(folder), _unheard).clear()
+        StaleFiles(_QuarantiningFolder(folder), _ignore_line).clear()
         folder.flush()
 
 
 @frozen
-class Mend:
-    """Write a segment anew: without what is cut out of it, which is kept beside it, and with what is restored.
+class RewriteSegment:
+    """Rewrite a segment: without the parts that are cut out, which go to a file *.aside, and with restored bytes.
 
-    Under the name of the segment there is the old content or the new one at any time.
+    The name of the segment refers to the old or the new content at any time.
     """
 
     name: str
     cuts: tuple[tuple[int, int], ...] = ()
     patches: tuple[tuple[int, bytes], ...] = ()
-    """(position, the bytes that belong there); they do not overlap, nor do they with the cuts."""
+    """(position, correct bytes); they overlap neither each other nor the cuts."""
 
     def __call__(self, folder: Folder) -> None:
         source = folder.open(self.name, create=False)
         for start, end in self.cuts:
-            keep_range(folder, source, start, end)
+            write_range_copy(folder, source, start, end)
         last = self.cuts[-1:] if not self.patches and len(self.cuts) == 1 else ()
         for side in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             folder.delete(self.name.removesuffix(LOG_SUFFIX) + side)
@@ -133,8 +135,8 @@ class Mend:
 
 
 @frozen
-class Reindex:
-    """Make the indexes of a segment anew."""
+class RebuildIndexes:
+    """Rebuild the indexes of a segment."""
 
     base_offset: int
 
@@ -154,7 +156,7 @@ class Reindex:
 
 @frozen
 class BeginAt:
-    """Begin an empty segment where the log is to go on; one that is empty and begins before it goes."""
+    """Create an empty segment at the offset where the log continues; remove an empty one that begins before it."""
 
     base_offset: int
     suffix: str = LOG_SUFFIX
@@ -172,9 +174,9 @@ class BeginAt:
 
 
 def opened_segment(
-    folder: Folder, base_offset: int, info: FileInfo, report: Callable[[str], None] = _unheard
+    folder: Folder, base_offset: int, info: FileInfo, report: Callable[[str], None] = _ignore_line
 ) -> Segment:
-    """A segment by its own word, its indexes not believed."""
+    """Open a segment without its indexes, which are not trusted."""
     segment = Segment(
         folder,
         Offset(base_offset),
@@ -187,8 +189,8 @@ def opened_segment(
     return segment
 
 
-def keep_bytes(folder: Folder, wanted: str, content: bytes) -> None:
-    """Write a file for a person to look at, under that name, or one with a number; once is enough. Raises as a file."""
+def write_copy(folder: Folder, wanted: str, content: bytes) -> None:
+    """Write a file for an administrator under that name, or one with a number, unless it exists. Raises as a file."""
     name, number = wanted, 1
     present = folder.files()
     while name in present:
@@ -199,8 +201,8 @@ def keep_bytes(folder: Folder, wanted: str, content: bytes) -> None:
     folder.write_small(name, content)
 
 
-def keep_range(folder: Folder, source: File, start: int, end: int) -> None:
-    """The same for a part of a segment, which may be large; zeros are not kept."""
+def write_range_copy(folder: Folder, source: File, start: int, end: int) -> None:
+    """Write a part of a segment, which may be large, to such a file; zeros are not written."""
     if not any(_chunk(source, at, end).strip(b"\0") for at in range(start, end, SCAN_CHUNK_BYTES)):
         return
     wanted = f"{source.name}.{start}-{end}{QUARANTINE_SUFFIX}"
@@ -211,32 +213,32 @@ def keep_range(folder: Folder, source: File, start: int, end: int) -> None:
             return
         number += 1
         name = f"{wanted}-{number}"
-    kept = folder.open(wanted + _TEMPORARY)
-    kept.truncate(0)
-    copy_range(source, start, end, kept)
-    kept.flush()
-    kept.close()
+    copy = folder.open(wanted + _TEMPORARY)
+    copy.truncate(0)
+    copy_range(source, start, end, copy)
+    copy.flush()
+    copy.close()
     folder.rename(wanted + _TEMPORARY, name)
     folder.flush()
 
 
 def _same(folder: Folder, name: str, source: File, start: int, end: int) -> bool:
-    kept = folder.open(name, create=False)
+    copy = folder.open(name, create=False)
     try:
         return all(
-            _chunk(source, at, end) == kept.read(Position(at - start), min(SCAN_CHUNK_BYTES, end - at))
+            _chunk(source, at, end) == copy.read(Position(at - start), min(SCAN_CHUNK_BYTES, end - at))
             for at in range(start, end, SCAN_CHUNK_BYTES)
         )
     finally:
-        kept.close()
+        copy.close()
 
 
 def _chunk(source: File, at: int, end: int) -> bytes:
     return source.read(Position(at), min(SCAN_CHUNK_BYTES, end - at))
 
 
-class _Keeping:
-    """A folder of which no segment is deleted: it is set aside instead."""
+class _QuarantiningFolder:
+    """A folder that quarantines segments instead of deleting them."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -249,4 +251,4 @@ class _Keeping:
         if LOG_SUFFIX not in name:
             self._folder.delete(name)
             return
-        quarantine_files(self._folder, [name], "", _unheard)
+        quarantine_files(self._folder, [name], "", _ignore_line)

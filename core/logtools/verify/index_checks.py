@@ -1,4 +1,4 @@
-"""The indexes of a segment, held against its batches while these go by (facts B3)."""
+"""Checks of the indexes of a segment against its batches (facts B3)."""
 
 from abc import ABC, abstractmethod
 from struct import Struct
@@ -8,7 +8,7 @@ from ...message.batch_header import BatchHeader
 
 _NO_TIMESTAMP = -1
 _SPARSE_BYTES = 4096 + 2 * 1_048_588
-"""An entry comes at the latest with the first batch after so many bytes, with the defaults of Kafka."""
+"""Maximum distance of two entries, with the defaults of Kafka."""
 
 
 class _IndexCheck(ABC):
@@ -30,7 +30,7 @@ class _IndexCheck(ABC):
         for number, entry in enumerate(self._entry.iter_unpack(self._content)):
             one: tuple[int, int] = (entry[0], entry[1])
             if before is not None and not self._follows(one, before):
-                self.problem = f"entry {number}, {one}, does not come after the one before, {before}"
+                self.problem = f"entry {number}, {one}, is not above the previous one, {before}"
                 return False
             before = one
         return True
@@ -44,7 +44,7 @@ class _IndexCheck(ABC):
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """`problem` is the first that was found; call `end` last."""
+    """Checks an offset index. `problem` is the first one; call `end` last."""
 
     _entry = Struct(">ii")
 
@@ -64,7 +64,7 @@ class OffsetIndexCheck(_IndexCheck):
             if place < position:
                 self.problem = f"the entry for offset {offset} points to position {place}, where no batch begins"
             elif not header.base_offset <= offset <= header.last_offset:
-                self.problem = f"the entry for offset {offset} points to the batch {header.base_offset}.."
+                self.problem = f"the entry for offset {offset} points to the batch at {header.base_offset}"
                 self.problem += str(header.last_offset)
             self._took(place)
 
@@ -73,14 +73,14 @@ class OffsetIndexCheck(_IndexCheck):
         self._next += 1
 
     def cut(self, position: int, end: int) -> None:
-        """Nothing can be said about what points there; call it before the batch behind."""
+        """Exclude the entries for these bytes; call it before the next batch."""
         while self._next < self._count and self._at(self._next)[1] < end:
             if self._at(self._next)[1] < position:
                 break
             self._took(self._at(self._next)[1])
 
     def end(self, size: int) -> str | None:
-        """`size`: of the segment."""
+        """Check the end of the index; `size` is that of the segment."""
         if self.problem is None and self._next < self._count:
             delta, place = self._at(self._next)
             self.problem = f"the entry for offset {self._base + delta} points to position {place}, outside the segment"
@@ -90,7 +90,7 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """The same for a time index."""
+    """Checks a time index. `problem` is the first one; call `end` last."""
 
     _entry = Struct(">qi")
 
@@ -110,13 +110,13 @@ class TimeIndexCheck(_IndexCheck):
                 return
             self._next += 1
             if offset < header.base_offset:
-                self.problem = f"the entry for time {timestamp} names offset {offset}, which no batch holds"
+                self.problem = f"the entry for time {timestamp} has offset {offset}, which is in no batch"
             elif timestamp != header.max_timestamp:
-                self.problem = f"the entry for time {timestamp} names offset {offset}, whose batch has "
+                self.problem = f"the entry for time {timestamp} has offset {offset}, whose batch has "
                 self.problem += f"{header.max_timestamp}"
 
     def pass_over(self, first_offset: int, next_offset: int) -> None:
-        """Nothing can be said about these offsets; call it before the batch behind."""
+        """Exclude the entries for these offsets; call it before the next batch."""
         while self._next < self._count and first_offset <= self._base + self._at(self._next)[1] < next_offset:
             self._next += 1
 
@@ -125,8 +125,8 @@ class TimeIndexCheck(_IndexCheck):
             return self.problem
         if self._next < self._count:
             timestamp, delta = self._at(self._next)
-            return f"the entry for time {timestamp} names offset {self._base + delta}, outside the segment"
+            return f"the entry for time {timestamp} has offset {self._base + delta}, outside the segment"
         last = self._at(self._count - 1)[0] if self._count else _NO_TIMESTAMP
         if last < self._largest:
-            return f"it ends with time {last}, but there is a batch with {self._largest}"
+            return f"it ends with time {last}, but a batch has {self._largest}"
         return None

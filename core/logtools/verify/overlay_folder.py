@@ -1,6 +1,6 @@
-"""Folders that are changed in pretence only: a repair can be tried out on them, and nothing on the disk moves.
+"""Copy-on-write folders for dry runs: changes stay in memory, and nothing on the disk changes.
 
-What is appended stays in memory, what is copied from a file that is there stays a reference to it.
+Appended bytes are in memory; copied parts of existing files are references.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _COPY_BYTES = 1 << 20
 
 
 class FilePart:
-    """Bytes [start, end) of a file that is there, or of a buffer."""
+    """Bytes [start, end) of an existing file or of a buffer."""
 
     __slots__ = ("end", "source", "start")
 
@@ -36,8 +36,8 @@ class _Content:
         self.size = sum(piece.end - piece.start for piece in pieces)
 
 
-class PretendedFile:
-    """Fulfils `File`."""
+class OverlayFile:
+    """A `File` whose changes are in memory."""
 
     def __init__(self, name: str, content: _Content) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class PretendedFile:
         return Position(start)
 
     def borrow(self, source: File | bytes, start: int, end: int) -> None:
-        """As `append` of that part of another file, which is not read for it."""
+        """Append that part of another file without reading it."""
         self._content.pieces.append(FilePart(source, start, end))
         self._content.size += end - start
 
@@ -73,34 +73,34 @@ class PretendedFile:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def region(self, position: int, size: int) -> Region:
-        raise NotImplementedError("nothing is sent from a file that is pretended")
+        raise NotImplementedError("an overlay file has no regions to send")
 
     def flush(self) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: the content is not durable."""
 
     def truncate(self, size: int) -> None:
-        kept: list[FilePart] = []
+        pieces: list[FilePart] = []
         left = size
         for piece in self._content.pieces:
             length = min(left, piece.end - piece.start)
             if length:
-                kept.append(FilePart(piece.source, piece.start, piece.start + length))
+                pieces.append(FilePart(piece.source, piece.start, piece.start + length))
             left -= length
-        self._content.pieces, self._content.size = kept, size
+        self._content.pieces, self._content.size = pieces, size
 
     def close(self) -> None:
-        """The files behind it are closed with their folder."""
+        """Do nothing: the files below are closed with their folder."""
 
 
 class OverlayFolder:
-    """Fulfils `Folder` above one that is there (None: above none). Raises as that does."""
+    """A `Folder` over an existing one (None: over an empty one). Raises as that does."""
 
     def __init__(self, folder: Folder | None, name: str = "") -> None:
         self._folder = folder
         self._name = folder.name if folder is not None else name
         self._files: dict[str, FileInfo | _Content] = dict(folder.files()) if folder is not None else {}
         self._behind: dict[str, str] = {name: name for name in self._files}
-        """The name on the disk of what was not opened yet."""
+        """The names on the disk of files that are not opened yet."""
 
     @property
     def name(self) -> str:
@@ -111,8 +111,8 @@ class OverlayFolder:
             name: FileInfo(size=file.size, modified_ms=file.modified_ms) for name, file in sorted(self._files.items())
         }
 
-    def open(self, name: str, *, create: bool = True) -> PretendedFile:
-        return PretendedFile(name, self._content(name, create=create))
+    def open(self, name: str, *, create: bool = True) -> OverlayFile:
+        return OverlayFile(name, self._content(name, create=create))
 
     def _content(self, name: str, *, create: bool) -> _Content:
         file = self._files.get(name)
@@ -140,7 +140,7 @@ class OverlayFolder:
 
     def read_small(self, name: str) -> bytes:
         file = self._content(name, create=False)
-        return PretendedFile(name, file).read(0, file.size)
+        return OverlayFile(name, file).read(0, file.size)
 
     def write_small(self, name: str, content: bytes) -> None:
         self.delete(name)
@@ -151,11 +151,11 @@ class OverlayFolder:
             self.write_small(name, content)
 
     def flush(self) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: the content is not durable."""
 
 
 class OverlayLogDir:
-    """Fulfils `LogDir` above one that is there."""
+    """A `LogDir` over an existing one."""
 
     def __init__(self, log_dir: LogDir) -> None:
         self._log_dir = log_dir
@@ -194,12 +194,12 @@ class OverlayLogDir:
 
 def copy_range(source: File, start: int, end: int, target: File) -> None:
     """Append bytes [start, end) of one file to another. Raises `StorageError`."""
-    if isinstance(target, PretendedFile):
+    if isinstance(target, OverlayFile):
         target.borrow(source, start, end)
         return
     while start < end:
         piece = source.read(start, min(_COPY_BYTES, end - start))
         if not piece:
-            raise StorageError(f"{source.name} has become shorter than {end} bytes")
+            raise StorageError(f"{source.name} is shorter than {end} bytes now")
         target.append(piece)
         start += len(piece)

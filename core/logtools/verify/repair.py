@@ -1,4 +1,4 @@
-"""Mending: check, carry out what the findings ask for, and check again, until nothing is found any more."""
+"""The repair: check, apply the fixes of the findings, and check again, until there are no findings."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,24 +6,27 @@ from ....ports.storage import Folder, LogDir
 from ....ports.values import frozen
 from ...log.names import CLASSIC_SUFFIX, LOG_SUFFIX, classic_folder_partition, folder_partition
 from .findings import Finding, Fix, problems
-from .fixes import Several
+from .fixes import FixSequence
 
 _ROUNDS_MAX = 8
-"""What is mended may bring to light what it hid; each round ends with less."""
+"""Maximum number of rounds: a fix may reveal further defects, fewer in each round."""
 
 
 @frozen(kw_only=True)
-class Repaired:
-    """What a repair has done, or would do."""
+class RepairResult:
+    """The result of a repair, or of a dry run."""
 
     mended: Sequence[Finding]
     left: Sequence[Finding]
-    """What is still wrong, if anything is: it needs a person."""
+    """The remaining findings, which need an administrator."""
     notes: Sequence[Finding]
 
 
-def repair(log_dir: LogDir, check: Callable[[LogDir], Sequence[Finding]]) -> Repaired:
-    """Mend what `check` finds in a data folder, which nobody else uses. Raises `StorageError`; it may be repeated."""
+def repair(log_dir: LogDir, check: Callable[[LogDir], Sequence[Finding]]) -> RepairResult:
+    """Repair the defects that `check` finds in a data folder without another user. May be repeated.
+
+    Raises `StorageError`.
+    """
     mended: list[Finding] = []
     for _ in range(_ROUNDS_MAX):
         found = check(log_dir)
@@ -34,7 +37,7 @@ def repair(log_dir: LogDir, check: Callable[[LogDir], Sequence[Finding]]) -> Rep
         mended += wrong
     else:
         found = check(log_dir)
-    return Repaired(mended=mended, left=problems(found), notes=[finding for finding in found if finding.is_note])
+    return RepairResult(mended=mended, left=problems(found), notes=[finding for finding in found if finding.is_note])
 
 
 def _carry_out(log_dir: LogDir, findings: Sequence[Finding]) -> None:
@@ -46,14 +49,14 @@ def _carry_out(log_dir: LogDir, findings: Sequence[Finding]) -> None:
             flushed = True
         name = "" if finding.on_root else finding.file.partition("/")[0]
         folder: Folder = log_dir.folder(name) if name else log_dir.root
-        for fix in finding.fix.fixes if isinstance(finding.fix, Several) else [finding.fix]:
+        for fix in finding.fix.fixes if isinstance(finding.fix, FixSequence) else [finding.fix]:
             if fix is not None and (name, fix) not in done:
                 done.add((name, fix))
                 fix(folder)
 
 
 def _flush_segments(log_dir: LogDir) -> None:
-    """What a checkpoint calls durable must be so before it says it."""
+    """Flush the segments: what a checkpoint calls durable must be durable before."""
     for name in log_dir.folders():
         if folder_partition(name) is None and classic_folder_partition(name) is None:
             continue

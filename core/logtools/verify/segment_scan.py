@@ -1,7 +1,7 @@
-"""One pass over a segment of batches: what is intact, what can be restored, and what has to be cut out.
+"""One pass over a segment of batches: which are intact, which can be restored, and which must be cut out.
 
-Base offset, length, leader epoch and magic of a batch stand outside its CRC (facts B1). Where the content is what it
-was and the batches beside it leave one answer, these are restored, and nothing is lost.
+Base offset, length, leader epoch and magic of a batch are not covered by its CRC (facts B1). If the content is intact
+and the neighbours leave only one possibility, these are restored, and nothing is lost.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,20 +20,20 @@ _OUTSIDE_CRC = 17
 
 @frozen
 class Excision:
-    """Bytes [position, end) hold no batch of this log."""
+    """Bytes [position, end) without a batch of this log."""
 
     position: int
     end: int
     first_offset: int
     next_offset: int
-    """Exclusive; -1 where nothing tells how far it went."""
+    """Exclusive; -1 if the end of the loss is unknown."""
     messages: int | None
     reason: str
 
 
 @frozen
 class Patch:
-    """What the bytes at `position` should be."""
+    """The correct bytes at `position`."""
 
     position: int
     content: bytes
@@ -43,7 +43,7 @@ class Patch:
 
 
 class SegmentScan:
-    """Go through `batches` once; the rest is known afterwards."""
+    """Iterate `batches` once; the other attributes are valid afterwards."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class SegmentScan:
         likely_end: int,
         belongs: Callable[[int, int], bool] = lambda _offset, _crc: False,
     ) -> None:
-        """`next_base`: where the next segment begins; `likely_end`: as of `walk`. `belongs` tells whether a batch that
-        claims an offset, with this CRC, is missing in another segment, or stands there, too."""
+        """`next_base`: base offset of the next segment; `likely_end`: see `walk`. `belongs` returns whether a batch
+        with this offset and CRC is missing in another segment, or is there too."""
         self.file, self.size, self.base_offset = file, size, base_offset
         self.end = base_offset
         """The offset after the last batch."""
         self.batch_count = self.message_count = 0
         self.has_holes = False
-        """True if offsets are missing between batches, with no damage there: a compaction leaves such."""
+        """True if offsets are missing between intact batches, as after a compaction."""
         self.cuts: list[Excision] = []
         self.patches: list[Patch] = []
         self._next_base = next_base
@@ -70,7 +70,7 @@ class SegmentScan:
         self._belongs = belongs
 
     def batches(self) -> BatchIterator:
-        """The good batches, restored ones among them. Raises `StorageError`."""
+        """Yield the good batches, restored ones included. Raises `StorageError`."""
         items = walk(
             self.file,
             Position(0),
@@ -117,7 +117,7 @@ class SegmentScan:
             self.cuts.append(self._cut(gap, position, expected))
 
     def _restore(self, position: Position, end: int, expected: Offset, following: int) -> BatchHeader | None:
-        """The batch there with the base offset, length and magic that it must have had; None when that is not sure."""
+        """Return the batch with its only possible base offset, length and magic; None if that is uncertain."""
         head = self.file.read(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE or position + HEADER_SIZE > end:
             return None
@@ -141,7 +141,7 @@ class SegmentScan:
         return header._replace(base_offset=Offset(base))
 
     def _stands_at(self, offset: int, crc: int) -> bool:
-        """True if the batch with this CRC is in the segment where it says: what was found is a copy of it."""
+        """Return True if the segment has this batch at its offset: the found one is a copy."""
         for item in walk(self.file, Position(0), Position(self.size), expected=self.base_offset, below=self._below):
             if not isinstance(item, Gap) and item[1].base_offset == offset:
                 return item[1].crc == crc
@@ -160,7 +160,7 @@ class SegmentScan:
         return Excision(position, gap.end, expected, next_offset, messages, gap.reason)
 
     def _claimed(self, position: int, end: int, expected: int) -> tuple[int, int | None]:
-        """(next offset, messages) by the headers of what is damaged, as long as they go on from each other."""
+        """Return (next offset, messages) by the headers of damaged batches, as far as they follow each other."""
         first, messages = expected, 0
         while position + HEADER_SIZE <= end:
             header = BatchHeader._make(HEADER.unpack(self.file.read(position, HEADER_SIZE)))
@@ -173,6 +173,6 @@ class SegmentScan:
         return (expected, messages) if expected > first else (-1, None)
 
     def _has_content(self, position: int, end: int) -> bool:
-        """False if there are only zeros."""
+        """Return False if there are only zeros."""
         pieces = range(position, end, SCAN_CHUNK_BYTES)
         return any(self.file.read(at, min(SCAN_CHUNK_BYTES, end - at)).strip(b"\0") for at in pieces)

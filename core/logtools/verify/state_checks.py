@@ -1,4 +1,4 @@
-"""The transaction index of each segment, against the markers and the batches of transactions (facts B1, B3)."""
+"""Checks of the transaction index, producer snapshots and leader epochs against the batches (facts B1, B3)."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from ...message.batch_header import BatchHeader
 from ...message.control_records import read_marker
 
 _PRODUCERS_MAX = 100_000
-"""Beyond so many, those that come are not followed: memory is bounded."""
+"""Maximum number of tracked producers, which bounds the memory."""
 
 
 class _Written(NamedTuple):
@@ -25,10 +25,10 @@ class _Written(NamedTuple):
 
 
 class ProducerCheck:
-    """Told of every batch, in order; the snapshots are looked at where the log comes by their offsets."""
+    """Receives every batch, in order; checks each snapshot when the log reaches its offset."""
 
     def __init__(self, snapshots: Mapping[int, ProducerStates], start: int) -> None:
-        """`snapshots` by their offsets; `start`: where the log begins."""
+        """`snapshots` by their offsets; `start`: log start offset."""
         self.problems: dict[int, str] = {}
         self._snapshots = dict(snapshots)
         self._due = sorted(snapshots, reverse=True)
@@ -47,14 +47,14 @@ class ProducerCheck:
         self._written[header.producer_id] = _Written(header.producer_epoch, header.last_sequence, header.last_offset)
 
     def hole(self) -> None:
-        """Batches are missing from here on, so that what a snapshot knows may be in none."""
+        """Note missing batches: snapshots may describe them."""
         self._complete = False
 
     def end(self, log_end: int) -> None:
         while self._due:
             offset = self._due.pop()
             if offset > log_end:
-                self.problems[offset] = f"it is of offset {offset}, and the log ends at {log_end}"
+                self.problems[offset] = f"its offset is {offset}, and the log ends at {log_end}"
             else:
                 self._look(offset)
 
@@ -62,7 +62,7 @@ class ProducerCheck:
         for producer_id, entry in self._snapshots[offset].producers.items():
             problem = self._problem(producer_id, entry, offset)
             if problem is not None:
-                self.problems[offset] = f"it says of producer {producer_id} {problem}"
+                self.problems[offset] = f"for producer {producer_id} it says {problem}"
                 return
 
     def _problem(self, producer_id: int, entry: ProducerStateEntry, offset: int) -> str | None:
@@ -70,21 +70,21 @@ class ProducerCheck:
             return None
         last = entry.batches[-1].last_offset
         if last >= offset:
-            return f"that it wrote offset {last}, which is not below {offset}"
+            return f"that its last offset is {last}, which is not below {offset}"
         written = self._written.get(producer_id)
         if written is None:
             here = self._complete and last >= self._start
-            return f"that it wrote offset {last}, and no batch of it is there" if here else None
+            return f"that its last offset is {last}, where it has no batch" if here else None
         if written.last_offset > last:
-            return f"that its last offset is {last}, and it wrote {written.last_offset}"
+            return f"that its last offset is {last}, expected {written.last_offset}"
         same = written.last_offset == last and written.epoch == entry.epoch
         if same and written.last_sequence != entry.last_sequence:
-            return f"that its last sequence is {entry.last_sequence}, and it was {written.last_sequence}"
+            return f"that its last sequence is {entry.last_sequence}, expected {written.last_sequence}"
         return None
 
 
 class EpochRun(NamedTuple):
-    """Batches with the same epoch, one after the other; `position` and `segment` of the first."""
+    """Consecutive batches with the same epoch; `position` and `segment` of the first."""
 
     epoch: int
     first_offset: int
@@ -95,7 +95,7 @@ class EpochRun(NamedTuple):
 
 
 class EpochCheck:
-    """Told of every batch; `noted` None where there is no checkpoint that can be read."""
+    """Receives every batch; `noted` is None without a readable checkpoint."""
 
     def __init__(self, noted: list[tuple[int, int]] | None) -> None:
         self.noted = noted
@@ -111,7 +111,7 @@ class EpochCheck:
         )
 
     def wrong_batches(self) -> list[tuple[EpochRun, int]]:
-        """The batches whose epoch cannot be right, with the one that they should have: epochs never go back."""
+        """Return the batches with an impossible epoch, with the correct one: epochs never decrease."""
         noted = LeaderEpochCache(self.noted or ())
         found: list[tuple[EpochRun, int]] = []
         runs = self._runs
@@ -127,7 +127,7 @@ class EpochCheck:
         return found
 
     def rebuilt(self, end: int) -> list[tuple[int, int]]:
-        """What the checkpoint should hold: as it is, where that agrees with the batches."""
+        """Return the correct content of the checkpoint: unchanged where it agrees with the batches."""
         wrong = {run for run, _ in self.wrong_batches()}
         epochs = LeaderEpochCache(self.noted or ())
         for run in self._runs:
@@ -140,18 +140,18 @@ class EpochCheck:
 
 
 class TransactionCheck:
-    """Told of every batch, segment after segment."""
+    """Receives every batch, segment after segment."""
 
     def __init__(self) -> None:
         self._states = ProducerStates()
         self._complete = True
         self._aborted: dict[int, AbortedTxn] = {}
-        """In this segment, by the offset of the marker: as the batches tell it."""
+        """The aborted transactions of this segment by the offset of the marker, according to the batches."""
         self._markers: dict[int, int] = {}
-        """The producers of the other markers that say so, by offset: nothing is there of what they aborted."""
+        """The producers of the other abort markers by offset: their transactions have no batch left."""
 
     def batch(self, file: File, position: int, header: BatchHeader) -> None:
-        """Raises `StorageError`."""
+        """Add a batch. Raises `StorageError`."""
         if not header.transactional:
             return
         marker = None
@@ -168,25 +168,25 @@ class TransactionCheck:
             self._markers[header.base_offset] = header.producer_id
 
     def hole(self) -> None:
-        """Batches are missing: what is known from now on is not all."""
+        """Note missing batches: the known transactions may be incomplete from here on."""
         self._complete = False
 
     def end_segment(self, index: bytes | None) -> tuple[str | None, bytes]:
-        """(what is wrong with the index of the segment that ends here, what it should be)."""
+        """Return (problem of the index of the segment that ends here, its correct content)."""
         found, problem = _entries(index or b"")
-        kept: dict[int, AbortedTxn] = {}
+        entries: dict[int, AbortedTxn] = {}
         for entry in found:
             wrong = self._problem(entry)
             problem = problem or wrong
             if wrong is None:
-                kept[entry.last_offset] = entry
+                entries[entry.last_offset] = entry
         for marker, entry in self._aborted.items():
-            if marker not in kept:
-                kept[marker] = entry
+            if marker not in entries:
+                entries[marker] = entry
                 problem = problem or f"the aborted transaction {entry.first_offset} to {marker} is missing"
         self._aborted.clear()
         self._markers.clear()
-        content = b"".join(ENTRY.pack(VERSION, *kept[marker]) for marker in sorted(kept))
+        content = b"".join(ENTRY.pack(VERSION, *entries[marker]) for marker in sorted(entries))
         return problem, content
 
     def _problem(self, entry: AbortedTxn) -> str | None:
@@ -201,8 +201,8 @@ class TransactionCheck:
                 + str(expected.producer_id)
             )
         if self._markers.get(entry.last_offset) == entry.producer_id:
-            return None  # it began before the log does, or its batches were compacted
-        return f"{text} has no marker there"
+            return None  # it began before the log start, or its batches were compacted
+        return f"{text} has no marker"
 
 
 def _entries(index: bytes) -> tuple[list[AbortedTxn], str | None]:
@@ -212,9 +212,9 @@ def _entries(index: bytes) -> tuple[list[AbortedTxn], str | None]:
     for number, (version, *fields) in enumerate(ENTRY.iter_unpack(index[:whole])):
         entry = AbortedTxn(*fields)
         if version != VERSION or not 0 <= entry.first_offset < entry.last_offset:
-            problem = problem or f"entry {number} is not one of a transaction: {(version, *entry)}"
+            problem = problem or f"entry {number} is invalid: {(version, *entry)}"
         elif found and entry.last_offset <= found[-1].last_offset:
-            problem = problem or f"entry {number} does not come after the one before"
+            problem = problem or f"entry {number} is not above the previous one"
         else:
             found.append(entry)
     return found, problem

@@ -1,4 +1,4 @@
-"""What the coordination tree of a single broker says of topics, against the folders of partitions."""
+"""The topics of a single broker's coordination tree, compared with the partition folders."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import cast
@@ -9,21 +9,21 @@ from ....ports.values import frozen
 from ...cluster.layout import TOPICS, decode_topic
 from ...log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
 from .findings import Finding, Fix, note
-from .fixes import SetAside, Write
+from .fixes import RENAMED, Quarantine, Write
 
 RECOVER = "'barnabas topics recover' enters it there"
 
 
 @frozen(kw_only=True)
 class KnownTopics:
-    """What could be read of the tree; `whole` False where part of it is lost."""
+    """The readable topics of the tree; `whole` is False if a part of it is lost."""
 
     topics: Mapping[str, tuple[bytes, int]]
     """Id and number of partitions."""
     whole: bool = True
 
     def id_of(self, partition: TopicPartition) -> bytes | None:
-        """The id of the topic that it is a partition of, as far as anybody knows."""
+        """Return the topic id of a partition, if it is known."""
         topic_id, count = self.topics.get(partition.topic, (None, 0))
         return topic_id if partition.partition < count else None
 
@@ -32,7 +32,7 @@ class KnownTopics:
 
 
 def known_topics(nodes: Iterable[tuple[str, bytes]], file: str) -> tuple[KnownTopics, list[Finding]]:
-    """The topics by (path, data) of nodes, and the nodes that are no topic where one should be."""
+    """Return the topics by (path, data) of nodes, and findings for nodes that cannot be read as a topic."""
     topics: dict[str, tuple[bytes, int]] = {}
     findings: list[Finding] = []
     for path, data in nodes:
@@ -42,7 +42,7 @@ def known_topics(nodes: Iterable[tuple[str, bytes]], file: str) -> tuple[KnownTo
         try:
             topic, going = decode_topic(name, data, {})
         except ValueError as error:
-            text = f"the topic {name!r} cannot be read: {error}"
+            text = f"topic {name!r} cannot be read: {error}"
             remedy = f"remove the node; {RECOVER.replace('enters it', 'enters the topic')}"
             findings.append(Finding(kind="tree-damaged", file=file, text=text, remedy=remedy, needs_person=True))
             continue
@@ -54,7 +54,7 @@ def known_topics(nodes: Iterable[tuple[str, bytes]], file: str) -> tuple[KnownTo
 def label_findings(
     folder: Folder, partition: TopicPartition, known: KnownTopics | None, *, classic: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the label of a partition's folder, and whose the folder is. Raises `StorageError`."""
+    """Check the partition.metadata of a folder, and which topic owns the folder. Raises `StorageError`."""
     file = f"{folder.name}/{PARTITION_METADATA}"
     wanted = known.id_of(partition) if known is not None else None
     label: bytes | None = None
@@ -63,9 +63,9 @@ def label_findings(
     except FileMissing:
         pass  # a start writes it
     except ValueError as error:
-        remedy, fix = "it is set aside", cast("Fix", SetAside((PARTITION_METADATA,)))
+        remedy, fix = RENAMED, cast("Fix", Quarantine((PARTITION_METADATA,)))
         if wanted is not None:
-            remedy, fix = "it is written anew", Write(PARTITION_METADATA, format_partition_metadata(wanted), True)
+            remedy, fix = "it is rewritten", Write(PARTITION_METADATA, format_partition_metadata(wanted), True)
         yield Finding(kind="label-damaged", file=file, text=str(error), remedy=remedy, fix=fix)
     if known is None or not known.whole:
         return
@@ -79,9 +79,9 @@ def label_findings(
 
 
 def without_folder(known: KnownTopics, present: Collection[TopicPartition], file: str) -> list[Finding]:
-    """The partitions that the tree knows and that have no folder here."""
+    """Return a finding for each partition of the tree without a folder here."""
     return [
-        note("partition-missing", file, f"{each} has no folder here", "the next start begins it anew, empty")
+        note("partition-missing", file, f"{each} has no folder here", "the next start creates it empty")
         for each in sorted(known.partitions())
         if each not in present
     ]

@@ -219,10 +219,10 @@ class Appends:
                 check((result.topic, result.partition))
 
     def put_off(self, entry: ProducePartition, code: ErrorCode) -> None:
-        """What is told `code` comes again: see `ProducerStates.put_off`."""
+        """What is told `code` comes again: see `ProducerStates.reject_retriable`."""
         partition = self._local.by_key.get((entry.topic, entry.partition))
         if partition is not None:
-            partition.log.producers.put_off(entry.records, code)
+            partition.log.producers.reject_retriable(entry.records, code)
         else:
             self._early.note(entry, self._clock.now_ms())
 

@@ -149,4 +149,4 @@ def test_a_stop_in_between_ends_in_order() -> None:
     made = broker.ask(Metadata(topics=None)).topics
     assert 0 < len(made) < 100
     assert {p.leader for topic in made for p in topic.partitions} == {1}
-    assert not [line for line in broker.reports if "no orderly stop" in line]
+    assert not [line for line in broker.reports if "no clean shutdown" in line]

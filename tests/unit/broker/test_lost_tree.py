@@ -112,7 +112,7 @@ def test_a_damaged_label_is_written_anew() -> None:
     broker.disk.folders["t-0"][PARTITION_METADATA].data[:] = b"\0\0"
     broker.node = broker._started()
     broker.scheduler.run_pending()
-    assert any("partition.metadata is damaged" in line for line in broker.reports)
+    assert any("partition.metadata is corrupt" in line for line in broker.reports)
     topic_id = broker.node.state.image.topic("t").topic_id
     assert bytes(broker.disk.folders["t-0"][PARTITION_METADATA].data) == format_partition_metadata(topic_id)
     assert broker.values("t") == [b"kept"]
@@ -128,7 +128,7 @@ def test_the_folder_of_another_topic_of_that_name_is_set_aside_not_served() -> N
     stray = [name for name in broker.disk.folders if name.endswith("-stray")]
     assert len(stray) == 1
     assert b"kept" in bytes(broker.disk.folders[stray[0]]["00000000000000000000.log"].data)
-    assert any("is of another topic of that name" in line for line in broker.reports)
+    assert any("belongs to another topic of that name" in line for line in broker.reports)
 
 
 def test_what_only_some_topics_are_missing_of_is_left_alone() -> None:

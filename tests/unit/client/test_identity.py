@@ -51,7 +51,7 @@ class CountingCluster(PlainCluster):
             return ProduceResultPartition(*place, error.code)
         if known is None:
             base = self.append(place, part.records)
-            states.note(header, base, 0)
+            states.update(header, base, 0)
         return ProduceResultPartition(*place, base_offset=base if known is None else known.base_offset)
 
     def values(self, partition: int = 0) -> list[bytes | None]:

@@ -8,7 +8,7 @@ from support.cleaned_log import COMPACT, CleanedLogs
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.logtools.verify.data_folder import Circumstances, DataFolderCheck
+from barnabas.core.logtools.verify.data_folder import CheckContext, DataFolderCheck
 from barnabas.core.logtools.verify.findings import Finding, problems
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
@@ -53,7 +53,7 @@ def check(logs: CleanedLogs) -> list[Finding]:
     log_dir = MemoryLogDir(logs.disk)
     log_dir.root.write_small(".lock", b"")
     try:
-        return problems(DataFolderCheck(log_dir, Circumstances()).check().findings)
+        return problems(DataFolderCheck(log_dir, CheckContext()).check().findings)
     finally:
         log_dir.close()
 

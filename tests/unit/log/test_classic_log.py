@@ -142,12 +142,12 @@ def test_only_flushed_bytes_are_visible(folder: Folder) -> None:
     with pytest.raises(ApiError) as caught:
         log.read(1, max_bytes=10, limit=10**9)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
     put(log, b"b")
     work()
     assert log.readable_end == 0, "until the owner has taken note"
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert log.readable_end == size, "what came after the flush began is not part of it"
     assert bytes_of(log, 0, limit=10**9) == message_set(b"a")
     assert log.available_bytes(0, 10**9, 10**9) == size
@@ -156,11 +156,11 @@ def test_only_flushed_bytes_are_visible(folder: Folder) -> None:
 def test_a_flush_that_fails_shows_nothing_and_ends_the_appending(folder: Folder) -> None:
     log = open_classic(folder)
     put(log, b"a")
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
-    log.flushes.end(work, StorageError("the disk is gone"))
+    log.flushes.end_flush(work, StorageError("the disk is gone"))
     assert log.readable_end == 0
-    with pytest.raises(StorageError, match="takes no more records"):
+    with pytest.raises(StorageError, match="accepts no appends"):
         put(log, b"b")
     with pytest.raises(StorageError):
         log.close()
@@ -261,11 +261,11 @@ def test_a_clock_that_is_set_back_holds_no_flush_up(folder: Folder) -> None:
 def test_messages_that_come_during_a_flush_count_for_the_next(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_messages=2))
     put(log, b"a", b"b")
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     put(log, b"c")
     assert work is not None
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert not log.flushes.due(0)
     put(log, b"d")
     assert log.flushes.due(0)
@@ -397,12 +397,12 @@ def test_truncation_is_by_bytes(folder: Folder) -> None:
 def test_a_flush_that_was_under_way_when_the_log_was_cut_shows_nothing_new(folder: Folder) -> None:
     log = open_classic(folder)
     put(log, b"a", b"b")
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     log.truncate_to(OVERHEAD + 1)
     put(log, b"c")
     assert work is not None
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert log.readable_end == 0
 
 

@@ -87,14 +87,14 @@ class ClassicLogMachine(RuleBasedStateMachine):
     @rule()
     def begin_flush(self) -> None:
         if self.work is None:
-            self.work = self.log.flushes.begin(self.now_ms)
+            self.work = self.log.flushes.begin_flush(self.now_ms)
             self.target = len(self.data)
 
     @rule()
     def end_flush(self) -> None:
         if self.work is not None:
             self.work()
-            self.log.flushes.end(self.work)
+            self.log.flushes.end_flush(self.work)
             self.work = None
             self.visible_end = max(self.visible_end, min(self.target, len(self.data)))
 

@@ -239,10 +239,10 @@ def test_long_names_of_many_bytes_can_be_deleted(broker: Broker) -> None:
 def test_folders_of_no_partition_are_left_alone(broker: Broker, name: str) -> None:
     broker.leave(name, FIRST, message_set(b"a"))
     assert broker.start().logs() == {}
-    assert any("is no folder of a partition" in line for line in broker.reports)
+    assert any("is not a partition folder" in line for line in broker.reports)
 
 
 def test_an_odd_folder_without_classic_segments_is_none_of_ours(broker: Broker) -> None:
     broker.leave("page views-0", "holiday.jpg")
     assert broker.start().logs() == {}
-    assert any("is no folder of a partition" in line for line in broker.reports)
+    assert any("is not a partition folder" in line for line in broker.reports)

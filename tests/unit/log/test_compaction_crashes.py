@@ -95,7 +95,7 @@ def test_a_disk_that_fails_in_the_midst_of_an_exchange(after: int) -> None:
     logs.start()
     logs.wait(3000)
     assert logs.log.failure is not None
-    assert any("taken out of use until a restart" in line for line in logs.reports)
+    assert any("is offline until a restart" in line for line in logs.reports)
     logs.kill()
     logs.start()
     assert last_values(logs.log) == wanted

@@ -100,7 +100,7 @@ def test_inside_of_another_segment(folder: Folder, what: str, recover: bool, rec
     reports: list[str] = []
     check_whole(folder, reports, recover=recover, recovery_point=recovery_point)
     assert set_aside(folder)[f"{name_of(base)}.aside"] == content
-    (line,) = [line for line in reports if "set aside" in line]
+    (line,) = [line for line in reports if "renamed to" in line]
     assert f"{name_of(base)} lies inside of" in line
 
 
@@ -176,7 +176,7 @@ def test_a_damaged_swap_does_not_replace_anything(folder: Folder, what: str, old
     reports: list[str] = []
     check_whole(folder, reports, recover=recover)
     assert set_aside(folder) == {f"{name_of(0, '.log.swap')}.aside": swap}
-    assert sum("is taken back" in line for line in reports) == len(gone)
+    assert sum("is restored" in line for line in reports) == len(gone)
 
 
 def test_a_damaged_swap_is_better_than_nothing(folder: Folder) -> None:
@@ -196,7 +196,7 @@ def test_what_a_swap_does_not_cover_is_not_deleted(folder: Folder, recover: bool
     log = open_log(folder, recover=recover, recovery_point=COUNT, config=CONFIG, report=reports.append)
     assert read_all(log, 5) == EXPECTED[5:]
     assert set_aside(folder)[f"{name_of(0)}.aside"] == first
-    assert any("goes on to offset 5, and what a cleaning made of it only to 3" in line for line in reports)
+    assert any("ends at offset 5, and its cleaned segment at 3" in line for line in reports)
 
 
 def test_segments_that_the_checkpoint_knows_are_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

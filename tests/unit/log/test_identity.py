@@ -59,7 +59,7 @@ def test_files_of_kafka(text: str) -> None:
 def test_damaged_ones_are_refused_with_their_path(content: bytes) -> None:
     with pytest.raises(ValueError):
         parse_meta_properties(content)
-    with pytest.raises(ConfigError, match=r"/data/meta.properties is damaged.*remove the file"):
+    with pytest.raises(ConfigError, match=r"/data/meta.properties is corrupt.*delete the file"):
         read_meta_properties(log_dir(content=content))
 
 
@@ -73,5 +73,5 @@ def test_the_folder_of_another_broker() -> None:
         check_broker(found, 1)
     assert check_common_cluster(found) == CLUSTER
     assert check_common_cluster([]) is None
-    with pytest.raises(ConfigError, match="different clusters"):
+    with pytest.raises(ConfigError, match="conflicting cluster.id"):
         check_common_cluster([*found, (log_dir("/c"), MetaProperties(cluster_id=OTHER))])

@@ -360,6 +360,6 @@ def test_a_failed_log_takes_nothing_but_is_read(folder: Folder) -> None:
     with pytest.raises(StorageError, match="the disk is gone"):
         put(log, b"second")
     assert read_all(log) == [(0, b"first")]
-    assert log.flushes.begin() is None
+    assert log.flushes.begin_flush() is None
     with pytest.raises(StorageError):
         log.close()

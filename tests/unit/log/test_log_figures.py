@@ -10,7 +10,7 @@ from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.app.cli.log_page import page, short
 from barnabas.app.cli.log_rows import SegmentRow, fields, gather
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.logtools.stats.log_stats import EXACT_MAX, DistinctCount, Figures, Rates
+from barnabas.core.logtools.stats.log_stats import EXACT_MAX, DistinctCount, LogStats, Throughput
 from barnabas.core.logtools.stats.reader import batch_figures, classic_figures
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.storage import File
@@ -88,7 +88,7 @@ def test_distinct_keys(count: int) -> None:
 
 
 def test_rates_become_wider_and_lose_nothing() -> None:
-    one, other = Rates(), Rates()
+    one, other = Throughput(), Throughput()
     for number in range(1000):
         one.add(number * 700, 2, 10)
         other.add(10**12 + number, 1, 1)
@@ -126,7 +126,7 @@ class Tags(HTMLParser):
 def test_the_page_is_whole_and_escapes_what_comes_from_the_logs() -> None:
     figures = batch_figures(segment(), 0, CODECS, records=True)
     rows = [SegmentRow(topic="<b>&co", partition=0, segment="0.log", figures=figures)]
-    gathered = gather([*rows, SegmentRow(topic="empty", partition=0, segment="0.log", figures=Figures())])
+    gathered = gather([*rows, SegmentRow(topic="empty", partition=0, segment="0.log", figures=LogStats())])
     told = page(gathered)
     assert "<b>&co" not in told
     tags = Tags()

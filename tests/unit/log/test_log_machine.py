@@ -130,10 +130,10 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        work = self.log.flushes.begin(self.now_ms)
+        work = self.log.flushes.begin_flush(self.now_ms)
         if work is not None:
             work()
-            self.log.flushes.end(work)
+            self.log.flushes.end_flush(work)
         assert self.log.recovery_point == self.end
 
     @rule()

@@ -136,8 +136,8 @@ def test_killed_broker_recovers_from_its_checkpoints(broker: Broker) -> None:
     found = manager.get(tp("t"))
     assert found is not None
     assert read_all(found) == [(0, b"x" * 100)]
-    assert any("no orderly stop" in line for line in broker.reports)
-    assert any("first bad batch" in line for line in broker.reports)
+    assert any("no clean shutdown" in line for line in broker.reports)
+    assert any("first corrupt batch" in line for line in broker.reports)
 
 
 def test_garbage_in_checkpoints_is_reported_and_survived(broker: Broker) -> None:
@@ -292,8 +292,8 @@ def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
     manager.retain()
     gone = size - sum(segment.size for segment in log.segments)
     assert infos_of(broker.reports) == [
-        f"topic t: retention takes 8 segments ({2 * gone / 1024:.1f} KiB) from 2 partitions",
-        f"topic u: retention takes 4 segments ({gone} bytes) from 1 partition",
+        f"topic t: retention deletes 8 segments ({2 * gone / 1024:.1f} KiB) from 2 partitions",
+        f"topic u: retention deletes 4 segments ({gone} bytes) from 1 partition",
     ]
     manager.retain()
     assert len(broker.reports) == 2, "nothing was taken, nothing is told"
@@ -367,9 +367,9 @@ def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatc
     for log in logs:
         put(log, b"x")
     broker.scheduler.run_pending()
-    work = logs[0].flushes.begin()
+    work = logs[0].flushes.begin_flush()
     assert work is not None
-    logs[0].flushes.end(work)
+    logs[0].flushes.end_flush(work)
     put(logs[0], b"y")
     failed = manager.dir_of(tp("t", 0))
 

@@ -129,7 +129,7 @@ def test_damage_cuts_there_and_drops_what_follows(folder: Folder, bad: int, posi
     assert log.log_end_offset == bad
     assert [segment.base_offset for segment in log.segments] == [b for b in (0, 5, 10) if b <= base]
     assert {name for name in folder.files() if name.endswith(".log")} == {_log_file(b) for b in (0, 5, 10) if b <= base}
-    told = "does not begin with a batch of this log" if bad == base == 10 else "first bad batch"
+    told = "does not begin with a batch of this log" if bad == base == 10 else "first corrupt batch"
     assert any(told in line for line in reports)
     assert log.epochs.latest <= (bad - 1) // 4
 
@@ -279,7 +279,7 @@ def test_what_follows_a_hole_that_was_never_durable_is_set_aside(folder: Folder)
     assert [name for name in sorted(folder.files()) if name.endswith(".log.aside")] == [
         f"{_log_file(base)}.aside" for base in (5, 10)
     ]
-    assert any("comes after offset 3, where the log is cut" in line for line in reports)
+    assert any("begins above offset 3, where the log is truncated" in line for line in reports)
     assert put(log, b"00000003") == 3
     log.close()
     assert read_all(open_log(folder, recover=False, config=CONFIG)) == _expected(4)

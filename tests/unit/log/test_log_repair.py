@@ -20,7 +20,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered
 
 SIZES = [1, 3, 2, 5, 1, 1, 4, 2, 2, 6, 1, 3, 1, 1, 2, 3, 5, 1]
-AFTER_A_CRASH = ("no orderly stop before", "are not there")
+AFTER_A_CRASH = ("no clean shutdown", "are missing")
 """A recovery says so of every folder, and of every hole between segments: a repair does not fill it."""
 
 

@@ -165,7 +165,7 @@ def test_transactions_follow_from_the_middle_of_what_is_sent(folder: Folder) -> 
 def test_a_log_out_of_use_takes_nothing(folder: Folder) -> None:
     log = open_log(folder)
     log.fail(StorageError("broken"))
-    with pytest.raises(StorageError, match="takes no more records"):
+    with pytest.raises(StorageError, match="accepts no appends"):
         take(log, at(0, b"a"))
 
 
@@ -199,7 +199,7 @@ def test_a_log_that_others_have_too_ends_where_it_ends(folder: Folder, may_end_e
     reports: list[str] = []
     log = open_log(folder, recovery_point=3, may_end_early=may_end_early, report=reports.append)
     assert (log.log_end_offset, log.is_end_lost) == (end, True)
-    assert any(f"it goes on at {end}" in line for line in reports)
+    assert any(f"it continues at {end}" in line for line in reports)
 
 
 def test_an_empty_folder_ends_where_it_ends(folder: Folder) -> None:

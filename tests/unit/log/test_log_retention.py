@@ -273,25 +273,25 @@ def test_truncate_into_a_batch_that_the_start_is_in(folder: Folder) -> None:
 
 def test_flush_moves_the_recovery_point(folder: Folder) -> None:
     log = _written(folder, 5)
-    work = log.flushes.begin(50)
+    work = log.flushes.begin_flush(50)
     assert work is not None
-    assert log.flushes.begin(50) is None
+    assert log.flushes.begin_flush(50) is None
     put(log, b"%08d" % 5, epoch=1)
     work()
     assert log.recovery_point == 0
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert log.recovery_point == 5
-    sealed = log.flushes.begin(60, sealed_only=True)
+    sealed = log.flushes.begin_flush(60, sealed_only=True)
     assert sealed is None
     put(log, b"%08d" % 6, epoch=1)
-    sealed = log.flushes.begin(60, sealed_only=True)
+    sealed = log.flushes.begin_flush(60, sealed_only=True)
     assert sealed is not None
     sealed()
-    log.flushes.end(sealed)
+    log.flushes.end_flush(sealed)
     assert log.recovery_point == 6
     assert folder.read_small("leader-epoch-checkpoint") == b"0\n2\n0 0\n1 3\n"
     log.flushes.now()
-    assert (log.recovery_point, log.flushes.begin()) == (7, None)
+    assert (log.recovery_point, log.flushes.begin_flush()) == (7, None)
 
 
 def test_flush_due(folder: Folder) -> None:
@@ -310,31 +310,31 @@ def test_flush_due(folder: Folder) -> None:
 
 def test_truncated_while_flushing_does_not_count_as_flushed(folder: Folder) -> None:
     log = _written(folder, 4)
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
     log.truncate_to(2)
     put(log, b"new")
     put(log, b"new")
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert log.recovery_point == 0
 
 
 def test_retained_while_flushing(folder: Folder) -> None:
     log = _written(folder)
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
     assert _retain(log, high_watermark=5, retention_ms=0) == 2
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert log.recovery_point == 8
 
 
 def test_failed_flush_of_records_ends_appending(folder: Folder) -> None:
     log = _written(folder, 3)
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
-    log.flushes.end(work, StorageError("fsync failed"))
+    log.flushes.end_flush(work, StorageError("fsync failed"))
     assert log.recovery_point == 0
     with pytest.raises(StorageError, match="fsync failed"):
         put(log, b"x")
@@ -349,11 +349,11 @@ def test_failed_checkpoint_does_not(folder: Folder) -> None:
     disk = MemoryDisk()
     log = _written(MemoryLogDir(disk).folder("t-0"), 3)
     disk.capacity = disk.used
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
     with pytest.raises(StorageFull):
         work()
-    log.flushes.end(work, StorageFull("full"))
+    log.flushes.end_flush(work, StorageFull("full"))
     assert log.recovery_point == 3
     disk.capacity = None
     put(log, b"x")

@@ -138,10 +138,10 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        work = self.log.flushes.begin(0)
+        work = self.log.flushes.begin_flush(0)
         if work is not None:
             work()
-            self.log.flushes.end(work)
+            self.log.flushes.end_flush(work)
         present = {value for _, value in read_all(self.log)}
         for writer in self.writers:
             while writer.waiting and writer.waiting[0].values[0] in present:

@@ -44,10 +44,10 @@ def written(folder: Folder, batches: int = 12) -> UnifiedLog:
 
 
 def flush(log: UnifiedLog) -> None:
-    work = log.flushes.begin(0)
+    work = log.flushes.begin_flush(0)
     assert work is not None
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
 
 
 def snapshots(folder: Folder) -> list[int]:
@@ -176,11 +176,11 @@ def test_what_is_truncated_may_come_again(folder: Folder, offset: int) -> None:
 
 def test_a_flush_that_a_truncation_overtakes_leaves_no_snapshot(folder: Folder) -> None:
     log = written(folder)
-    work = log.flushes.begin(0)
+    work = log.flushes.begin_flush(0)
     assert work is not None
     log.truncate_to(3)
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert snapshots(folder) == []
 
 

@@ -174,7 +174,7 @@ class Disk:
         with pytest.raises(StorageError):
             send(self.log, *values, sequence=sequence, epoch=epoch)
         records = numbered(*values, producer=1, epoch=epoch, sequence=sequence)
-        self.log.producers.put_off(records, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.log.producers.reject_retriable(records, ErrorCode.KAFKA_STORAGE_ERROR)
         self.disk.capacity = None
 
 
@@ -223,17 +223,17 @@ def test_what_was_put_off_may_come_by_the_way_of_replication() -> None:
 
 def test_only_the_next_batch_can_be_put_off() -> None:
     states = ProducerStates()
-    states.put_off(memoryview(b"no batch at all"), ErrorCode.NOT_ENOUGH_REPLICAS)
-    states.note(parse_header(numbered(b"a", producer=1, sequence=0)), 0, 0)
+    states.reject_retriable(memoryview(b"no batch at all"), ErrorCode.NOT_ENOUGH_REPLICAS)
+    states.update(parse_header(numbered(b"a", producer=1, sequence=0)), 0, 0)
     for sequence in (0, 2, 500):
-        states.put_off(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
+        states.reject_retriable(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
     assert states.check(parse_header(numbered(b"b", producer=1, sequence=1))) is None
 
 
 def test_of_an_unknown_producer_the_first_that_was_put_off_comes_first() -> None:
     states = ProducerStates()
     for sequence in (3, 4, 5, 2):
-        states.put_off(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
+        states.reject_retriable(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
     for sequence in (3, 4, 5):
         with pytest.raises(ApiError):
             states.check(parse_header(numbered(b"x", producer=1, sequence=sequence)))
@@ -242,7 +242,7 @@ def test_of_an_unknown_producer_the_first_that_was_put_off_comes_first() -> None
 
 def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None:
     states = ProducerStates()
-    states.put_off(numbered(b"x", producer=1, sequence=NEWEST), ErrorCode.NOT_ENOUGH_REPLICAS)
+    states.reject_retriable(numbered(b"x", producer=1, sequence=NEWEST), ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(ApiError) as caught:
         states.check(parse_header(numbered(b"y", producer=1, sequence=0)))
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -251,7 +251,7 @@ def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None
 def test_what_is_put_off_takes_no_memory_without_end() -> None:
     states = ProducerStates(limit=10)
     for producer in range(25):
-        states.put_off(numbered(b"x", producer=producer, sequence=0), ErrorCode.NOT_ENOUGH_REPLICAS)
+        states.reject_retriable(numbered(b"x", producer=producer, sequence=0), ErrorCode.NOT_ENOUGH_REPLICAS)
     told = 0
     for producer in range(25):
         try:

@@ -114,10 +114,10 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        work = self.log.flushes.begin(0)
+        work = self.log.flushes.begin_flush(0)
         if work is not None:
             work()
-            self.log.flushes.end(work)
+            self.log.flushes.end_flush(work)
 
     @rule()
     def stop_and_start(self) -> None:

@@ -364,7 +364,7 @@ def test_a_damaged_index_is_told_and_made_anew(content: bytes) -> None:
     log = open_log(folder, recover=False, report=reports.append)
     assert aborted(log) == [(1, 0, 1)]
     (report,) = reports
-    assert f"{name} is damaged and rebuilt" in report
+    assert f"{name} is corrupt and is rebuilt" in report
     assert aborted(log) == [(1, 0, 1)]
     assert len(reports) == 1
     assert folder.open(name).read(0, 100) == good
@@ -441,13 +441,13 @@ def test_an_index_is_made_anew_while_a_snapshot_is_on_its_way_to_the_disk() -> N
     for number in range(6):
         send(log, b"gone", sequence=number)
         end(log, committed=False)
-    work = log.flushes.begin()
+    work = log.flushes.begin_flush()
     assert work is not None
     assert len(work.snapshots) == 3
     assert spoil(folder, ".txnindex")
     assert aborted(log) == [(1, first, first + 1) for first in range(0, 12, 2)]
     work()
-    log.flushes.end(work)
+    log.flushes.end_flush(work)
     assert set(work.snapshots) <= set(folder.files())
 
 

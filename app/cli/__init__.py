@@ -1,1 +1,1 @@
-"""The command line `barnabas`: one file per command, imported when it is called for."""
+"""The command line `barnabas`: each command is imported when it is called."""

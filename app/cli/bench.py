@@ -1,4 +1,4 @@
-"""`barnabas bench`: how fast messages go in and come out, with Barnabas's own clients."""
+"""`barnabas bench`: produce and consume throughput, with Barnabas's own clients."""
 
 import subprocess
 import sys
@@ -30,20 +30,18 @@ def register(app: typer.Typer) -> None:
 def bench(
     bootstrap: Annotated[
         str | None,
-        typer.Option(
-            "--bootstrap", "-b", metavar="HOST:PORT", help="Default: a broker of its own, in a process beside."
-        ),
+        typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Default: a new broker in a process of its own."),
     ] = None,
-    messages: Annotated[int, typer.Option("--messages", "-n", min=1, help="How many.")] = 500_000,
-    size: Annotated[int, typer.Option(min=0, help="Bytes in each.")] = 200,
+    messages: Annotated[int, typer.Option("--messages", "-n", min=1, help="Number of messages.")] = 500_000,
+    size: Annotated[int, typer.Option(min=0, help="Size of a message in bytes.")] = 200,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
-    topic: Annotated[str | None, typer.Option(help="Default: a new one, deleted afterwards.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Default: a new topic, deleted afterwards.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages into one partition, read them back, print both rates.
+    """Send messages to one partition, read them back, print both rates.
 
-    The figures tell of this machine, now; `make bench` of the sources measures ratios that can be compared.
+    The rates are those of this machine; `make bench` of the sources measures ratios that can be compared.
     """
     with _bootstrap(bootstrap) as address, open_admin(address) as admin:
         name = topic or f"bench-{time.time_ns()}"
@@ -74,7 +72,7 @@ def bench(
 
 @contextmanager
 def _bootstrap(given: str | None) -> Iterator[str]:
-    """The broker to measure: the given one, or a new one in a process of its own, so that it has a core to itself."""
+    """Yield the given broker, or a new one in a process of its own, so that it has a core of its own."""
     if given is not None:
         yield given
         return
@@ -104,7 +102,9 @@ def _send(bootstrap: str, topic: str, messages: int, size: int, config: dict[str
         seconds = time.perf_counter() - started
         advance(messages)
         if producer.failed:
-            raise BarnabasError(f"{producer.failed} of {counted(messages, 'message was', 'messages were')} not taken")
+            raise BarnabasError(
+                f"{counted(producer.failed, 'message was', 'messages were')} not delivered, of {messages}"
+            )
     return seconds
 
 

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 @brokers.command("list")
 def list_brokers(bootstrap: Bootstrap, as_json: AsJson = False) -> None:
-    """The brokers that are there, and which of them is the controller."""
+    """List the live brokers, and which of them is the controller."""
     with open_admin(bootstrap) as admin:
         found = admin.describe_cluster()
     rows = [_node(broker, found.controller_id) for broker in sorted(found.brokers, key=lambda each: each.node_id)]
@@ -39,13 +39,13 @@ def describe_broker(
     broker: Annotated[int, typer.Argument(metavar="ID")],
     as_json: AsJson = False,
 ) -> None:
-    """A broker: what it leads and holds, its data folders, the settings that differ from the defaults."""
+    """Describe a broker: leaderships and replicas, data folders, settings that differ from the defaults."""
     with open_admin(bootstrap) as admin:
         found = admin.describe_cluster()
         node = next((each for each in found.brokers if each.node_id == broker), None)
         if node is None:
             there = list_text(sorted(each.node_id for each in found.brokers))
-            raise ConfigError(f"there is no broker {broker}; those there are: {there}")
+            raise ConfigError(f"unknown broker {broker}; known brokers: {there}")
         topics = admin.describe_topics()
         folders = admin.describe_log_dirs([broker])[broker]
         settings = admin.describe_configs(ResourceKind.BROKER, broker)

@@ -1,4 +1,4 @@
-"""`barnabas` as a child: it is told to stop (SIGTERM) when the other end of its standard input is gone."""
+"""Runs `barnabas` as a child process: it stops (SIGTERM) when the other end of its standard input is closed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Clusters of the classic generation, as commands are told of them; their topics."""
+"""Clusters of the classic generation: the options that name one, and its topics."""
 
 import logging
 from collections.abc import Mapping
@@ -24,22 +24,22 @@ _PLACES = ("broker_list", "zk_connect", "etcd_connect", "coordination")
 
 @frozen
 class ClusterChoice:
-    """What a command was told to talk to."""
+    """The cluster that the options name."""
 
     bootstrap: str | None
     places: Mapping[str, str]
-    """What names brokers or registries of classic brokers: one, unless there is a bootstrap."""
+    """The option for classic brokers or their registries: one, unless there is a bootstrap."""
 
     @property
     def classic(self) -> bool:
-        """True for the classic generation."""
+        """Return True for the classic generation."""
         from ..clients.classic.choice import is_classic_address
 
         return bool(self.places) or is_classic_address(self.bootstrap)
 
 
 def find_cluster(context: typer.Context, bootstrap: str | None, **places: str | None) -> ClusterChoice:
-    """The cluster that the options name; one of `places` wins over a bootstrap from the environment.
+    """Return the cluster that the options name; one of `places` has priority over a bootstrap from the environment.
 
     Raises `ConfigError` unless it is exactly one.
     """
@@ -59,7 +59,7 @@ def _option(name: str) -> str:
 
 
 def open_simple(bootstrap: str, settings: Mapping[str, str]) -> "ClassicSimpleConsumer":
-    """A simple consumer that gives up after `PATIENCE_MS`. Raises `ConfigError`."""
+    """Return a simple consumer that gives up after `PATIENCE_MS`. Raises `ConfigError`."""
     from ..clients.classic.simple_consumer import ClassicSimpleConsumer
 
     patience = {"socket.timeout.ms": PATIENCE_MS, "socket.connection.setup.timeout.ms": PATIENCE_MS}
@@ -67,7 +67,7 @@ def open_simple(bootstrap: str, settings: Mapping[str, str]) -> "ClassicSimpleCo
 
 
 def list_topics(cluster: ClusterChoice) -> list[dict[str, object]]:
-    """Each topic, its live brokers, and how many partitions they have together. Raises as `_open_registries`."""
+    """Return each topic with its live brokers and total number of partitions. Raises as `_open_registries`."""
     from ...core.classic.registry import registries
 
     with closing(_open_registries(cluster)) as session:
@@ -81,9 +81,9 @@ def list_topics(cluster: ClusterChoice) -> list[dict[str, object]]:
 
 
 def describe_topic(cluster: ClusterChoice, topic: str) -> list[dict[str, object]]:
-    """The partitions at each live broker; offsets are None where the broker does not tell them.
+    """Return the partitions at each live broker; an offset is None if the broker does not return it.
 
-    Raises `ApiError` for a topic that no broker has or had; else as `_open_registries`.
+    Raises `ApiError` for an unknown topic; else as `_open_registries`.
     """
     from ...core.classic.registry import layout, registries
 
@@ -92,13 +92,13 @@ def describe_topic(cluster: ClusterChoice, topic: str) -> list[dict[str, object]
         brokers = registries.read_brokers(session, warn)
         counts = registries.read_topic(session, topic, warn)
         if not counts and topic not in registries.read_topic_names(session):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no broker has or had the topic {topic}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} is unknown to all brokers")
     live = sorted(broker_id for broker_id in counts if broker_id in brokers)
     return [row for broker_id in live for row in _partitions(brokers[broker_id], topic, counts[broker_id])]
 
 
 def _open_registries(cluster: ClusterChoice) -> "Coordination":
-    """A session to read with. Raises `ConfigError`, `CoordinationError`."""
+    """Open a session for reading. Raises `ConfigError`, `CoordinationError`."""
     from ..clients.classic.choice import find_out
     from ..compose.coordination import client_coordination
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..clients.classic.streams import MessageStream
 
 ASK_AGAIN_S = 0.1
-"""A classic broker answers at once, also when there is nothing."""
+"""A classic broker answers at once, even without messages."""
 _RESETS = {"earliest": "smallest", "latest": "largest"}
 
 
@@ -30,9 +30,9 @@ def read_broker(
     settings: Mapping[str, str],
     show: Show,
 ) -> None:
-    """Partitions of one broker. Raises `ConfigError`, `ApiError`, `TransportError`."""
+    """Print partitions of one broker. Raises `ConfigError`, `ApiError`, `TransportError`."""
     if extent.until_ms is not None:
-        raise ConfigError("--until: messages of classic brokers have no times")
+        raise ConfigError("--until: messages of classic brokers have no timestamps")
     with open_simple(bootstrap, settings) as consumer:
         at = {number: _offset(consumer, topic, number, extent.start) for number in partitions}
         ends = None
@@ -54,7 +54,7 @@ def _read_once(
     progress: Progress,
     show: Show,
 ) -> bool:
-    """Print what there is, and move on in `at`. False: it was enough."""
+    """Print the available messages, and advance `at`. Return False when the extent is read."""
     came = False
     for number, offset in at.items():
         limit = None if ends is None else min(consumer.settings.fetch_size, ends[number] - offset)
@@ -77,8 +77,8 @@ def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start
     if start.offset is not None:
         return start.offset
     if start.time_ms is None:
-        raise ConfigError("--from: offsets of classic brokers are bytes, so the last messages cannot be counted")
-    # The beginning of a segment: messages of this generation have no time of their own.
+        raise ConfigError("--from: offsets of classic brokers are byte positions, so the last N messages are unknown")
+    # The base offset of a segment: messages of this generation have no timestamp.
     found = consumer.offset_at(topic, partition, start.time_ms)
     return found if found >= 0 else consumer.offset_at(topic, partition, EARLIEST)
 
@@ -91,9 +91,9 @@ def read_group(
     settings: Mapping[str, str],
     show: Show,
 ) -> None:
-    """The share of a member of a consumer group, until it is told to stop (SIGTERM or Ctrl-C).
+    """Print the messages that a member of a consumer group receives, until SIGTERM or Ctrl-C.
 
-    `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
+    `wanted` has one of topic, whitelist and blacklist. Messages are committed after they are printed. Raises
     `ConfigError`, `CoordinationError`, and the error of a partition.
     """
     word = extent.start.word
@@ -122,7 +122,7 @@ def read_group(
 
 def _where(cluster: ClusterChoice) -> dict[str, Any]:
     if "broker_list" in cluster.places or cluster.bootstrap is not None:
-        raise ConfigError("a group needs --zk-connect, --etcd-connect or --coordination: it is kept in the registries")
+        raise ConfigError("--group: classic groups need --zk-connect, --etcd-connect or --coordination")
     return dict(cluster.places)
 
 

@@ -1,4 +1,4 @@
-"""Files with the settings of a client: TOML, or `key=value` lines as Kafka's tools take them."""
+"""Files with client settings: TOML, or `key=value` lines as in Kafka's tools."""
 
 import tomllib
 from pathlib import Path
@@ -8,7 +8,7 @@ from ...ports.errors import ConfigError
 
 
 def read_client_file(file: Path) -> dict[str, Any]:
-    """A TOML table with dotted keys, or the lines of a properties file. Raises `ConfigError`."""
+    """Read a TOML table with dotted keys, or the lines of a properties file. Raises `ConfigError`."""
     try:
         text = file.read_text(encoding="utf-8")
         if file.suffix == ".toml":

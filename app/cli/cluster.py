@@ -1,4 +1,4 @@
-"""`barnabas cluster`: run brokers on this machine; see how a cluster is, move its partitions, choose its leaders."""
+"""`barnabas cluster`: run brokers on this machine; show the status of a cluster, reassign partitions, elect leaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...ports.types import TopicPartition
 from .cluster_overview import overview
 from .cluster_reassign import reassign
 from .cluster_start import start
-from .cluster_status import NOBODY, ClusterStatus, PartitionStatus, ask_status
+from .cluster_status import NO_NODE, ClusterStatus, PartitionStatus, ask_status
 from .options import AsJson, Bootstrap, open_admin, print_json
 from .profiles import BOOTSTRAP_VARIABLE
 from .tables import Section, framed, list_text, show, size_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..clients.admin.admin import Admin
 
 cluster = typer.Typer(
-    help="Run a cluster on this machine; see how one is, move its partitions, choose its leaders.",
+    help="Run a cluster on this machine; show the status of a cluster, reassign partitions, elect leaders.",
     invoke_without_command=True,
 )
 cluster.command("start")(start)
@@ -33,7 +33,7 @@ cluster.command("overview")(overview)
 cluster.add_typer(reassign, name="reassign")
 
 SHOWN_MAX = 50
-"""Partitions in trouble that a person is shown; `--json` has all."""
+"""Maximum number of partitions in each table for a person; `--json` has all."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def overview_of(
         ),
     ] = None,
 ) -> None:
-    """Without a command: the overview."""
+    """Show the overview if no command is given."""
     if context.invoked_subcommand is not None:
         return
     if bootstrap is None:
@@ -62,11 +62,11 @@ def overview_of(
 @cluster.command("status")
 def status(
     bootstrap: Bootstrap,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks of --watch.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat the status until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of --watch.")] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """The brokers, the controller, and the partitions that lack a leader or a replica in sync.
+    """Show the brokers, the controller, and the partitions without a leader or with a replica out of sync.
 
     Ends with 0 when every partition has a leader and all its replicas in sync and every broker answers, else with 1.
     """
@@ -84,7 +84,7 @@ def status(
 
 
 def _watch(admin: Admin, interval: float, as_json: bool) -> None:
-    """Until Ctrl-C. A cluster that does not answer may do so again."""
+    """Repeat the status until Ctrl-C, even while the cluster does not answer."""
     if as_json:
         _repeat(interval, lambda: typer.echo(json.dumps(to_fields(ask_status(admin)), ensure_ascii=False)))
         return
@@ -118,8 +118,8 @@ def _repeat(interval: float, look: Callable[[], None]) -> None:
 
 
 def sections_of(found: ClusterStatus) -> list[Section]:
-    """What a person is shown."""
-    controller = "no controller" if found.controller == NOBODY else f"controller {found.controller}"
+    """Return the tables for a person."""
+    controller = "no controller" if found.controller == NO_NODE else f"controller {found.controller}"
     held = f"{counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
     head = f"cluster {found.cluster_id}, {controller}, {held}"
     columns = ("broker", "address", "rack", "leaders", "replicas", "in_sync", "size", "lag", "state")
@@ -138,7 +138,7 @@ def sections_of(found: ClusterStatus) -> list[Section]:
         for broker in found.brokers
     ]
     return [
-        Section(head, columns, rows, alarm=found.controller == NOBODY),
+        Section(head, columns, rows, alarm=found.controller == NO_NODE),
         _trouble("offline partition", found.offline),
         _trouble("under-replicated partition", found.under_replicated),
         *_moves(found),
@@ -153,7 +153,7 @@ def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
         (
             p.topic,
             p.partition,
-            "-" if p.leader == NOBODY else p.leader,
+            "-" if p.leader == NO_NODE else p.leader,
             list_text(p.replicas),
             list_text(p.isr),
             list_text([f"{broker}:{lag}" for broker, lag in p.lags.items() if lag]),
@@ -176,7 +176,7 @@ def _moves(found: ClusterStatus) -> list[Section]:
 
 
 def to_fields(found: ClusterStatus) -> dict[str, Any]:
-    """What a program is given."""
+    """Return the JSON object for a program."""
     return {
         "cluster_id": found.cluster_id,
         "controller": found.controller,
@@ -228,27 +228,25 @@ def _partition_fields(partition: PartitionStatus) -> dict[str, Any]:
 def elect(
     bootstrap: Bootstrap,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Its partitions; may be given again.")
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic; may be repeated.")
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", metavar="NUMBER", help="Only these; may be given again.")
+        list[int] | None, typer.Option("--partition", "-p", metavar="NUMBER", help="Partition; may be repeated.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every partition that needs it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All partitions that need an election.")] = False,
     unclean: Annotated[
         bool,
-        typer.Option(
-            "--unclean", help="Give partitions without a leader any replica that lives: messages may be lost."
-        ),
+        typer.Option("--unclean", help="Elect any live replica for partitions without a leader; messages may be lost."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let partitions be led by their first replica again (or, with --unclean, by any that lives)."""
+    """Elect the preferred leaders of partitions (or, with --unclean, any live replica)."""
     from ...ports.broker_api.replicas import ElectionType
 
     if everything == bool(topics):
-        raise ConfigError("say for which partitions: --all, or --topic TOPIC")
+        raise ConfigError("select partitions with --all, or --topic TOPIC")
     if partitions and (topics is None or len(topics) != 1):
-        raise ConfigError("--partition goes with one --topic")
+        raise ConfigError("--partition needs exactly one --topic")
     with open_admin(bootstrap) as admin:
         places = None if everything else _places(admin, topics or (), partitions)
         elected = admin.elect_leaders(places, ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED)

@@ -1,4 +1,4 @@
-"""`barnabas cluster overview`: brokers, topics and partitions at a glance, as `kcat -L` lists them."""
+"""`barnabas cluster overview`: brokers, topics and partitions, like `kcat -L`."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ import typer
 
 from ...ports.error_codes import ErrorCode
 from ...ports.report import counted
+from .cluster_status import NO_NODE
 from .options import AsJson, Bootstrap, open_admin, print_json
 from .tables import Section, list_text, show
 
 if TYPE_CHECKING:
     from ..clients.admin.admin import Admin
 
-NOBODY = -1
-
 
 def overview(
     bootstrap: Bootstrap,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this one; may be given again.")
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this one; may be repeated.")
     ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that the brokers keep for themselves.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The brokers, and every partition of every topic with its leader and replicas, as `kcat -L` lists them."""
+    """List the brokers, and every partition of every topic with its leader and replicas, like `kcat -L`."""
     with open_admin(bootstrap) as admin:
         found = _ask(admin, topic, internal=internal)
     if as_json:
@@ -46,14 +43,14 @@ def overview(
         rows = [
             (
                 p["partition"],
-                "-" if p["leader"] == NOBODY else p["leader"],
+                "-" if p["leader"] == NO_NODE else p["leader"],
                 list_text(p["replicas"]),
                 list_text(p["isr"]),
                 p["error"] or "",
             )
             for p in each["partitions"]
         ]
-        wrong = any(p["leader"] == NOBODY or len(p["isr"]) < len(p["replicas"]) for p in each["partitions"])
+        wrong = any(p["leader"] == NO_NODE or len(p["isr"]) < len(p["replicas"]) for p in each["partitions"])
         title = f"{each['topic']}, {counted(len(rows), 'partition')}"
         sections.append(Section(title, ("partition", "leader", "replicas", "isr", "error"), rows, alarm=wrong))
     show(sections)

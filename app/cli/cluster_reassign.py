@@ -1,4 +1,4 @@
-"""`barnabas cluster reassign`: move partitions to other brokers, with files in the form of Kafka's own tool."""
+"""`barnabas cluster reassign`: move partitions to other brokers, with the file format of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -21,34 +21,32 @@ if TYPE_CHECKING:
     from ..clients.admin.admin import Admin
     from ..clients.admin.reassignments import ReplicaAssignment
 
-reassign = typer.Typer(
-    help="Plan moves of partitions, begin them, see how far they are, give up.", no_args_is_help=True
-)
+reassign = typer.Typer(help="Plan, execute, verify and cancel moves of partitions.", no_args_is_help=True)
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Of a broker, in bytes a second: what it sends as a leader, what it takes as a follower."""
+"""Broker settings in bytes per second: the rate of a throttled leader, and of a throttled follower."""
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Of a topic, `PARTITION:BROKER,...`: the replicas that this is counted for, who has the messages and who gets them."""
+"""Topic settings, `PARTITION:BROKER,...`: the throttled replicas that send, and that receive."""
 LOOK_S, BELIEVED_S = 0.2, 2.0
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="What `plan` printed; - is standard input.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Output of `plan`; - is standard input.")]
 
 
 @reassign.command("plan")
 def plan(
     bootstrap: Bootstrap,
     topics: Annotated[
-        str | None, typer.Option("--topics", metavar="TOPIC,...", help="Whose partitions; default: all topics.")
+        str | None, typer.Option("--topics", metavar="TOPIC,...", help="Topics to reassign; default: all.")
     ] = None,
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="ID,...", help="Who shall hold them; default: all brokers.")
+        str | None, typer.Option("--brokers", metavar="ID,...", help="Target brokers; default: all.")
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", min=1, help="So many replicas of each; default: as many as now."),
+        typer.Option("--replication-factor", min=1, help="Replicas of each partition; default: unchanged."),
     ] = None,
 ) -> None:
-    """Print who shall hold which partition, so that brokers have equal shares and little moves. Changes nothing.
+    """Print an assignment with equal shares for all brokers and few moves. Changes nothing.
 
     Standard output is JSON for `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
@@ -74,12 +72,12 @@ def execute(
     file: File,
     throttle: Annotated[
         int | None,
-        typer.Option(metavar="BYTES", min=1, help="Copy no more than so much a second, to and from each broker."),
+        typer.Option(metavar="BYTES", min=1, help="Maximum rate per second for copies to and from each broker."),
     ] = None,
 ) -> None:
-    """Begin to move partitions; returns at once. Prints, for the way back, who holds them now.
+    """Start a reassignment and return at once. Prints the current assignment, for the way back.
 
-    The throttle stays until `verify` sees that all is done.
+    The throttle remains until `verify` finds the reassignment complete.
     """
     from ..clients.admin.reassignments import to_json
 
@@ -99,13 +97,13 @@ def execute(
 def verify(
     bootstrap: Bootstrap,
     file: File,
-    wait: Annotated[bool, typer.Option("--wait", help="Come back only when nothing moves any more.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the reassignment has completed.")] = False,
     preserve_throttles: Annotated[
-        bool, typer.Option("--preserve-throttles", help="Leave the throttle when all is done.")
+        bool, typer.Option("--preserve-throttles", help="Do not remove the throttle after completion.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how far the moves are. Ends with 0 when all is done (the throttle is taken off then), else with 1."""
+    """Show the progress of the moves. Ends with 0 when all are complete (and removes the throttle), else with 1."""
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
         states = _wait(admin, wanted) if wait else _settled(admin, wanted)
@@ -125,14 +123,12 @@ def verify(
 @reassign.command("cancel")
 def cancel(
     bootstrap: Bootstrap,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="What `plan` printed.", show_default=False)
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every move under way.")] = False,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Output of `plan`.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All running moves.")] = False,
 ) -> None:
-    """Give up moves that are not done: the replicas are those of before."""
+    """Cancel moves that are not complete: their previous replicas remain."""
     if everything == (file is not None):
-        raise ConfigError("say which moves: FILE, or --all")
+        raise ConfigError("select the moves with FILE, or --all")
     with open_admin(bootstrap) as admin:
         moving = [TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()]
         given = None if file is None else _read(file)
@@ -140,7 +136,7 @@ def cancel(
         if chosen:
             admin.reassign_partitions(dict.fromkeys(chosen))
         _unthrottle(admin, chosen if given is None else list(given))
-    typer.echo(f"{counted(len(chosen), 'move')} given up")
+    typer.echo(f"{counted(len(chosen), 'move')} cancelled")
 
 
 def _words(text: str) -> list[str]:
@@ -148,18 +144,18 @@ def _words(text: str) -> list[str]:
 
 
 def _chosen(text: str, racks: Mapping[int, str | None]) -> dict[int, str | None]:
-    """Raises `ConfigError` for a broker that is not there."""
+    """Select brokers by id. Raises `ConfigError` for an unknown one."""
     words = _words(text)
     unknown = [word for word in words if not word.isdigit() or int(word) not in racks]
     if unknown or not words:
         raise ConfigError(
-            f"--brokers {text}: there is no broker {', '.join(unknown)}; those there are: {list_text(sorted(racks))}"
+            f"--brokers {text}: unknown broker {', '.join(unknown)}; known brokers: {list_text(sorted(racks))}"
         )
     return {int(word): racks[int(word)] for word in words}
 
 
 def _held(admin: Admin, topics: Sequence[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Who holds what; of moves under way, who shall hold it."""
+    """Return the replicas of each partition; for a running move, the target replicas."""
     found = {
         TopicPartition(str(topic.name), each.partition): tuple(each.replicas)
         for topic in admin.describe_topics(topics)
@@ -173,7 +169,7 @@ def _held(admin: Admin, topics: Sequence[str] | None) -> dict[TopicPartition, tu
 
 
 def _sizes(admin: Admin, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, int]:
-    """Bytes of the largest replica."""
+    """Return the size of the largest replica of each partition in bytes."""
     sizes: dict[TopicPartition, int] = {}
     for folders in admin.describe_log_dirs().values():
         for replica in (replica for folder in folders for replica in folder.replicas):
@@ -194,11 +190,11 @@ def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
 def _check_known(wanted: ReplicaAssignment, current: ReplicaAssignment) -> None:
     unknown = sorted(str(place) for place in wanted if place not in current)
     if unknown:
-        raise ConfigError(f"there is no partition {', '.join(unknown)}")
+        raise ConfigError(f"unknown partition {', '.join(unknown)}")
 
 
 def _states(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
-    """Per partition "done", "moving", "other replicas" (nobody moves it there) or "no such partition"."""
+    """Return "done", "moving", "other replicas" (without a move) or "no such partition" for each partition."""
     moving = {TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()}
     there = set(admin.list_topics(internal=True))
     current = _held(admin, sorted({place.topic for place in wanted} & there))
@@ -214,7 +210,7 @@ def _states(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str
 
 
 def _settled(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
-    """As `_states`; what is not as wanted is believed after a while only: whom one asks may not have heard yet."""
+    """Return `_states`, but wait before reporting differences, since brokers learn of changes with a delay."""
     until = time.monotonic() + BELIEVED_S
     while True:
         states = _states(admin, wanted)
@@ -249,7 +245,7 @@ def _throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignmen
 
 
 def _unthrottle(admin: Admin, places: Iterable[TopicPartition]) -> None:
-    """Put back to their defaults what `_throttle` has set; a topic that is no more has none."""
+    """Reset what `_throttle` has set; a deleted topic has no settings."""
     for topic in sorted({place.topic for place in places} & set(admin.list_topics(internal=True))):
         _reset(admin, ResourceKind.TOPIC, topic, THROTTLED)
     for node in admin.describe_cluster().brokers:

@@ -1,4 +1,4 @@
-"""`barnabas cluster start`: several brokers on this machine, each a process of its own."""
+"""`barnabas cluster start`: several brokers on this machine, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ if TYPE_CHECKING:
     from ..config import BrokerConfig
 
 OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")
-"""What differs from broker to broker, or what an option of its own is for."""
+"""Settings that differ from broker to broker, or that have an option of their own."""
 REPLICAS_MAX = 3
 LOOK_S = 0.02
 
 
 def start(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where everything is kept: broker-1, ...")],
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=100, help="How many.")] = 3,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder for the data of all brokers: broker-1, ...")
+    ],
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=100, help="Number of brokers.")] = 3,
     coordination: Annotated[
         str | None,
         typer.Option(
             "--coordination",
             metavar="URL",
-            help="Where they agree: zookeeper://..., etcd://..., etcd+managed://...; default: an etcd of their own.",
+            help="Coordination service: zookeeper://..., etcd://..., etcd+managed://...; default: a new etcd.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Where to listen, and what clients are told.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Listen and advertised host.")] = "127.0.0.1",
     base_port: Annotated[
-        int, typer.Option("--base-port", metavar="PORT", min=0, max=65_535, help="Of broker 1; 0: any free ports.")
+        int, typer.Option("--base-port", metavar="PORT", min=0, max=65_535, help="Port of broker 1; 0: any free ports.")
     ] = 9092,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Of all brokers, as for serve.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Configuration of all brokers, as for serve.")
     ] = None,
     settings: Settings = None,
-    restart: Annotated[
-        bool, typer.Option("--restart/--no-restart", help="Start a broker again that dies, or leave it at that.")
-    ] = True,
-    log_level: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="As for serve; repeatable.")] = None,
+    restart: Annotated[bool, typer.Option("--restart/--no-restart", help="Restart a broker that dies, or not.")] = True,
+    log_level: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="As for serve; may be repeated.")] = None,
     log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
 ) -> None:
-    """Run a cluster on this machine, in the foreground, until it is told to stop (Ctrl-C or SIGTERM).
+    """Run a cluster on this machine in the foreground, until Ctrl-C or SIGTERM.
 
     Prints "barnabas cluster ready HOST:PORT,HOST:PORT,..." on standard output once all brokers accept connections and
-    have found each other. The logs of all go to standard error, each line with the name of its broker. A broker that
-    dies is started again, after half a second at first. At the end brokers stop one after the other, then the etcd;
-    told twice, all at once.
+    know each other. All logs go to standard error, each line with the name of its broker. A broker that dies is
+    restarted, after half a second at first. At the end brokers stop one after the other, then the etcd; a second signal
+    stops all at once.
 
     With etcd+managed://HOST:PORT,HOST:PORT,... and a server for each broker, each broker runs one of them.
 
@@ -75,7 +75,7 @@ def start(
         given = parse_settings(settings)
         owned = sorted(set(given) & set(OWN))
         if owned:
-            raise ConfigError(f"--set {owned[0]}: it is not the same for all brokers, or has an option of its own here")
+            raise ConfigError(f"--set {owned[0]}: it differs between the brokers, or has an option of its own")
         read = read_config(config, {**given, **({"coordination": coordination} if coordination else {})})
         names = [f"broker-{number}" for number in range(1, brokers + 1)]
         lines = Lines(sys.stderr, ["cluster", *names], log_format)
@@ -100,7 +100,7 @@ def start(
 
 
 def _announce(addresses: Sequence[str]) -> None:
-    """Each broker accepts; wait until each has also seen all others, so that topics can be made with all replicas."""
+    """Wait until each broker has also seen all others, so that topics can be created with all replicas; then report."""
     for address in addresses:
         with open_admin(address) as admin:
             while not _sees(admin, len(addresses)):
@@ -113,11 +113,11 @@ def _sees(admin: Admin, count: int) -> bool:
     try:
         return len(admin.describe_cluster().brokers) >= count
     except BarnabasError:
-        return False  # it has died, and is started again
+        return False  # it has died, and is restarted
 
 
 def _defaults(brokers: int, read: BrokerConfig) -> dict[str, object]:
-    """What is better for a cluster than the defaults of a broker alone, where nobody has said it."""
+    """Return the defaults for a cluster, which differ from those of a single broker, for settings not given."""
     replicas = min(REPLICAS_MAX, brokers)
     better = {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
     return {key: value for key, value in better.items() if key not in read.given}
@@ -128,10 +128,10 @@ def _set(settings: Mapping[str, object]) -> list[str]:
 
 
 def _ports(host: str, base: int, count: int, keep: ExitStack) -> Sequence[int]:
-    """One for each broker; it keeps it, when it is started again, until `keep` is closed. Raises `ConfigError`."""
+    """Reserve a port for each broker, also for its restarts, until `keep` is closed. Raises `ConfigError`."""
     if base:
         if base + count - 1 > 65_535:
-            raise ConfigError(f"--base-port {base}: there are no {count} ports from there on")
+            raise ConfigError(f"--base-port {base}: there are less than {count} ports from there on")
         return range(base, base + count)
     from ..kept_port import kept_port
 

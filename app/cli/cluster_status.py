@@ -1,4 +1,4 @@
-"""What is told of a cluster: its brokers, and the partitions that are not as they should be."""
+"""The status of a cluster: its brokers, and the partitions that are not healthy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from ...ports.broker_api.replicas import OngoingReassignment
     from ..clients.admin.admin import Admin
 
-NOBODY = -1
+NO_NODE = -1
+"""The broker id where there is no leader or controller (Kafka: Node.noNode)."""
 
 
 @frozen(kw_only=True)
 class BrokerStatus:
-    """`lag`: messages that its replicas lack, in all; it and `bytes` are None when it does not answer (`problem`)."""
+    """`lag`: total number of messages that its replicas lack; None like `bytes` if it does not answer (`problem`)."""
 
     id: int
     address: str | None
@@ -36,7 +37,7 @@ class BrokerStatus:
 
 @frozen(kw_only=True)
 class PartitionStatus:
-    """A partition in trouble. `lags`: messages that each replica lacks, where its broker says so."""
+    """An unhealthy partition. `lags`: number of messages that each replica lacks, if its broker answers."""
 
     topic: str
     partition: int
@@ -54,21 +55,21 @@ class ClusterStatus:
     topics: int
     partitions: int
     offline: Sequence[PartitionStatus]
-    """Nobody leads them: they take no messages and give none."""
+    """Partitions without a leader: they accept and return no messages."""
     under_replicated: Sequence[PartitionStatus]
-    """A replica of theirs is not in sync."""
+    """Partitions with a replica out of sync."""
     reassignments: Sequence[OngoingReassignment]
 
     @property
     def healthy(self) -> bool:
-        """Every partition has a leader and all its replicas in sync, and every broker answers."""
+        """Return True if every partition has a leader and all its replicas in sync, and every broker answers."""
         absent = any(broker.problem for broker in self.brokers)
-        return not (self.offline or self.under_replicated or absent) and self.controller != NOBODY
+        return not (self.offline or self.under_replicated or absent) and self.controller != NO_NODE
 
 
 @frozen(kw_only=True)
 class ClusterAnswers:
-    """What was answered. `folders`: what each broker that answered has; `problems`: why others did not."""
+    """The answers of the brokers: `folders` of each that answered; `problems` of the others."""
 
     cluster: DescribeClusterResult
     topics: Sequence[TopicMetadata]
@@ -82,7 +83,7 @@ class ClusterAnswers:
 
 
 def ask_status(admin: Admin) -> ClusterStatus:
-    """As `ask_cluster`, put together."""
+    """Ask the cluster, and return its status. Raises as `ask_cluster`."""
     return ask_cluster(admin).status
 
 
@@ -113,7 +114,7 @@ def status_of(
     problems: Mapping[int, str],
     reassignments: Sequence[OngoingReassignment],
 ) -> ClusterStatus:
-    """Put the answers together. `folders`: what each broker that answered has; `problems`: why others did not."""
+    """Compute the status. `folders`: data folders of each broker that answered; `problems`: errors of the others."""
     lags = _lags(folders)
     partitions = [(str(topic.name), partition) for topic in topics for partition in topic.partitions]
     return ClusterStatus(
@@ -122,7 +123,7 @@ def status_of(
         brokers=_brokers(cluster, [partition for _, partition in partitions], folders, problems),
         topics=len(topics),
         partitions=len(partitions),
-        offline=[_partition(name, p, lags) for name, p in partitions if p.leader == NOBODY],
+        offline=[_partition(name, p, lags) for name, p in partitions if p.leader == NO_NODE],
         under_replicated=[_partition(name, p, lags) for name, p in partitions if len(p.isr) < len(p.replicas)],
         reassignments=reassignments,
     )
@@ -155,7 +156,7 @@ def _brokers(
     folders: Mapping[int, Sequence[LogDirDescription]],
     problems: Mapping[int, str],
 ) -> list[BrokerStatus]:
-    """Those that are there, and those that only replicas tell of."""
+    """Return the live brokers, and those that are only known from replicas."""
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(broker for partition in partitions for broker in partition.replicas)
     in_sync = Counter(broker for partition in partitions for broker in partition.isr)

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of this topic.")]
 BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The settings of this broker.")]
-Default = Annotated[bool, typer.Option("--broker-default", help="What is set for all brokers while they run.")]
+Default = Annotated[bool, typer.Option("--broker-default", help="The dynamic defaults of all brokers.")]
 
 
 @configs.command("describe")
@@ -30,11 +30,11 @@ def describe_configs(
     topic: Topic = None,
     broker: BrokerId = None,
     broker_default: Default = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what is at its default.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="What each key is for, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include defaults.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Describe each key.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The settings that differ from the defaults, and where they come from; of named keys also the defaults."""
+    """Show the settings that differ from the defaults, with their source; for given keys also the defaults."""
     kind, name, subject = _resource(topic, broker, broker_default)
     with open_admin(bootstrap) as admin:
         found = admin.describe_configs(kind, name, keys or None, documentation=explain or as_json)
@@ -58,7 +58,7 @@ def set_configs(
     broker: BrokerId = None,
     broker_default: Default = False,
 ) -> None:
-    """Set keys, all of them or none; the others stay as they are."""
+    """Set keys, all or none of them; other keys do not change."""
     kind, name, subject = _resource(topic, broker, broker_default)
     with open_admin(bootstrap) as admin:
         admin.alter_configs(kind, name, parse_settings(settings))
@@ -73,7 +73,7 @@ def delete_configs(
     broker: BrokerId = None,
     broker_default: Default = False,
 ) -> None:
-    """Put keys back to what they are by default."""
+    """Reset keys to their defaults."""
     kind, name, subject = _resource(topic, broker, broker_default)
     with open_admin(bootstrap) as admin:
         admin.alter_configs(kind, name, dict.fromkeys(keys))
@@ -81,9 +81,9 @@ def delete_configs(
 
 
 def _resource(topic: str | None, broker: int | None, broker_default: bool) -> tuple[ResourceKind, str, str]:
-    """Kind, name, and what a person calls it. Raises `ConfigError` unless exactly one is given."""
+    """Return kind, name, and description for a person. Raises `ConfigError` unless exactly one is given."""
     if (topic is not None) + (broker is not None) + broker_default != 1:
-        raise ConfigError("say whose settings: one of --topic TOPIC, --broker ID and --broker-default")
+        raise ConfigError("select a resource with one of --topic TOPIC, --broker ID and --broker-default")
     if topic is not None:
         return ResourceKind.TOPIC, topic, f"topic {topic}"
     if broker is not None:

@@ -1,4 +1,4 @@
-"""`barnabas consume`: messages to lines."""
+"""`barnabas consume`: prints messages as lines."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -54,24 +54,25 @@ def consume(
             "@MILLISECONDS.",
         ),
     ] = "end",
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from beginning.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Short for --from beginning.")] = False,
     last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=0, help="The last N of each partition, and stop.")
+        int | None,
+        typer.Option("--last", metavar="N", min=0, help="Print the last N messages of each partition, and stop."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Stop at messages of that time or later, and where the log ends now."),
+        typer.Option(metavar="TIME", help="Stop before messages of that time or later, and at the current log end."),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", "--max-messages", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-c", "--max-messages", min=1, help="Stop after this number of messages.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Stop when no message came for so long.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Stop when no message arrived for this time.")
     ] = None,
-    stop_at_end: Annotated[bool, typer.Option("--stop-at-end", "-e", help="Stop where the log ends now.")] = False,
+    stop_at_end: Annotated[bool, typer.Option("--stop-at-end", "-e", help="Stop at the current log end.")] = False,
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help=f"kcat's: {LETTERS}; \\n, \\t, \\x1f.")
     ] = None,
@@ -81,7 +82,7 @@ def consume(
     headers: Annotated[
         bool, typer.Option("--headers", help="Print name=value,... and a tab before each line.")
     ] = False,
-    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="What stands for a tombstone.")] = NULL.decode(),
+    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Text for a tombstone.")] = NULL.decode(),
     as_json: AsJson = False,
     bootstrap: AnyBootstrap = None,
     zk_connect: ZkConnect = None,
@@ -92,23 +93,25 @@ def consume(
         typer.Option(
             "--group",
             "-g",
-            help="The group to be a member of. What was printed is committed; --from counts where the group has no "
-            "offset yet. The group of classic brokers is in their registries.",
+            help="Join this group and commit the offsets of printed messages; --from applies where the group has no "
+            "offset. Groups of classic brokers are in their registries.",
         ),
     ] = None,
     whitelist: Annotated[
         str | None,
-        typer.Option("--whitelist", "--include", metavar="REGEX", help="In a group, instead of TOPIC: these topics."),
+        typer.Option(
+            "--whitelist", "--include", metavar="REGEX", help="With --group, instead of TOPIC: the topics to read."
+        ),
     ] = None,
     blacklist: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: all topics but these.")
+        str | None, typer.Option(metavar="REGEX", help="With --group, instead of TOPIC: the topics to exclude.")
     ] = None,
     skip_damaged: SkipDamaged = False,
     isolation_level: IsolationLevel = None,
     config: ClientConfig = None,
     settings: Settings = None,
 ) -> None:
-    """Print each message's value as a line; with --json an object per line, with everything about the message.
+    """Print the value of each message as a line; with --json an object per line, with all fields of the message.
 
     Classic brokers are read in a group, or one of them with --bootstrap and --partition; the offset of their messages
     is that of the next one.
@@ -145,16 +148,16 @@ def _read(
 ) -> None:
     if group is not None:
         if partition:
-            raise ConfigError("--partition: a group shares the partitions by itself")
+            raise ConfigError("--partition: not allowed with --group, which assigns the partitions")
         if cluster.classic:
             read_group(cluster, group, wanted, extent, settings, show)
         else:
             read_member(str(cluster.bootstrap), group, wanted, extent, settings, show)
     elif cluster.places:
-        raise ConfigError("registries keep consumer groups: name one with --group")
+        raise ConfigError("--group is missing: brokers in a registry are read in a group")
     elif cluster.classic:
         if not partition:
-            raise ConfigError("a classic broker does not tell its partitions: name one with --partition")
+            raise ConfigError("--partition is missing: a classic broker does not list its partitions")
         read_broker(str(cluster.bootstrap), wanted["topic"], partition, extent, settings, show)
     else:
         _read_current(str(cluster.bootstrap), wanted["topic"], partition, extent, settings, show)
@@ -163,13 +166,13 @@ def _read(
 def _wanted(group: str | None, **names: str | None) -> dict[str, str]:
     wanted = {name: value for name, value in names.items() if value is not None}
     if len(wanted) != 1 or (group is None and "topic" not in wanted):
-        raise ConfigError("give a TOPIC, or in a group --whitelist or --blacklist")
+        raise ConfigError("give a TOPIC, or with --group --whitelist or --blacklist")
     return wanted
 
 
 def _shown(as_json: bool, form: str | None, style: LineStyle) -> Show:
     if form is not None and (as_json or style.headers or style.key_separator is not None):
-        raise ConfigError("--format says all that is printed: leave out --json, --headers and --key-separator")
+        raise ConfigError("--format excludes --json, --headers and --key-separator")
     write = sys.stdout.buffer.write
     if as_json:
         return lambda message, broker: write(json_line(message, broker))
@@ -222,7 +225,7 @@ def _read_current(
 def _progress(
     consumer: Consumer, topic: str, extent: Extent, ends: Mapping[TopicPartition, int]
 ) -> Iterator[Callable[[float], None]]:
-    """A bar where what is read goes elsewhere than to the terminal, with what there is to read now as its total."""
+    """Show a progress bar if the output is not the terminal; its total is the number of messages to read now."""
     if sys.stdout.isatty() or not sys.stderr.isatty():
         yield lambda _shown: None
         return
@@ -239,7 +242,7 @@ def _progress(
 def _bounds(
     bootstrap: str, topic: str, partitions: list[int] | None, extent: Extent, settings: dict[str, Any]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where to begin for the last messages of each partition, and where to end for those until a time."""
+    """Return where to begin for the last messages of each partition, and where to end for those before a time."""
     last, until_ms = extent.start.last, extent.until_ms
     if last is None and until_ms is None:
         check_reachable(bootstrap)

@@ -1,4 +1,4 @@
-"""What the ways of consuming have in common: how much is read, and how it ends."""
+"""The extent of consuming: where it begins and ends, for groups and for single brokers."""
 
 import signal
 import sys
@@ -13,20 +13,20 @@ from ...ports.values import frozen
 from .times import parse_time_ms
 
 COMMIT_S = 1.0
-"""How often what was printed is committed."""
+"""Interval of commits of printed messages."""
 
 Show = Callable[[Message, int | None], object]
-"""Prints a message; the number is that of its broker, where it is known."""
+"""Prints a message; the number is that of its broker, if known."""
 
 
 @frozen(kw_only=True)
 class Start:
-    """Where reading begins: exactly one of these is set.
+    """The start of reading: exactly one attribute is set.
 
-    word:   "earliest" or "latest".
-    offset: the same in each partition.
-    time_ms: at the first message of that time or later.
-    last:   so many offsets before the end of each partition.
+    word:    "earliest" or "latest".
+    offset:  the offset in each partition.
+    time_ms: the first message of that time or later.
+    last:    number of offsets before the end of each partition.
     """
 
     word: str | None = None
@@ -39,7 +39,7 @@ _WORDS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "lat
 
 
 def parse_start(text: str) -> Start:
-    """What `--from` says. Raises `ConfigError`."""
+    """Parse the value of `--from`. Raises `ConfigError`."""
     if text in _WORDS:
         return Start(word=_WORDS[text])
     if text.isdecimal():
@@ -57,7 +57,7 @@ def parse_start(text: str) -> Start:
 
 @frozen(kw_only=True)
 class Extent:
-    """How much is read. `until_ms`: only what comes before the first message of that time or later."""
+    """The part to read. `until_ms`: only messages before the first one of that time or later."""
 
     start: Start
     count: int | None
@@ -67,7 +67,7 @@ class Extent:
 
 
 class Progress:
-    """Counts messages, and the time without any."""
+    """Counts messages, and the time since the last one."""
 
     def __init__(self, extent: Extent) -> None:
         self._left = extent.count
@@ -75,7 +75,7 @@ class Progress:
         self._last = time.monotonic()
 
     def got(self) -> bool:
-        """One more message; True if it was the last one wanted."""
+        """Count a message; return True if it was the last one."""
         self._last = time.monotonic()
         if self._left is not None:
             self._left -= 1
@@ -88,17 +88,17 @@ class Progress:
 
 @contextmanager
 def plain_damage() -> Iterator[None]:
-    """Damage, as an error that says what to do next; what was printed before is out."""
+    """Turn a `CorruptRecord` into an error that names the option; the output before it is flushed."""
     try:
         yield
     except CorruptRecord as error:
         sys.stdout.buffer.flush()
-        raise BarnabasError(f"{error.message}; --skip-damaged goes on behind it") from error
+        raise BarnabasError(f"{error.message}; --skip-damaged skips the corrupt records") from error
 
 
 @contextmanager
 def until_interrupted(*, has_end: bool) -> Iterator[None]:
-    """Ctrl-C is the end of what has no other one."""
+    """End without an error on Ctrl-C if there is no other end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def until_interrupted(*, has_end: bool) -> Iterator[None]:
 
 @contextmanager
 def stopping() -> Iterator[list[int]]:
-    """A list that the signal comes into which tells to stop."""
+    """Yield a list that receives the signal (SIGTERM or SIGINT) to stop."""
     came: list[int] = []
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -15,19 +15,19 @@ from .options import PATIENCE_MS
 from .reaching import check_reachable
 
 LOOK_S = 0.2
-"""How often a member that waits looks whether it is told to stop."""
+"""Interval in which a waiting member checks for a signal to stop."""
 
 
 def read_member(
     bootstrap: str, group: str, wanted: Mapping[str, str], extent: Extent, settings: Mapping[str, str], show: Show
 ) -> None:
-    """The share of a member of a group, until it is told to stop (SIGTERM or Ctrl-C), or `extent` is read.
+    """Print the messages that a member of a group receives, until SIGTERM or Ctrl-C, or until `extent` is read.
 
-    `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
+    `wanted` has one of topic, whitelist and blacklist. Messages are committed after they are printed. Raises
     `BarnabasError`.
     """
     if extent.until_ms is not None or extent.start.last is not None:
-        raise ConfigError("in a group, --until and the last messages of partitions mean nothing: a member goes on")
+        raise ConfigError("--until and --from -N are not allowed with --group")
     check_reachable(bootstrap)
     config = {
         "default.api.timeout.ms": PATIENCE_MS,
@@ -57,17 +57,17 @@ class _Member:
         self._ends: dict[TopicPartition, int] = {}
 
     def subscribe(self, wanted: Mapping[str, str]) -> None:
-        """Raises `BarnabasError` for a cluster that cannot be reached, which a member would go on trying."""
+        """Subscribe. Raises `BarnabasError` for an unreachable cluster, which a member would try to reach for ever."""
         self._consumer.committed([(wanted.get("topic", "any"), 0)])
-        told: dict[str, Any] = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._gone}
+        listeners: dict[str, Any] = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._gone}
         if "topic" in wanted:
-            self._consumer.subscribe(wanted["topic"], **told)
+            self._consumer.subscribe(wanted["topic"], **listeners)
         else:
             (kind, text), *_ = wanted.items()
-            self._consumer.subscribe(pattern=TopicFilter(text, white=kind == "whitelist").pattern, **told)
+            self._consumer.subscribe(pattern=TopicFilter(text, white=kind == "whitelist").pattern, **listeners)
 
     def read(self, stopped: list[int]) -> None:
-        """Print until it is enough."""
+        """Print messages until the extent is read."""
         progress = Progress(self._extent)
         while True:
             for message in self._consumer.messages(stop_at_end=self._extent.stop_at_end, timeout=LOOK_S):
@@ -87,7 +87,7 @@ class _Member:
         return self._consumer.settled and self._consumer.reached(self._ends)
 
     def save(self) -> None:
-        """What was printed is committed once it is out."""
+        """Flush the output, then commit the printed messages."""
         sys.stdout.buffer.flush()
         self._consumer.commit()
         self._new = False
@@ -98,7 +98,7 @@ class _Member:
             self.save()
         except BarnabasError as error:
             self._saved = time.monotonic()
-            warn("the offsets are not committed, which is tried again: %s", error)
+            warn("offset commit failed, and is retried: %s", error)
 
     def _assigned(self, places: list[TopicPartition]) -> None:
         start = self._extent.start

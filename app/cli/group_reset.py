@@ -1,4 +1,4 @@
-"""`barnabas groups reset-offsets`: let a group read from somewhere else."""
+"""`barnabas groups reset-offsets`: change the committed offsets of a group."""
 
 import time
 from collections.abc import Sequence
@@ -23,35 +23,37 @@ def reset_offsets(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be given again."),
+        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be repeated."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Wherever the group has a position.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first message.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the last message.")] = False,
     to_datetime: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="To the first message not older, such as 2026-01-31T12:00:00; UTC unless it says +hh:mm.",
+            help="To the first message of this time or later, such as 2026-01-31T12:00:00; UTC unless it says +hh:mm.",
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="To the first message not older than so long ago: 90m, 2h30m, P7D."),
+        typer.Option(metavar="DURATION", help="To the first message not older than this: 90m, 2h30m, P7D."),
     ] = None,
     to_offset: Annotated[int | None, typer.Option(metavar="N", help="To this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="N", help="So many messages on from where the group is; negative: back.")
+        int | None, typer.Option(metavar="N", help="Offsets to move forward; negative: backward.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this only the plan is shown.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where a group without members would go on reading; with --execute let it.
+    """Show the new committed offsets of a group without members; with --execute commit them.
 
-    Positions stay between the first message and the end of each partition.
+    Offsets are limited to the range between the first message and the end of each partition.
     """
     if all_topics == bool(topic):
-        raise ConfigError("say where: either --topic TOPIC, or --all-topics")
+        raise ConfigError("select topics with either --topic TOPIC, or --all-topics")
     where = _where(
         to_earliest=to_earliest,
         to_latest=to_latest,
@@ -73,7 +75,7 @@ def reset_offsets(
 
 
 def parse_topics(given: Sequence[str]) -> list[str | tuple[str, int] | TopicPartition]:
-    """`["a", "b:0,2"]` → `["a", ("b", 0), ("b", 2)]`. Raises `ConfigError`."""
+    """Parse topics: `["a", "b:0,2"]` → `["a", ("b", 0), ("b", 2)]`. Raises `ConfigError`."""
     topics: list[str | tuple[str, int] | TopicPartition] = []
     for text in given:
         topic, colon, numbers = text.partition(":")
@@ -108,5 +110,5 @@ def _where(
         given.append({"shift": shift_by})
     if len(given) != 1:
         text = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset and --shift-by"
-        raise ConfigError(f"say where to: exactly one of {text}")
+        raise ConfigError(f"select the new offsets with exactly one of {text}")
     return given[0]

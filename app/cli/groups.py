@@ -1,4 +1,4 @@
-"""`barnabas groups`: list, describe, move and delete consumer groups."""
+"""`barnabas groups`: list, describe, reset and delete consumer groups."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..clients.admin.admin import Admin
     from ..clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
 
-groups = typer.Typer(help="List, describe, move and delete consumer groups.", no_args_is_help=True)
+groups = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 add_reset_command(groups)
 
 
@@ -35,12 +35,12 @@ def list_groups(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only those that are Stable, Empty, PreparingRebalance or CompletingRebalance; may be given again.",
+            help="Only in this state: Stable, Empty, PreparingRebalance or CompletingRebalance; may be repeated.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The groups, with their states."""
+    """List the groups with their states."""
     with open_admin(bootstrap) as admin:
         found = admin.list_groups(states=state or ())
     if as_json:
@@ -56,13 +56,13 @@ def describe_group(
     bootstrap: Bootstrap,
     name: Name,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Positions and lag of each partition; the default.")
+        bool, typer.Option("--offsets", help="Committed offsets and lag of each partition; the default.")
     ] = False,
-    members: Annotated[bool, typer.Option("--members", help="The members, with what they read.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members, with their assignments.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, assignor and coordinator.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Where a group is in each partition and how far behind; or its members, or its state."""
+    """Show the committed offsets and the lag of a group in each partition; or its members, or its state."""
     if offsets + members + state > 1:
         raise ConfigError("give one of --offsets, --members and --state")
     with open_admin(bootstrap) as admin:
@@ -79,7 +79,7 @@ def describe_group(
 def delete(
     bootstrap: Bootstrap, names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
 ) -> None:
-    """Delete groups that have no members, with all their positions."""
+    """Delete groups without members, with their committed offsets."""
     with open_admin(bootstrap) as admin:
         for name in names:
             _existing(admin, name)
@@ -93,22 +93,22 @@ def delete_offsets(
     name: Name,
     topic: Annotated[
         list[str],
-        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be given again."),
+        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be repeated."),
     ],
 ) -> None:
-    """Forget the positions of a group in topics that none of its members reads."""
+    """Delete the committed offsets of a group in topics that none of its members reads."""
     with open_admin(bootstrap) as admin:
         _existing(admin, name)
         gone = admin.delete_group_offsets(name, parse_topics(topic))
     if not gone:
-        raise ConfigError(f"group {name} has no positions there; `barnabas groups describe {name}` shows those it has")
+        raise ConfigError(f"group {name} has no committed offsets there; see `barnabas groups describe {name}`")
     typer.echo(f"deleted the positions of {name} in {_joined(gone)}")
 
 
 def _existing(admin: "Admin", name: str) -> "GroupDetails":
     (details,) = admin.describe_groups([name])
     if not details.exists:
-        text = f"there is no group {name!r}; `barnabas groups list` shows those that there are"
+        text = f"group {name!r} does not exist; `barnabas groups list` shows the existing groups"
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, text)
     return details
 
@@ -182,10 +182,10 @@ def _by_topic(places: "Sequence[TopicPartition]") -> dict[str, list[int]]:
 
 
 def _joined(places: "Sequence[TopicPartition]") -> str:
-    """`a:0,1 b:2`, which is also how --topic takes it."""
+    """Return `a:0,1 b:2`, the form of --topic."""
     return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(places).items())
 
 
 def _cell(value: object) -> object:
-    """Nothing is a dash, so that columns can be counted."""
+    """Return a dash for None, so that columns can be counted."""
     return "-" if value is None or value == "" else value

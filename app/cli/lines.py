@@ -1,4 +1,4 @@
-"""Lines to messages: what `barnabas produce` reads."""
+"""The lines that `barnabas produce` reads, and the messages that it makes of them."""
 
 import base64
 import binascii
@@ -16,19 +16,19 @@ from ...ports.values import frozen
 
 _CHUNK_BYTES = 65_536
 _MESSAGE_BYTES_MAX = 1 << 30
-"""A line without an end must not take all memory."""
+"""Maximum size of a line, so that one without an end does not exhaust the memory."""
 
 
 @frozen(kw_only=True)
 class LineFormat:
-    """How a line becomes a message.
+    """The format of a line.
 
-    delimiter:     what ends a line.
-    separator:     stands between key and value; None: there are no keys. A line without it has none.
-    key:           that of every message without another one.
+    delimiter:     ends a line.
+    separator:     separates key and value; None: there are no keys. A line without it has no key.
+    key:           the key of messages without one.
     headers:       of every message, before its own.
-    timestamp_ms:  of every message without another one; None: now.
-    as_json:       each line is an object as `consume --json` writes them.
+    timestamp_ms:  the timestamp of messages without one; None: now.
+    as_json:       each line is an object as in the output of `consume --json`.
     empty_as_null: an empty value is a tombstone, an empty key none.
     """
 
@@ -41,7 +41,7 @@ class LineFormat:
     empty_as_null: bool = False
 
     def message(self, line: bytes, number: int) -> Message:
-        """Raises `BarnabasError` that names the line."""
+        """Return the message of a line. Raises `BarnabasError` with the number of the line."""
         if self.as_json:
             return self._from_json(line, number)
         key, value = self.key, line
@@ -70,11 +70,11 @@ class LineFormat:
                 partition=_partition(found.get("partition", -1)),
             )
         except ValueError as error:
-            raise BarnabasError(f"line {number} is not as `consume --json` writes it: {error}") from error
+            raise BarnabasError(f"line {number} is not in the format of `consume --json`: {error}") from error
 
 
 def open_lines(file: Path | None) -> tuple[BinaryIO, int | None]:
-    """Standard input for None or `-`; `.gz` is unpacked. With the bytes in it, where they are known."""
+    """Open standard input for None or `-`, or a file, decompressed if `.gz`; return its size too, if known."""
     if file is None or str(file) == "-":
         return sys.stdin.buffer, None
     if file.suffix == ".gz":
@@ -83,7 +83,7 @@ def open_lines(file: Path | None) -> tuple[BinaryIO, int | None]:
 
 
 def split_lines(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """The lines without their delimiters, as they come; what follows the last one is one, too, unless it is empty."""
+    """Yield the lines without their delimiters as they arrive, and the text after the last one unless it is empty."""
     if delimiter == b"\n":
         for line in source:
             yield line[:-1] if line.endswith(b"\n") else line
@@ -100,7 +100,7 @@ def split_lines(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 
 
 def parse_headers(texts: list[str] | None) -> Headers:
-    """`["a=1", "b"]`; one without `=` has a null value. Raises `ConfigError`."""
+    """Parse headers: `["a=1", "b"]`; one without `=` has a null value. Raises `ConfigError`."""
     found = []
     for text in texts or ():
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`barnabas log`: look at the files of a broker, running or not, and look after them."""
+"""`barnabas log`: dump, check and repair the files of a broker, running or not."""
 
 import json
 import mmap
@@ -17,9 +17,7 @@ from .log_check import add_check_commands
 from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
 from .log_stats import stats
 
-log = typer.Typer(
-    help="Look at the files of a log, check and mend them: dump, verify, repair, stats.", no_args_is_help=True
-)
+log = typer.Typer(help="Dump, check, repair and summarize the files of a log.", no_args_is_help=True)
 add_check_commands(log)
 log.command()(stats)
 
@@ -32,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 @log.command()
 def dump(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of a log, or folders with them.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of a log, or folders of them.")],
     records: Annotated[bool, typer.Option("--records", help="Print the messages too.")] = False,
     offsets: Annotated[
         bool, typer.Option("--offsets-decoder", help="The messages of __consumer_offsets, decoded.")
@@ -42,20 +40,20 @@ def dump(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each entry.")] = False,
 ) -> None:
-    """Print what stands in segments (batches or classic messages), indexes, snapshots and checkpoints."""
+    """Print the content of segments (batches or classic messages), indexes, snapshots and checkpoints."""
     decoder = _decoder(offsets=offsets, transactions=transactions)
     for path in _log_files(paths):
         with _mapped(path) as content:
             found = _LOG_FILE.fullmatch(path.name)
             if found is None:
-                told, kind = small_file_entries(bytes(content), path.name), path.name
+                printed, kind = small_file_entries(bytes(content), path.name), path.name
             else:
                 base_offset, kind = int(found[1]), found[2]
                 with_records = records or decoder is not None
-                told = entries(content, kind, base_offset, records=with_records, decoder=decoder)
+                printed = entries(content, kind, base_offset, records=with_records, decoder=decoder)
             if not as_json:
                 typer.echo(f"{path}  {counted(len(content), 'byte')}")
-            for fields in told:
+            for fields in printed:
                 if as_json:
                     typer.echo(json.dumps({"file": str(path), "type": kind, **fields}, ensure_ascii=False))
                     continue
@@ -78,12 +76,12 @@ def _log_files(paths: list[Path]) -> Iterator[Path]:
         if path.is_dir():
             found = sorted(p for p in path.rglob("*") if p.is_file() and _is_log_file(p))
             if not found:
-                raise ConfigError(f"{path} holds no segments; give a partition's folder or a broker's data folder")
+                raise ConfigError(f"{path} has no segments; give a partition folder or a broker's data folder")
             yield from found
         elif not path.exists():
             raise ConfigError(f"{path} does not exist")
         elif not _is_log_file(path):
-            raise ConfigError(f"{path} is no file of a log (20 digits and .log, .index and so on, or a checkpoint)")
+            raise ConfigError(f"{path} is not a file of a log (20 digits and .log, .index and so on, or a checkpoint)")
         else:
             yield path
 
@@ -94,7 +92,7 @@ def _is_log_file(path: Path) -> bool:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[Buffer]:
-    """The content of a file without reading all of it into memory."""
+    """Map the content of a file into memory."""
     if path.stat().st_size == 0:
         yield b""
         return

@@ -1,4 +1,4 @@
-"""`barnabas log verify` and `barnabas log repair`: what is wrong with the files of a broker, and mending it."""
+"""`barnabas log verify` and `barnabas log repair`: find and repair damage in the files of a broker."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..compose.log_files import LogPlace, LookedTree
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
-_IN_USE = "a broker has {path} open: what it is writing just now may look damaged, and is left out where that is known"
+_IN_USE = "a broker has {path} open: unfinished writes may look damaged, and are left out where they are known"
 
 
 def add_check_commands(log: typer.Typer) -> None:
@@ -30,12 +30,14 @@ def add_check_commands(log: typer.Typer) -> None:
 
 def verify(
     paths: Folders,
-    notes: Annotated[bool, typer.Option("--notes", help="Tell what is no damage, too: leftovers, files kept.")] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Also list harmless findings: stale and quarantined files.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check every file of a log; ends with 1 if anything is wrong. Nothing is changed.
 
-    Beside a running broker, and on a copy of its folder, it works as well; it says so if a broker has the folder open.
+    It works while a broker has the folder open, which it reports, and on a copy of the folder.
     """
     from ..compose.log_files import log_places, opened_place
 
@@ -54,8 +56,8 @@ def verify(
         if not as_json:
             if in_use:
                 typer.echo(_IN_USE.format(path=place.path), err=True)
-            _tell(place, checked.findings, notes=notes)
-            _tell_counts(checked, wrong=len(_problems(checked.findings)))
+            _print_findings(place, checked.findings, notes=notes)
+            _print_counts(checked, wrong=len(_problems(checked.findings)))
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
     if wrong:
@@ -64,23 +66,20 @@ def verify(
 
 def repair(
     paths: Folders,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Do it. Without this only what would be done is shown.")
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Repair; the default only shows the plan.")] = False,
     alone: Annotated[
         bool | None,
         typer.Option(
             "--alone/--replica",
-            help="Whether other brokers have replicas of these logs. Without it: whether the coordination file of a "
-            "single broker lies in the folder.",
+            help="Whether no other broker has replicas of these logs. Default: whether the coordination file of a "
+            "single broker is in the folder.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what would mend the files of a broker that does not run, and what it costs; with --apply do it.
+    """Show how to repair the files of a stopped broker, and what is lost; with --apply do it.
 
-    No message is deleted: what is cut out of a segment stays beside it, in a file *.aside. Ends with 1 as long as
-    anything is wrong.
+    No message is deleted: what is cut out of a segment goes to a file *.aside. Ends with 1 while problems remain.
     """
     from ...core.logtools.verify.overlay_folder import OverlayLogDir
     from ...core.logtools.verify.repair import repair as mend
@@ -93,7 +92,7 @@ def repair(
         if place.in_use:
             raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
         with opened_place(place, to_write=apply) as opened:
-            tree, of_tree = _mended_tree(place, applied=apply)
+            tree, of_tree = _repaired_tree(place, applied=apply)
             context = _context(places, place, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if apply else OverlayLogDir(opened)
             found = mend(log_dir, partial(_findings, place, context))
@@ -102,7 +101,7 @@ def repair(
         failed = failed or bool(found.left) or (bool(found.mended) and not apply)
         rows.append(_repaired_row(place, found, applied=apply))
         if not as_json:
-            _tell_repair(place, found, context, applied=apply)
+            _print_repair(place, found, context, applied=apply)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else rows)
     if failed:
@@ -110,15 +109,15 @@ def repair(
 
 
 def _tree(place: "LogPlace", *, in_use: bool) -> "LookedTree | None":
-    """What the coordination file says, if it lies there and nobody writes to it."""
+    """Read the coordination file, if it is there and no broker is writing it."""
     from ..compose.log_files import look_at_tree
 
     file = place.coordination_file
     return None if file is None or in_use else look_at_tree(file)
 
 
-def _mended_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | None, list[Finding]]":
-    """(the coordination file as it is then, what was wrong with it and is no more, or would be)."""
+def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | None, list[Finding]]":
+    """Return (the coordination file after its repair, the findings that the repair resolves)."""
     from ..compose.log_files import mend_tree
 
     before = _tree(place, in_use=False)
@@ -184,7 +183,7 @@ def _findings(place: "LogPlace", context: "CheckContext", log_dir: "LogDir") -> 
     return _checked(log_dir, place, context).findings
 
 
-# --- telling
+# --- output
 
 
 def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
@@ -193,7 +192,7 @@ def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
     return problems(findings)
 
 
-def _tell(place: "LogPlace", findings: Iterable["Finding"], *, notes: bool) -> None:
+def _print_findings(place: "LogPlace", findings: Iterable["Finding"], *, notes: bool) -> None:
     for finding in findings:
         if notes or not finding.is_note:
             typer.echo(f"{place.path}/{finding}{_remedy(finding)}")
@@ -203,25 +202,25 @@ def _remedy(finding: "Finding") -> str:
     return f"; {finding.remedy}" if finding.remedy and (finding.is_note or finding.needs_person) else ""
 
 
-def _tell_counts(checked: "CheckResult", wrong: int) -> None:
+def _print_counts(checked: "CheckResult", wrong: int) -> None:
     counts = checked.counts
-    told = (
+    parts = (
         counted(counts.partitions, "partition"),
         counted(counts.segments, "segment"),
         counted(counts.batches, "batch", "batches"),
         counted(counts.messages, "message"),
         counted(wrong, "problem"),
     )
-    typer.echo(", ".join(told))
+    typer.echo(", ".join(parts))
 
 
-def _tell_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
+def _print_repair(place: "LogPlace", found: "RepairResult", known: "CheckContext", *, applied: bool) -> None:
     if not found.mended and not found.left:
-        typer.echo(f"{place.path}: nothing is to be mended")
+        typer.echo(f"{place.path}: no problem to repair")
         return
     if not known.alone:
         typer.echo(
-            f"{place.path}: taken for one of several replicas; --alone if nobody else has these messages", err=True
+            f"{place.path}: assuming other replicas; use --alone if no other broker has these messages", err=True
         )
     for finding in found.mended:
         typer.echo(f"{place.path}/{finding}; {finding.remedy}")
@@ -247,7 +246,7 @@ def _loss_in_words(finding: "Finding") -> str:
     else:
         parts.append("no offset")
     unknown = loss.messages is None
-    parts.append("nobody knows how many messages" if unknown else f"at most {counted(loss.messages or 0, 'message')}")
+    parts.append("unknown number of messages" if unknown else f"at most {counted(loss.messages or 0, 'message')}")
     parts.append(counted(loss.bytes, "byte"))
     return ", ".join(parts)
 

@@ -1,4 +1,4 @@
-"""What the records of internal topics say: for `barnabas log dump` with a decoder."""
+"""Decoders of the records of internal topics, for `barnabas log dump`."""
 
 from ...core.cluster.layout import encode_id
 from ...core.coordinator.group.records import GroupKey, decode_group, decode_offset
@@ -14,7 +14,7 @@ Fields = dict[str, object]
 
 
 def offsets(message: Message) -> Fields:
-    """A record of `__consumer_offsets`: a position of a group, or its members."""
+    """Decode a record of `__consumer_offsets`: a committed offset of a group, or its members."""
     try:
         key = decode_group_key(message.key or b"")
         if isinstance(key, GroupKey):
@@ -49,7 +49,7 @@ def _group(content: bytes | None) -> Fields | None:
 
 
 def transactions(message: Message) -> Fields:
-    """A record of `__transaction_state`."""
+    """Decode a record of `__transaction_state`."""
     try:
         found: Fields = {"transactional_id": decode_transactional_id(message.key or b"")}
         if message.value is None:

@@ -1,4 +1,4 @@
-"""What `barnabas log dump` prints of each kind of file."""
+"""The output of `barnabas log dump` for each kind of file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -38,7 +38,7 @@ from .message_format import message_fields
 Fields = dict[str, object]
 RECORDS = "records"
 RecordDecoder = Callable[[Message], Fields]
-"""Makes more of a message than its bytes."""
+"""Returns further fields of a message."""
 
 _CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 _LATE = 2**63 - 1
@@ -47,7 +47,7 @@ _LATE = 2**63 - 1
 def entries(
     content: Buffer, kind: str, base_offset: int, *, records: bool, decoder: RecordDecoder | None = None
 ) -> Iterator[Fields]:
-    """The entries of a file of a segment, by the names of their values; with `records` their messages, too."""
+    """Yield the fields of the entries of a segment file; with `records` their messages too."""
     if kind == "log":
         return _batches(content, base_offset, records, decoder)
     if kind == "kafka":
@@ -56,7 +56,7 @@ def entries(
 
 
 def small_file_entries(content: bytes, name: str) -> Iterator[Fields]:
-    """The same of a checkpoint or a label; one that cannot be read is told as such."""
+    """Yield the fields of a checkpoint or label; one that cannot be read has the field `problem`."""
     try:
         yield from _SMALL_FILES[name](content)
     except (ValueError, TypeError) as error:
@@ -64,7 +64,7 @@ def small_file_entries(content: bytes, name: str) -> Iterator[Fields]:
 
 
 def as_lines(fields: Fields) -> Iterator[str]:
-    """The same for a person to read."""
+    """Yield the lines for a person."""
     messages = fields.pop(RECORDS, ())
     yield "  ".join(f"{name} {value}" for name, value in fields.items())
     assert isinstance(messages, Iterable)

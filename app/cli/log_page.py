@@ -1,6 +1,6 @@
-"""The page of `barnabas log stats --html`: one file, nothing from elsewhere, light or dark as the reader's system is.
+"""The page of `barnabas log stats --html`: one file without external resources, light or dark as the system is.
 
-It looks like the page of `barnabas report`, which is made with what comes with Spark; here the base install is enough.
+It looks like the page of `barnabas report`, which needs Spark's dependencies; this one needs the base install only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,12 +40,12 @@ td:first-child, th:first-child { text-align: left; padding-left: 0; } tr + tr { 
 """
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 960, 200, 68, 10, 24
 _SEGMENTS_MAX = 500
-"""Rows of a table; the largest are shown."""
+"""Maximum number of rows of a table; the largest are shown."""
 _UNITS = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 
 def page(gathered: Gathered) -> str:
-    """The whole page. Everything that comes from the logs is escaped."""
+    """Return the whole page. All text from the logs is escaped."""
     from ...core.logtools.stats.log_stats import LogStats
 
     topics, total = gathered.topics, LogStats()
@@ -141,14 +141,14 @@ def _strip(shares: Sequence[tuple[str, int]]) -> str:
     total = sum(count for _, count in shares) or 1
     for number, (name, count) in enumerate(shares):
         colour = f"background: var(--s{min(number, 4)})"
-        told = f"{escape(name)}: {short(count, 'B')} ({100 * count / total:.1f} %)"
-        parts.append(f'<div style="flex: {count}; {colour}" title="{told}"></div>')
-        legend.append(f'<span><i style="{colour}"></i>{told}</span>')
+        label = f"{escape(name)}: {short(count, 'B')} ({100 * count / total:.1f} %)"
+        parts.append(f'<div style="flex: {count}; {colour}" title="{label}"></div>')
+        legend.append(f'<span><i style="{colour}"></i>{label}</span>')
     return f'<div class="strip">{"".join(parts)}</div><div class="legend">{"".join(legend)}</div>'
 
 
 def _columns(values: Sequence[tuple[str, float]], unit: str) -> str:
-    """Bars side by side over time."""
+    """Draw vertical bars over time."""
     top = max(value for _, value in values) or 1.0
     step = (_WIDTH - _LEFT) / len(values)
     height = _HEIGHT - _TOP - _BOTTOM
@@ -170,7 +170,7 @@ def _rule(y: float, text: str) -> str:
 
 
 def _bars(values: Iterable[tuple[str, int]], unit: str = "") -> str:
-    """Bars below each other, with their names."""
+    """Draw horizontal bars with their names."""
     rows = list(values)
     most = max((count for _, count in rows), default=0) or 1
     parts = []
@@ -183,7 +183,7 @@ def _bars(values: Iterable[tuple[str, int]], unit: str = "") -> str:
 
 
 def short(number: float, unit: str = "") -> str:
-    """`1234567` → `1.23 M`, with the unit behind it."""
+    """Format a number: `1234567` → `1.23 M`, with the unit."""
     for letter, size in _UNITS:
         if number >= size:
             return f"{number / size:.3g} {letter}{unit}"

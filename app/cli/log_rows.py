@@ -1,4 +1,4 @@
-"""Rows of figures for `barnabas log stats`: of segments, and put together by partition and topic."""
+"""Rows of statistics for `barnabas log stats`: by segment, partition and topic."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class SegmentRow:
-    """The figures of one segment."""
+    """The statistics of one segment."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class SegmentRow:
 
 @frozen(kw_only=True)
 class Gathered:
-    """The same figures, finer and coarser; a topic's row has the partition -1."""
+    """The statistics by segment, partition and topic; a topic's row has the partition -1."""
 
     segments: list[SegmentRow]
     partitions: list[SegmentRow]
@@ -29,7 +29,7 @@ class Gathered:
 
 
 def gather(rows: Iterable[SegmentRow]) -> Gathered:
-    """Put them together. Of a segment no more is kept than what is told, since there may be very many."""
+    """Group the rows. Segments give up the memory of counting, since there may be very many."""
     from ...core.logtools.stats.log_stats import LogStats
 
     found = Gathered(segments=[], partitions=[], topics=[])
@@ -46,13 +46,13 @@ def gather(rows: Iterable[SegmentRow]) -> Gathered:
 
 
 def codecs_in_words(figures: "LogStats") -> str:
-    """`lz4 80%, none 20%`, by messages."""
+    """Format the codecs by messages, like `lz4 80%, none 20%`."""
     total = figures.codecs.total()
     return ",".join(f"{name}:{100 * count // total}%" for name, count in figures.codecs.most_common() if count)
 
 
 def moment(timestamp_ms: int) -> str:
-    """A point in time in UTC, to the second."""
+    """Format a timestamp in UTC, to the second."""
     from datetime import UTC, datetime
 
     if timestamp_ms < 0:
@@ -64,14 +64,14 @@ def moment(timestamp_ms: int) -> str:
 
 
 def fields(row: SegmentRow) -> dict[str, object]:
-    """A row for a program."""
+    """Return the JSON object of a row."""
     figures = row.figures
-    told: dict[str, object] = {"topic": row.topic}
+    row_fields: dict[str, object] = {"topic": row.topic}
     if row.partition >= 0:
-        told["partition"] = row.partition
+        row_fields["partition"] = row.partition
     if row.segment:
-        told["segment"] = row.segment
-    told |= {
+        row_fields["segment"] = row.segment
+    row_fields |= {
         "segments": figures.segments,
         "bytes": figures.bytes,
         "batches": figures.batches,
@@ -88,7 +88,7 @@ def fields(row: SegmentRow) -> dict[str, object]:
         "bytes_per_second": figures.per_second(figures.bytes),
     }
     if figures.opened:
-        told |= {
+        row_fields |= {
             "keys": {
                 "distinct": figures.keys.estimate(),
                 "exact": figures.keys.is_exact,
@@ -99,9 +99,9 @@ def fields(row: SegmentRow) -> dict[str, object]:
             "largest_message": figures.largest,
             "message_sizes": {f"{lowest(bits)}-{2**bits - 1}": count for bits, count in sorted(figures.sizes.items())},
         }
-    return told
+    return row_fields
 
 
 def lowest(bits: int) -> int:
-    """The smallest number of so many bits."""
+    """Return the smallest number with this number of bits."""
     return 1 << bits - 1 if bits else 0

@@ -1,4 +1,4 @@
-"""How `barnabas serve` shows what is logged: as text or JSON, from a level on, on standard error."""
+"""Logging of `barnabas serve` to standard error: format and levels."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def set_up(levels: Sequence[str], form: str, stream: TextIO | None = None) -> None:
-    """Show lines on standard error, or on `stream`. For a process that is a broker; a library leaves this to its user.
+    """Log to standard error, or to `stream`. For broker processes; a library leaves this to its user.
 
     levels: "LEVEL" for all of Barnabas, "LOGGER=LEVEL" for one; later ones win. Raises `ConfigError`.
     """
@@ -34,7 +34,7 @@ def _level(text: str) -> tuple[str, int]:
         level = "warning"
     if not name or level not in LEVELS:
         allowed = f"one of {', '.join(LEVELS)}, or LOGGER=LEVEL such as {ROOT}.core.log=debug"
-        raise ConfigError(f"logging.level={text!r} is not {allowed}")
+        raise ConfigError(f"logging.level={text!r} is invalid; expected {allowed}")
     return name, logging.getLevelNamesMapping()[level.upper()]
 
 
@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object in each line: time, level, logger, message; then the values that the line is about."""
+    """One JSON object per line: time, level, logger, message; then the fields of the line."""
 
     def format(self, record: logging.LogRecord) -> str:
         said: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`barnabas log stats`: what the logs in a folder hold, by segment, partition and topic."""
+"""`barnabas log stats`: statistics of the logs in a folder, by segment, partition and topic."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ def stats(
         "topic"
     ),
     headers_only: Annotated[
-        bool, typer.Option("--headers-only", help="Open no batch: quick, and without keys and sizes of messages.")
+        bool, typer.Option("--headers-only", help="Open no batch: faster, without keys and sizes of messages.")
     ] = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures too.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with charts.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bytes, rates, keys, codecs and sizes of messages, of a broker that runs or not. Nothing is changed.
+    """Print bytes, rates, keys, codecs and sizes of messages, of a running or stopped broker. Nothing is changed.
 
     The number of different keys is exact up to 1,024, then off by 2 % or so. Rates are by the messages' timestamps.
     """
@@ -82,7 +82,7 @@ def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "LogS
         try:
             file = folder.open(name, create=False)
         except FileMissing:
-            continue  # retention was quicker
+            continue  # retention has deleted it
         try:
             if is_segment:
                 yield name, batch_figures(file, int(name[:20]), codecs, records=records)
@@ -92,7 +92,7 @@ def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "LogS
             file.close()
 
 
-# --- telling
+# --- output
 
 
 def _show(rows: Sequence[SegmentRow], by: str) -> None:
@@ -104,7 +104,7 @@ def _show(rows: Sequence[SegmentRow], by: str) -> None:
     damaged = sum(row.figures.damaged_bytes for row in rows)
     if damaged:
         typer.echo(
-            f"{counted(damaged, 'byte is', 'bytes are')} damaged and not counted; 'barnabas log verify' tells where",
+            f"{counted(damaged, 'byte is', 'bytes are')} damaged and not counted; see 'barnabas log verify'",
             err=True,
         )
 

@@ -13,7 +13,7 @@ import typer
 from ...ports.errors import BarnabasError, ConfigError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-"""Who has had enough of what is printed (`| head`) ends a command with 0, as does Ctrl-C one that goes on for ever."""
+"""Exit codes. A closed output pipe (`| head`) is DONE, and so is Ctrl-C in a command without another end."""
 _COMPLETING = "_BARNABAS_COMPLETE"
 
 _COMMANDS = {
@@ -33,12 +33,12 @@ _COMMANDS = {
     "profile": ".profiles",
 }
 
-# Commands of rooms above this one (the pipeline) and of other packages register here.
+# Commands of packages above this one (the pipeline) and of other distributions register here.
 ENTRY_POINT_GROUP = "barnabas.commands"
 
 
 def build_app(wanted: str | None = None) -> typer.Typer:
-    """The command with the sub-command `wanted` in it, or with all of them when it is None or not known."""
+    """Return the command with the sub-command `wanted`, or with all of them when it is None or unknown."""
     app = typer.Typer(
         name="barnabas",
         help="A distributed log: broker, clients, and the way from a topic to a warehouse table.",
@@ -66,7 +66,7 @@ def build_app(wanted: str | None = None) -> typer.Typer:
 
 
 def _register(point: EntryPoint, app: typer.Typer) -> None:
-    """A command of another package. Raises `BarnabasError`."""
+    """Register a command of another package. Raises `BarnabasError`."""
     try:
         point.load()(app)
     except Exception as error:
@@ -121,21 +121,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Who closes one of them (`>&-`) does not want it; a file or socket that takes its number is not to get it."""
+    """Open closed standard streams (`>&-`) as /dev/null, so that no other file or socket gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # as long as the process
 
 
 def _in_words(error: OSError) -> str:
-    """Without the number that only programmers know."""
+    """Return the text of an error without its number."""
     if not error.strerror:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _leave_quietly() -> NoReturn:
-    """The reader (head, less) has gone: let no later flush complain."""
+    """End quietly after the reader (head, less) closed the pipe, without an error at a later flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     sys.exit(DONE)
 

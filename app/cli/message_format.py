@@ -1,4 +1,4 @@
-"""How `barnabas consume` writes a message: kcat's format letters, or a line."""
+"""The output of `barnabas consume` for a message: kcat's format letters, or a line."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from ...ports.values import frozen
 from .escapes import unescaped
 
 NULL = b"NULL"
-"""A tombstone, or a key that is not there, where a format names it (kcat's word)."""
+"""A tombstone or a missing key in a format (kcat's word)."""
 
 _Part = Callable[[Message], bytes]
 _LENGTH = struct.Struct(">i")
@@ -26,7 +26,7 @@ def _raw_size(data: bytes | None) -> bytes:
 
 
 def headers_text(message: Message) -> bytes:
-    """`name=value,name=value`."""
+    """Format headers as `name=value,name=value`."""
     return b",".join(name.encode() + b"=" + (NULL if value is None else value) for name, value in message.headers)
 
 
@@ -47,22 +47,22 @@ LETTERS = ", ".join(f"%{letter} {meaning}" for letter, (meaning, _) in _LETTERS.
 
 
 def compile_format(text: str) -> Callable[[Message], bytes]:
-    r"""What writes a message in this format: letters after `%`, escapes such as `\n`, and text between them.
+    r"""Compile a format: letters after `%`, escapes such as `\n`, and text between them.
 
-    Raises `ConfigError` for a letter that is not known.
+    Raises `ConfigError` for an unknown letter.
     """
     first, pieces = _split(text)
     parts: list[_Part | bytes] = [unescaped(first, "--format")]
     for letter, rest in pieces:
         if letter not in _LETTERS:
-            raise ConfigError(f"--format {text!r}: there is no %{letter}; known are {LETTERS}")
+            raise ConfigError(f"--format {text!r}: unknown letter %{letter}; known are {LETTERS}")
         parts += [_LETTERS[letter][1], unescaped(rest, "--format")]
-    kept = [part for part in parts if part]
-    return lambda message: b"".join(part if isinstance(part, bytes) else part(message) for part in kept)
+    nonempty = [part for part in parts if part]
+    return lambda message: b"".join(part if isinstance(part, bytes) else part(message) for part in nonempty)
 
 
 def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The text before the first letter, and each letter with the text behind it."""
+    """Return the text before the first letter, and each letter with the text after it."""
     first = text.split("%", 1)[0]
     found = []
     at = len(first)
@@ -76,9 +76,9 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 @frozen(kw_only=True)
 class LineStyle:
-    """A line for each message: headers and key before the value where they are wanted.
+    """The format of a line: optional headers and key before the value.
 
-    null: what stands for a null value; None: nothing.
+    null: the text for a null value; None: nothing.
     """
 
     key_separator: bytes | None = None
@@ -95,7 +95,7 @@ class LineStyle:
 
 
 def message_fields(message: Message, broker: int | None = None) -> dict[str, object]:
-    """Everything about a message, ready for JSON; a partition of the classic generation belongs to a broker."""
+    """Return all fields of a message for JSON; a partition of the classic generation belongs to a broker."""
     fields = {
         "topic": message.topic,
         "partition": message.partition,
@@ -110,12 +110,12 @@ def message_fields(message: Message, broker: int | None = None) -> dict[str, obj
 
 
 def json_line(message: Message, broker: int | None) -> bytes:
-    """As `message_fields`, on a line."""
+    """Return `message_fields` as a line."""
     return json.dumps(message_fields(message, broker), ensure_ascii=False).encode() + b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """UTF-8 as text; anything else as `{"base64": ...}`."""
+    """Return UTF-8 as text; anything else as `{"base64": ...}`."""
     if data is None:
         return None
     try:

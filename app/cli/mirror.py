@@ -1,4 +1,4 @@
-"""`barnabas mirror`: copy topics from clusters into another one."""
+"""`barnabas mirror`: copies topics from source clusters to a target cluster."""
 
 import signal
 from pathlib import Path
@@ -28,14 +28,14 @@ def mirror(
             "--consumer-config",
             "--consumer.config",
             metavar="FILE",
-            help="A source cluster; again for each further one.",
+            help="A source cluster; may be repeated.",
         ),
     ],
     producer_config: Annotated[
         Path, typer.Option("--producer-config", "--producer.config", metavar="FILE", help="The target cluster.")
     ],
-    whitelist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy the topics of these names.")] = None,
-    blacklist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy all topics but these.")] = None,
+    whitelist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy only these topics.")] = None,
+    blacklist: Annotated[str | None, typer.Option(metavar="REGEX", help="Exclude these topics.")] = None,
     streams: Annotated[int, typer.Option("--num-streams", "--num.streams", min=1, help="Streams of each source.")] = 1,
     producers: Annotated[
         int, typer.Option("--num-producers", "--num.producers", min=1, help="Producers to the target.")
@@ -43,34 +43,32 @@ def mirror(
     exactly_once: Annotated[
         bool,
         typer.Option(
-            "--exactly-once", help="Between current clusters: in transactions, with the positions kept by the target."
+            "--exactly-once", help="Between current clusters: use transactions, with the offsets stored in the target."
         ),
     ] = False,
     partition_by: Annotated[
         str | None,
         typer.Option(
             metavar="number|key",
-            help="Of current clusters: the target has the source's partitions, and a message stays in the one of its "
-            "number (default); or the target's partitioner chooses, by the key.",
+            help="Between current clusters: keep the partition number of each message (default), or let the target's "
+            "partitioner choose by the key.",
         ),
     ] = None,
     audit: Annotated[
         str | None,
-        typer.Option(metavar="TIER", help="Count what is copied, as this tier of the audit, such as mirror."),
+        typer.Option(metavar="TIER", help="Audit the copies as this tier, such as mirror."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--audit-set", metavar="KEY=VALUE", help="Of the audit: after (the tier that is copied from), window.ms."
-        ),
+        typer.Option("--audit-set", metavar="KEY=VALUE", help="Audit settings: after (the source tier), window.ms."),
     ] = None,
 ) -> None:
-    """Copy topics from other clusters, at least once, until told to stop (Ctrl-C or SIGTERM).
+    """Copy topics from other clusters, at least once, until Ctrl-C or SIGTERM.
 
     Configuration files are TOML, or `key=value` lines. A source is classic with zk.connect or etcd.connect (and
-    groupid), current with bootstrap.servers (and group.id, or offsets.file to keep the offsets there). The target is
-    classic with zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring"
-    on standard output once it has joined all of them.
+    groupid), current with bootstrap.servers (and group.id, or offsets.file for the offsets). The target is classic with
+    zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring" on standard
+    output once it is connected to all of them.
     """
     from ..mirror import MirrorMaker
 

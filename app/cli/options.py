@@ -27,20 +27,21 @@ AnyBootstrap = Annotated[
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
-        help="A broker of the cluster; classic://HOST:PORT: of a classic one.",
+        help="A broker of the cluster; classic://HOST:PORT for a classic cluster.",
         envvar="BARNABAS_BOOTSTRAP",
     ),
 ]
 BrokerList = Annotated[
-    str | None, typer.Option("--broker-list", metavar="ID:HOST:PORT,...", help="Classic brokers instead of it.")
+    str | None,
+    typer.Option("--broker-list", metavar="ID:HOST:PORT,...", help="Classic brokers instead of --bootstrap."),
 ]
 ZkConnect = Annotated[
     str | None,
-    typer.Option("--zk-connect", metavar="HOST:PORT/CHROOT", help="Classic brokers that are registered in ZooKeeper."),
+    typer.Option("--zk-connect", metavar="HOST:PORT/CHROOT", help="Classic brokers registered in ZooKeeper."),
 ]
 EtcdConnect = Annotated[
     str | None,
-    typer.Option("--etcd-connect", metavar="HOST:PORT/PREFIX", help="Classic brokers that are registered in etcd."),
+    typer.Option("--etcd-connect", metavar="HOST:PORT/PREFIX", help="Classic brokers registered in etcd."),
 ]
 Coordination = Annotated[
     str | None,
@@ -52,30 +53,30 @@ Coordination = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be repeated.")
 ]
 ClientConfig = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings of the client: TOML, or key=value lines as Kafka's tools."),
+    typer.Option("--config", metavar="FILE", help="Client settings: TOML, or key=value lines."),
 ]
 SkipDamaged = Annotated[
     bool,
-    typer.Option("--skip-damaged", help="Go on behind damaged messages and tell which offsets were left out."),
+    typer.Option("--skip-damaged", help="Skip corrupt records and report the skipped offsets."),
 ]
 IsolationLevel = Annotated[
     str | None,
     typer.Option(
-        "--isolation-level", metavar="LEVEL", help="read_committed: without the messages of aborted transactions."
+        "--isolation-level", metavar="LEVEL", help="read_committed excludes messages of aborted transactions."
     ),
 ]
 
 
 PATIENCE_MS = 10_000
-"""How long a command waits for a cluster that does not answer: a person is waiting for the command."""
+"""Timeout of a command for a cluster that does not answer, while a person waits."""
 
 
 def open_admin(bootstrap: str) -> "Admin":
-    """An `Admin` that gives up after `PATIENCE_MS`. Raises `BarnabasError` for a host that is not there."""
+    """Return an `Admin` that gives up after `PATIENCE_MS`. Raises `BarnabasError` for an unreachable host."""
     from ..clients.admin.admin import Admin
     from .reaching import check_reachable
 
@@ -84,7 +85,7 @@ def open_admin(bootstrap: str) -> "Admin":
 
 
 def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
-    """`["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `ConfigError`."""
+    """Parse `["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `ConfigError`."""
     settings = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -95,7 +96,7 @@ def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:
-    """Those of the file (where the brokers are stands in --bootstrap), and over them those of `--set`.
+    """Return the settings of the file, except its brokers (see --bootstrap), overridden by those of `--set`.
 
     Raises `ConfigError`.
     """
@@ -105,19 +106,19 @@ def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str,
 
 
 def reading_settings(settings: dict[str, Any], *, skip_damaged: bool, isolation_level: str | None) -> dict[str, Any]:
-    """The settings, with what the options say."""
+    """Return the settings with those of the options."""
     if isolation_level is not None:
         settings = {**settings, "isolation.level": isolation_level}
     return {**settings, "skip.damaged": "true"} if skip_damaged else settings
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table for a person: aligned columns, no frames, also readable by `awk`."""
+    """Print a table for a person: aligned columns, no frames, also readable by `awk`."""
     header = [column.upper() for column in columns]
     lines = [header, *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
@@ -126,19 +127,19 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Non
 
 
 class Advance(Protocol):
-    """Tells how far the work has come, in the unit of `total`; None leaves total and label as they are."""
+    """Reports progress in the unit of `total`; None leaves total and label unchanged."""
 
     def __call__(self, done: float, total: float | None = None, label: str | None = None) -> None: ...
 
 
 @contextmanager
 def progress(label: str, total: float | None) -> Iterator[Advance]:
-    """A progress bar on standard error where a person waits at a terminal; nothing otherwise.
+    """Show a progress bar on standard error if it is a terminal.
 
-    Yields a function to call as the work goes on. `total` None: not known yet.
+    Yields a function to report progress. `total` is None if it is unknown.
     """
     if not sys.stderr.isatty():
-        yield _nobody_waits
+        yield _no_progress
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -154,10 +155,10 @@ def progress(label: str, total: float | None) -> Iterator[Advance]:
         yield advance
 
 
-def _nobody_waits(done: float, total: float | None = None, label: str | None = None) -> None:
-    """There is no terminal to show progress on."""
+def _no_progress(done: float, total: float | None = None, label: str | None = None) -> None:
+    """Ignore the progress without a terminal."""
 
 
 def describe(mapping: Mapping[str, object]) -> str:
-    """`{"a": 1, "b": 2}` → `a=1, b=2`."""
+    """Format `{"a": 1, "b": 2}` → `a=1, b=2`."""
     return ", ".join(f"{key}={value}" for key, value in sorted(mapping.items()))

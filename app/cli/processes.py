@@ -1,4 +1,4 @@
-"""Processes that belong together: their lines put into one log, one that dies started again, all stopped in order."""
+"""Child processes with a common log: restarted when they die, and stopped in order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ logger = logging.getLogger(f"{ROOT}.app.cluster")
 
 READY = "barnabas ready "
 STOP_PATIENCE_S = 60.0
-"""How long one may take to stop before it is killed."""
+"""Maximum time for a stop before the process is killed."""
 RESTART_FIRST_S, RESTART_MAX_S = 0.5, 30.0
 LASTING_S = 60.0
-"""Who lived so long is started again as quickly as the first time."""
+"""A process that ran for this time is restarted with the first pause again."""
 
 
 class Lines:
-    """Whole lines of several members on one stream, each with its name: `broker-1 | ...`, or in the JSON object."""
+    """Complete lines of several processes on one stream, each with its name: `broker-1 | ...`, or in the JSON
+    object."""
 
     def __init__(self, stream: TextIO, names: Sequence[str], form: str) -> None:
         self._stream = stream
@@ -44,7 +45,7 @@ class Lines:
 
 
 class NamedLines:
-    """What `logging` can write to: the lines of one name."""
+    """A stream for `logging`: the lines of one name."""
 
     def __init__(self, lines: Lines, name: str) -> None:
         self._lines = lines
@@ -60,19 +61,19 @@ class NamedLines:
 
 
 class ManagedProcess:
-    """One process: `words` are those of a `barnabas` command that tells on standard output when it is ready."""
+    """One process: `words` are those of a `barnabas` command that prints on standard output when it is ready."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
         self._words = words
         self.process: subprocess.Popen[bytes] | None = None
         self.was_ready = False
-        """In this life or one before."""
+        """True if it was ready once, also before a restart."""
         self.ready = False
         self.began_s = 0.0
         self.pause_s = RESTART_FIRST_S
         self.due_s: float | None = None
-        """When to start it again."""
+        """Time of the next start."""
 
     def start(self) -> None:
         command = [sys.executable, "-m", f"{__package__}.child", *self._words]
@@ -81,7 +82,7 @@ class ManagedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the one above, which stops them in order
+            start_new_session=True,  # Ctrl-C is for the parent, which stops them in order
         )
         self.ready, self.due_s, self.began_s = False, None, time.monotonic()
 
@@ -89,10 +90,10 @@ class ManagedProcess:
         if self.process is not None:
             self.process.send_signal(number)
             if number == signal.SIGTERM:
-                self.process.send_signal(signal.SIGCONT)  # one that is stopped would not see it
+                self.process.send_signal(signal.SIGCONT)  # a stopped process would not receive it
 
     def end(self) -> str:
-        """Its process has closed its streams: how it ended."""
+        """Handle the end of its streams; return how it ended."""
         assert self.process is not None
         code = self.process.wait()
         assert self.process.stdin is not None
@@ -104,12 +105,12 @@ class ManagedProcess:
 
 
 class Processes:
-    """Starts all and watches them, on the calling thread, until told to stop by SIGTERM or SIGINT."""
+    """Starts all processes and watches them on the calling thread, until SIGTERM or SIGINT."""
 
     def __init__(
         self, members: Sequence[ManagedProcess], lines: Lines, *, restart: bool, ready: Callable[[], None]
     ) -> None:
-        """`ready` is called once, when each has said that it is ready."""
+        """`ready` is called once, when all are ready."""
         self._members = members
         self._lines = lines
         self._restart = restart
@@ -122,12 +123,12 @@ class Processes:
         self._failure: str | None = None
 
     def run(self) -> None:
-        """Raises `BarnabasError` when one does not start, or when none is left."""
+        """Run until the end. Raises `BarnabasError` when one does not start, or when all have ended."""
         wakes, waker = os.pipe()
         os.set_blocking(waker, False)
         self._selector.register(wakes, selectors.EVENT_READ)
         numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self._told_to_stop) for number in numbers}
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         old_waker = signal.set_wakeup_fd(waker)
         try:
             for member in self._members:
@@ -136,7 +137,7 @@ class Processes:
                 self._turn(wakes)
         finally:
             for member in self._members:
-                member.signal(signal.SIGKILL)  # only after a fault of our own is anyone left
+                member.signal(signal.SIGKILL)  # only after an internal error is one left
             signal.set_wakeup_fd(old_waker)
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -146,7 +147,7 @@ class Processes:
         if self._failure is not None:
             raise BarnabasError(self._failure)
 
-    def _told_to_stop(self, *_: object) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._signals += 1
 
     def _done(self) -> bool:
@@ -173,7 +174,7 @@ class Processes:
             self._stop_by_s = now + STOP_PATIENCE_S
 
     def _patience(self) -> float | None:
-        """Seconds until something is due; None: nothing is."""
+        """Return the seconds until the next start or kill; None without one."""
         due = [member.due_s for member in self._members if member.due_s is not None]
         if self._stopping is not None:
             due.append(self._stop_by_s)
@@ -186,7 +187,7 @@ class Processes:
             assert stream is not None
             self._selector.register(stream, selectors.EVENT_READ, (member, stream))
 
-    # --- what they say
+    # --- output of the processes
 
     def _read(self, fd: int, member: ManagedProcess, stream: object) -> None:
         data = os.read(fd, 65_536)
@@ -225,7 +226,7 @@ class Processes:
         if process.stdout.closed and process.stderr.closed:
             self._ended(member)
 
-    # --- how they end
+    # --- end of the processes
 
     def _ended(self, member: ManagedProcess) -> None:
         how = member.end()
@@ -247,7 +248,7 @@ class Processes:
         self._stop()
 
     def _stop(self) -> None:
-        """One after the other, so that each can hand on what it leads; told once more, all at once."""
+        """Stop one after the other, so that each can hand over its leaderships; a second signal stops all at once."""
         if self._stopping is None:
             for member in self._members:
                 member.due_s = None
@@ -258,7 +259,7 @@ class Processes:
             self._stop_next()
 
     def _stop_next(self) -> None:
-        """The last one first: the first one, which is left, has everything."""
+        """Stop the last one first: the first one, which remains, then leads everything."""
         assert self._stopping is not None
         self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
         while self._stopping:

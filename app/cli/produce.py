@@ -1,4 +1,4 @@
-"""`barnabas produce`: lines to messages."""
+"""`barnabas produce`: sends lines as messages."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="Read from here, not standard input; .gz is unpacked."),
+        typer.Option("--file", "-f", help="File instead of standard input; .gz is decompressed."),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help=r"What is between key and value in a line; \t, \x1f."),
+        typer.Option("--key-separator", "-K", help=r"Separator of key and value in a line; \t, \x1f."),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", help=r"What stands between messages.", show_default=r"\n")
+        str, typer.Option("--delimiter", "-D", help=r"Separator of messages.", show_default=r"\n")
     ] = r"\n",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every message without its own.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of messages without one.")] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every message; may be given again."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every message; may be repeated."),
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of every message without its own: 2026-01-31T12:00, -15m, @MILLISECONDS."),
+        typer.Option(metavar="TIME", help="Timestamp of messages without one: 2026-01-31T12:00, -15m, @MILLISECONDS."),
     ] = None,
     empty_as_null: Annotated[
         bool, typer.Option("--empty-as-null", "-Z", help="An empty value is a tombstone (null), an empty key none.")
@@ -75,11 +75,11 @@ def produce(
         typer.Option("--json", help="Each line is an object as `consume --json` writes it: key, value, headers, time."),
     ] = False,
     keep_partitions: Annotated[
-        bool, typer.Option("--keep-partitions", help="With --json: to the partition that the object names.")
+        bool, typer.Option("--keep-partitions", help="With --json: use the partition of the object.")
     ] = False,
     compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str | None, typer.Option(help="all, 1 or 0.", show_default="all")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Always this one.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Partition of all messages.")] = None,
     transactional_id: Annotated[
         str | None,
         typer.Option("--transactional-id", metavar="ID", help="All lines in one transaction: readers see all or none."),
@@ -94,8 +94,8 @@ def produce(
 ) -> None:
     """Send each line as a message; a line without the key separator has no key.
 
-    What is not delivered is told, each kind of error once, and the command ends with 1. Classic brokers take gzip and
-    snappy; of a key they only use which partition it chooses.
+    Failed deliveries are reported, each kind of error once, and the command ends with 1. Classic brokers support gzip
+    and snappy; they use a key only to choose the partition.
     """
     cluster = find_cluster(
         context,
@@ -106,9 +106,9 @@ def produce(
         coordination=coordination,
     )
     if as_json and key_separator is not None:
-        raise ConfigError("--key-separator: with --json the key stands in the object")
+        raise ConfigError("--key-separator: not allowed with --json, where the key is in the object")
     if keep_partitions and (not as_json or partition is not None):
-        raise ConfigError("--keep-partitions goes with --json, and without --partition")
+        raise ConfigError("--keep-partitions needs --json, and excludes --partition")
     form = LineFormat(
         delimiter=separator(delimiter, "--delimiter") or b"\n",
         separator=separator(key_separator, "--key-separator"),
@@ -134,12 +134,12 @@ def produce(
                 taken += size if total else len(batch)
                 advance(taken)
         _finish(producer)
-        outcomes.settle()
-        _tell(topic, outcomes, producer.failed)
+        outcomes.wait_all()
+        _report(topic, outcomes, producer.failed)
 
 
 def _batches(lines: Iterator[bytes], form: LineFormat) -> Iterator[tuple[list[Message], int]]:
-    """Messages to be sent together, and how many bytes of the source they took."""
+    """Yield messages to send together, and their size in the source in bytes."""
     numbered = enumerate(lines, start=1)
     while chunk := list(islice(numbered, LINES_AT_ONCE)):
         size = sum(len(line) for _, line in chunk) + len(chunk) * len(form.delimiter)
@@ -147,7 +147,7 @@ def _batches(lines: Iterator[bytes], form: LineFormat) -> Iterator[tuple[list[Me
 
 
 class _Outcomes:
-    """What became of the messages: how many were sent, and each kind of failure with how often it came."""
+    """The outcomes of the messages: the number sent, and each kind of failure with its count."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -161,8 +161,8 @@ class _Outcomes:
         while self._waiting and self._waiting[0].done:
             self._look(self._waiting.popleft())
 
-    def settle(self) -> None:
-        """All are done."""
+    def wait_all(self) -> None:
+        """Wait until all are done."""
         while self._waiting:
             self._look(self._waiting.popleft())
 
@@ -177,20 +177,20 @@ class _Outcomes:
                     self.first.setdefault(kind, outcome)
 
 
-def _tell(topic: str, outcomes: _Outcomes, failed: int) -> None:
+def _report(topic: str, outcomes: _Outcomes, failed: int) -> None:
     typer.echo(f"{counted(outcomes.sent - failed, 'message')} to {topic}", err=True)
     if not failed:
         return
     for kind, count in outcomes.kinds.most_common():
-        typer.echo(f"barnabas: {_not_taken(count)}: {outcomes.first[kind]}", err=True)
-    untold = failed - outcomes.kinds.total()
-    if untold > 0:
-        typer.echo(f"barnabas: {_not_taken(untold)}", err=True)
+        typer.echo(f"barnabas: {_not_delivered(count)}: {outcomes.first[kind]}", err=True)
+    others = failed - outcomes.kinds.total()
+    if others > 0:
+        typer.echo(f"barnabas: {_not_delivered(others)}", err=True)
     raise typer.Exit(1)
 
 
-def _not_taken(count: int) -> str:
-    return counted(count, "message was not taken", "messages were not taken")
+def _not_delivered(count: int) -> str:
+    return counted(count, "message was not delivered", "messages were not delivered")
 
 
 def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, Any]) -> ProducerFace:
@@ -199,13 +199,13 @@ def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settin
         config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
         return Producer(cluster.bootstrap, config=config)
     if acks is not None:
-        raise ConfigError("--acks: classic brokers do not answer a produce")
+        raise ConfigError("--acks: not supported by classic brokers, which do not answer a produce request")
     places: dict[str, Any] = dict(cluster.places)
     return Producer(cluster.bootstrap, config={"compression.codec": compression, **settings}, **places)
 
 
 def _finish(producer: ProducerFace) -> None:
-    """Wait for the answers; the classic generation has none, there brokers are asked whether they have taken it all."""
+    """Wait for the answers; classic brokers send none, and are asked whether they have received everything."""
     from ..clients.classic.producer import ClassicProducer
 
     if isinstance(producer, ClassicProducer):

@@ -1,4 +1,4 @@
-"""Clusters by name, so that `--bootstrap` need not be typed: profiles in a file of the user's."""
+"""Clusters by name instead of `--bootstrap`: profiles in a file of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILE_VARIABLE = "BARNABAS_PROFILE"
 _KNOWN = ("bootstrap",)
 
 profile = typer.Typer(
-    help="Name clusters, so that --bootstrap need not be typed: kept in ~/.config/barnabas/config.toml.",
+    help="Names for clusters instead of --bootstrap, stored in ~/.config/barnabas/config.toml.",
     no_args_is_help=True,
 )
 
@@ -29,8 +29,8 @@ def register(app: typer.Typer) -> None:
 
 
 def use_profile(named: str | None) -> None:
-    """Have commands use the cluster of a profile where no `--bootstrap` is given: the named one's, or, unless
-    BARNABAS_BOOTSTRAP says another, that of BARNABAS_PROFILE or the one in use. Raises `ConfigError`."""
+    """Use the cluster of a profile for commands without `--bootstrap`: the named one, or, unless BARNABAS_BOOTSTRAP is
+    set, that of BARNABAS_PROFILE or the current one. Raises `ConfigError`."""
     if named is None and os.environ.get(BOOTSTRAP_VARIABLE):
         return
     wanted = named or os.environ.get(PROFILE_VARIABLE)
@@ -42,19 +42,19 @@ def use_profile(named: str | None) -> None:
         return
     if name not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
-        raise ConfigError(f"there is no profile {name!r}; known are: {known} (barnabas profile set NAME HOST:PORT)")
+        raise ConfigError(f"unknown profile {name!r}; known are: {known} (barnabas profile set NAME HOST:PORT)")
     os.environ[BOOTSTRAP_VARIABLE] = profiles[name]["bootstrap"]
 
 
 def config_file() -> Path:
-    """Where profiles are kept (XDG base directories)."""
+    """Return the file with the profiles (XDG base directories)."""
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(home).expanduser() / "barnabas" / "config.toml"
 
 
 @profile.command("list")
 def list_profiles(as_json: AsJson = False) -> None:
-    """The profiles; the one in use has a star."""
+    """List the profiles; the current one has a star."""
     profiles, in_use = _load()
     if as_json:
         print_json([{"name": name, **each, "in_use": name == in_use} for name, each in sorted(profiles.items())])
@@ -68,7 +68,7 @@ def set_profile(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     bootstrap: Annotated[str, typer.Argument(metavar="HOST:PORT")],
 ) -> None:
-    """Make or change a profile. The first one is used from now on."""
+    """Create or change a profile. The first one becomes the current one."""
     for each in bootstrap.split(","):
         parse_address(each.strip().rpartition("://")[2], f"{bootstrap!r}")
     profiles, in_use = _load()
@@ -79,26 +79,26 @@ def set_profile(
 
 @profile.command("use")
 def choose_profile(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Use this profile where nothing else is said."""
+    """Make a profile the current one, for commands that name no cluster."""
     profiles, _ = _load()
     if name not in profiles:
-        raise ConfigError(f"there is no profile {name!r}; make it: barnabas profile set {name} HOST:PORT")
+        raise ConfigError(f"unknown profile {name!r}; create it: barnabas profile set {name} HOST:PORT")
     _save(profiles, name)
     typer.echo(f"using {name}, {profiles[name]['bootstrap']}")
 
 
 @profile.command("remove")
 def remove_profile(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Forget a profile."""
+    """Delete a profile."""
     profiles, in_use = _load()
     if profiles.pop(name, None) is None:
-        raise ConfigError(f"there is no profile {name!r}")
+        raise ConfigError(f"unknown profile {name!r}")
     _save(profiles, None if in_use == name else in_use)
     typer.echo(f"removed {name}")
 
 
 def _load() -> tuple[dict[str, dict[str, str]], str | None]:
-    """The profiles by their names, and the one in use. Raises `ConfigError`."""
+    """Return the profiles by name, and the current one. Raises `ConfigError`."""
     file = config_file()
     if not file.exists():
         return {}, None
@@ -110,7 +110,7 @@ def _load() -> tuple[dict[str, dict[str, str]], str | None]:
     if not isinstance(profiles, dict) or not all(_is_profile(each) for each in profiles.values()):
         raise ConfigError(f'{file}: each profile is a table such as [profiles.dev] with bootstrap = "HOST:PORT"')
     if in_use is not None and in_use not in profiles:
-        raise ConfigError(f"{file}: profile = {in_use!r} is in use, and is not among the profiles")
+        raise ConfigError(f"{file}: profile = {in_use!r} is not among the profiles")
     return profiles, in_use
 
 

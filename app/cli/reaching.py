@@ -1,4 +1,4 @@
-"""A host that is not there is named at once: a person waits, and clients would go on trying."""
+"""Checks that a host is reachable before a command connects, since clients would retry for ever."""
 
 import socket
 import time
@@ -10,19 +10,19 @@ from ...ports.transport import Address
 from ..config.listeners import parse_address
 
 REACH_S = 2.0
-"""How long until one of the brokers must have taken a connection."""
+"""Timeout for a connection to one of the brokers."""
 _AGAIN_S = 0.1
 _SCHEME = "kafka://"
 
 
 def check_reachable(bootstrap: str) -> None:
-    """Raises `BarnabasError` when none of HOST:PORT[,...] takes a connection: what was wrong with each."""
+    """Raise `BarnabasError` if none of HOST:PORT[,...] accepts a connection, with the problem of each."""
     addresses = [_address(text.strip()) for text in bootstrap.split(",") if text.strip()]
     if not addresses:
         raise ConfigError("--bootstrap is empty: give HOST:PORT of at least one broker")
     until = time.monotonic() + REACH_S
     answers: SimpleQueue[tuple[Address, str | None]] = SimpleQueue()
-    for address in addresses:  # not a pool's: the end of the process would wait for a name server
+    for address in addresses:  # no pool: the end of the process would wait for a name server
         Thread(target=_reach, args=(address, until, answers), daemon=True).start()
     wrong = dict.fromkeys(addresses, "no answer")
     try:
@@ -32,7 +32,7 @@ def check_reachable(bootstrap: str) -> None:
                 return
             wrong[address] = fault
     except Empty:
-        pass  # what is wrong with the others is known by now
+        pass  # the problems of the others are known by now
     raise BarnabasError("no broker there: " + "; ".join(f"{host}:{port}: {why}" for (host, port), why in wrong.items()))
 
 
@@ -41,7 +41,7 @@ def _address(text: str) -> Address:
 
 
 def _reach(address: Address, until: float, answers: "SimpleQueue[tuple[Address, str | None]]") -> None:
-    """Tell what is wrong, or None if it takes connections. One that refuses may just be starting."""
+    """Put the problem of an address, or None if it accepts connections. One that refuses may be starting."""
     while True:
         try:
             socket.create_connection(address, timeout=max(0.05, until - time.monotonic())).close()

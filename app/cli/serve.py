@@ -14,10 +14,10 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the logs are kept.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of the logs.")] = None,
     listen: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Where to listen, as kafka://HOST:PORT (port 0: any free one); repeatable."),
+        typer.Option(metavar="URL", help="Listener kafka://HOST:PORT (port 0: any free one); may be repeated."),
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML, or server.properties.")] = None,
     settings: Settings = None,
@@ -25,14 +25,14 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="LEVEL",
-            help="debug, info (default), warning, error; LOGGER=LEVEL for one of them; repeatable.",
+            help="debug, info (default), warning, error; LOGGER=LEVEL for one logger; may be repeated.",
         ),
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(metavar="FORM", help="text or json: how a line of the log on standard error looks.")
+        str | None, typer.Option(metavar="FORM", help="Format of the log on standard error: text or json.")
     ] = None,
 ) -> None:
-    """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
+    """Run a broker until Ctrl-C or SIGTERM.
 
     Prints "barnabas ready URL..." on standard output once it accepts connections.
     """

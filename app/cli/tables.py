@@ -1,4 +1,4 @@
-"""Tables with titles: framed where a person looks at a terminal, plain for a pipe."""
+"""Tables with titles: framed on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Section:
-    """A line, and a table below it unless it has no rows. `alarm`: the line is of something wrong."""
+    """A title line, and a table unless it has no rows. `alarm`: the line reports a problem."""
 
     title: str
     columns: Sequence[str] = ()
@@ -26,7 +26,7 @@ class Section:
 
 
 def show(sections: Sequence[Section]) -> None:
-    """Print them on standard output."""
+    """Print the sections on standard output."""
     if sys.stdout.isatty():
         from rich.console import Console
 
@@ -39,7 +39,7 @@ def show(sections: Sequence[Section]) -> None:
 
 
 def framed(sections: Sequence[Section]) -> Group:
-    """For a terminal."""
+    """Return the sections for a terminal."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -59,7 +59,7 @@ def framed(sections: Sequence[Section]) -> Group:
 
 
 def size_text(size: int | None) -> str:
-    """`1.5GiB`; a dash where it is not known."""
+    """Format a size like `1.5GiB`; a dash for None."""
     if size is None or size < 0:
         return "-"
     value, unit = float(size), "B"
@@ -71,5 +71,5 @@ def size_text(size: int | None) -> str:
 
 
 def list_text(items: Sequence[object]) -> str:
-    """Without spaces, for `awk`; a dash for nothing."""
+    """Join items without spaces, for `awk`; a dash for nothing."""
     return ",".join(map(str, items)) or "-"

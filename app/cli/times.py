@@ -1,4 +1,4 @@
-"""Moments and durations as a person writes them."""
+"""Parsers of times and durations in options."""
 
 import re
 import time
@@ -21,8 +21,8 @@ _UNIT_MS = {
 
 
 def parse_time_ms(text: str, option: str, *, now_ms: int | None = None) -> int:
-    """Milliseconds since the epoch: an ISO time (UTC unless it says so), `now`, so long ago (`-15m`, `2h30m`, `7d`), or
-    milliseconds (`@1700000000000`). Raises `ConfigError` that names the option."""
+    """Parse a time to milliseconds since the epoch: ISO (UTC by default), `now`, an age (`-15m`, `2h30m`, `7d`), or
+    milliseconds (`@1700000000000`). Raises `ConfigError` with the name of the option."""
     wanted = text.strip()
     number = _MILLISECONDS.fullmatch(wanted)
     if number is not None:
@@ -35,14 +35,14 @@ def parse_time_ms(text: str, option: str, *, now_ms: int | None = None) -> int:
         moment = datetime.fromisoformat(wanted)
     except ValueError as error:
         raise ConfigError(
-            f"{option} {text!r} is no time: give 2026-01-31, 2026-01-31T12:00, 15m (so long ago), now, "
+            f"{option} {text!r} is not a time: give 2026-01-31, 2026-01-31T12:00, 15m (ago), now, "
             "or milliseconds such as @1700000000000"
         ) from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def parse_duration_ms(text: str, option: str) -> int:
-    """`90m`, `2h30m`, `7d`, `2w`, or `PT90M` as Kafka's tools write it. Raises `ConfigError` that names the option."""
+    """Parse `90m`, `2h30m`, `7d`, `2w`, or `PT90M` as in Kafka's tools. Raises `ConfigError` with the option's name."""
     found = _duration_ms(text.strip())
     if found is None:
         raise ConfigError(f"{option} {text!r}: give a duration such as 90m, 2h30m, 7d or PT90M")
@@ -50,10 +50,10 @@ def parse_duration_ms(text: str, option: str) -> int:
 
 
 def parse_period_ms(text: str, option: str) -> int:
-    """As `parse_duration_ms`, of something that has a length. Raises `ConfigError` that names the option."""
+    """Parse a duration that must not be 0. Raises `ConfigError` with the name of the option."""
     found = _duration_ms(text.strip())
     if not found:
-        raise ConfigError(f"{option} {text!r} is no time; write 30s, 5m or 1h")
+        raise ConfigError(f"{option} {text!r} is not a duration; give 30s, 5m or 1h")
     return found
 
 

@@ -49,7 +49,7 @@ Configs = Annotated[
         "--set",
         "--config",
         metavar="KEY=VALUE",
-        help="A topic setting; may be given again. --config FILE: those of a file.",
+        help="A topic setting; may be repeated. --config FILE: settings of a file.",
     ),
 ]
 
@@ -61,12 +61,10 @@ def list_topics(
     zk_connect: ZkConnect = None,
     etcd_connect: EtcdConnect = None,
     coordination: Coordination = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also those that the brokers keep for themselves.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The topics, with their partition counts; of classic brokers also who has them."""
+    """List the topics with their partition counts; of classic brokers also their brokers."""
     cluster = _cluster(context, bootstrap, zk_connect, etcd_connect, coordination)
     if cluster.places:
         _print(classic.list_topics(cluster), ("topic", "partitions", "brokers"), as_json)
@@ -89,7 +87,7 @@ def create(
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     settings = _settings(config)
     with open_admin(bootstrap) as admin:
         try:
@@ -104,7 +102,7 @@ def create(
 
 
 def _settings(given: list[str] | None) -> dict[str, str]:
-    """Pairs, and files of them. Raises `ConfigError`."""
+    """Parse settings, or files of them. Raises `ConfigError`."""
     found: dict[str, str] = {}
     for each in given or ():
         if "=" not in each and not Path(each).exists():
@@ -114,7 +112,7 @@ def _settings(given: list[str] | None) -> dict[str, str]:
 
 
 def _wait_known(admin: "Admin", name: str) -> None:
-    """Brokers follow what one of them has written: wait until each knows the topic, so that the next command finds it.
+    """Wait until each broker knows the topic, so that the next command finds it: brokers learn of it with a delay.
 
     A broker that does not answer, or not in time, is left out.
     """
@@ -141,7 +139,7 @@ def describe_topic(
     coordination: Coordination = None,
     as_json: AsJson = False,
 ) -> None:
-    """The partitions of a topic, with leaders, offsets, sizes and the settings that differ from the defaults.
+    """Show the partitions of a topic with leaders, offsets, sizes, and the settings that differ from the defaults.
 
     Of classic brokers: the partitions that each of them has, with offsets.
     """
@@ -177,12 +175,12 @@ def describe_topic(
         print_json({"topic": name, "topic_id": topic.topic_id.hex(), "configs": changed, "partitions": rows})
         return
     typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
-    told = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
-    print_table(["size" if name == "bytes" else name for name in rows[0]], (row.values() for row in told))
+    shown = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
+    print_table(["size" if name == "bytes" else name for name in rows[0]], (row.values() for row in shown))
 
 
 def _sizes(admin: "Admin", name: str, partitions: list[int]) -> dict[tuple[object, object], int]:
-    """Bytes of each (partition, broker), as far as brokers answer."""
+    """Return the bytes of each (partition, broker), for the brokers that answer."""
     found: dict[tuple[object, object], int] = {}
     for broker in admin.describe_cluster().brokers:
         try:
@@ -200,10 +198,12 @@ def _sizes(admin: "Admin", name: str, partitions: list[int]) -> dict[tuple[objec
 def alter(
     bootstrap: Bootstrap,
     name: Name,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new number in all.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="New total number of partitions.")
+    ] = None,
     config: Configs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable.")
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Reset to the default; may be repeated.")
     ] = None,
 ) -> None:
     """Add partitions to a topic, or change its settings."""
@@ -222,7 +222,7 @@ def alter(
 def delete(
     bootstrap: Bootstrap,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
 ) -> None:
     """Delete a topic with all its messages."""
     with open_admin(bootstrap) as admin:
@@ -231,7 +231,7 @@ def delete(
         except ApiError as error:
             if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            typer.echo(f"there is no {name}")
+            typer.echo(f"{name} does not exist")
             return
     typer.echo(f"deleted {name}")
 
@@ -243,7 +243,7 @@ def _cluster(
     etcd_connect: str | None,
     coordination: str | None,
 ) -> classic.ClusterChoice:
-    """Raises `ConfigError`, also for the address of a classic broker."""
+    """Return the cluster of the options. Raises `ConfigError`, also for the address of a classic broker."""
     cluster = classic.find_cluster(
         context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination
     )
@@ -262,7 +262,7 @@ def _print(rows: list[dict[str, object]], columns: tuple[str, ...], as_json: boo
 
 
 def _cell(value: object) -> object:
-    """Lists without spaces, for `awk`."""
+    """Join lists without spaces, for `awk`."""
     if isinstance(value, list):
         return ",".join(map(str, value)) or "-"
     return "-" if value is None else value

@@ -1,4 +1,4 @@
-"""`barnabas topics delete-records`: drop what lies at the beginning of partitions."""
+"""`barnabas topics delete-records`: deletes records at the beginning of partitions."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ def delete_records(
     bootstrap: Bootstrap,
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     before_offset: Annotated[
-        int | None, typer.Option("--before-offset", metavar="N", min=0, help="Everything below it; needs --partition.")
+        int | None,
+        typer.Option(
+            "--before-offset", metavar="N", min=0, help="Delete records below this offset; needs --partition."
+        ),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="TIME", help="What is older: 2026-01-31T12:00, -7d, @MS."),
+        typer.Option("--before", metavar="TIME", help="Delete older records: 2026-01-31T12:00, -7d, @MS."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is there now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all current records.")] = False,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else only tell what would go.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop the messages of partitions up to an offset or a time. A dry run without --execute; nothing brings them back.
+    """Delete the records of partitions up to an offset or a time, irrevocably. A dry run without --execute.
 
-    A time means: what stands before the first message of that time or later. Where times are not in order, older ones
-    may stay.
+    A time selects the records before the first one of that time or later. If timestamps are not in order, some older
+    records remain.
     """
     if (before_offset is not None) + (before is not None) + everything != 1:
-        raise ConfigError("say how far: exactly one of --before-offset, --before and --all")
+        raise ConfigError("select the records with exactly one of --before-offset, --before and --all")
     if before_offset is not None and not partition:
-        raise ConfigError("--before-offset: offsets are of one partition, name it with --partition")
+        raise ConfigError("--before-offset needs --partition, since offsets are per partition")
     with open_admin(bootstrap) as admin:
         numbers = partition or [each.partition for each in admin.describe_topics([name])[0].partitions]
         places = [TopicPartition(name, number) for number in sorted(set(numbers))]

@@ -1,4 +1,4 @@
-"""`barnabas topics recover`: make a lost coordination tree anew from the folders of a broker that does not run."""
+"""`barnabas topics recover`: rebuilds a lost coordination tree from the folders of a stopped broker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,14 +21,14 @@ def recover(
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration (TOML).")] = None,
     settings: Settings = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this only the plan is shown.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which topics the folders of a stopped broker tell of and its coordination tree does not; with --execute
-    enter them there.
+    """Show the topics in the folders of a stopped broker that its coordination tree lacks; with --execute create them
+    there.
 
-    Folders are not changed, nor is any topic that the tree knows, but for partitions that it lacks. Settings of topics
-    are not in their folders: set those again that differ from the defaults. Give --config and --set as for 'serve'.
+    Folders do not change, nor do topics of the tree, except for missing partitions. Folders do not have the settings of
+    their topics: set those again that differ from the defaults. Give --config and --set as for 'serve'.
     """
     from ...core.cluster.change_queue import complete
     from ...core.cluster.layout import encode_id
@@ -44,7 +44,7 @@ def recover(
         given["log.dirs"] = str(data)
     broker = read_config(config, given)
     if broker.coordination == "memory":
-        raise ConfigError("coordination=memory forgets topics with every stop; there is nothing to recover them into")
+        raise ConfigError("coordination=memory loses all topics at every stop: there is no tree to recover")
     entropy = system_entropy()
     with opened_offline(broker, log_report, to_write=execute) as (log_dirs, coordination):
         check_nobody_lives(coordination, log_report)

@@ -1,4 +1,4 @@
-"""`barnabas transactions`: list and describe transactions, find those that hang, and end them."""
+"""`barnabas transactions`: list and describe transactions, find hanging ones, and abort them."""
 
 from collections.abc import Sequence
 from time import time
@@ -14,7 +14,7 @@ from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 from .tables import list_text
 
 transactions = typer.Typer(
-    help="List and describe transactions; find those that hang, and end them.", no_args_is_help=True
+    help="List and describe transactions; find hanging ones, and abort them.", no_args_is_help=True
 )
 
 MAX_TIMEOUT_MS = 900_000
@@ -32,17 +32,18 @@ def list_transactions(
     bootstrap: Bootstrap,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only those that are Ongoing, Empty, ...; may be given again."),
+        typer.Option("--state", metavar="STATE", help="Only in this state: Ongoing, Empty, ...; may be repeated."),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this one; may be given again.")
+        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer; may be repeated.")
     ] = None,
     longer_than: Annotated[
-        int, typer.Option("--longer-than", metavar="MS", help="Only those that last longer.", show_default=False)
+        int,
+        typer.Option("--longer-than", metavar="MS", help="Only those open for longer than this.", show_default=False),
     ] = -1,
     as_json: AsJson = False,
 ) -> None:
-    """The transactional ids, and how their transactions stand."""
+    """List the transactional ids with the states of their transactions."""
     with open_admin(bootstrap) as admin:
         found = admin.list_transactions(states=state or (), producer_ids=producer_id or (), duration_ms=longer_than)
     if as_json:
@@ -58,7 +59,7 @@ def describe_transaction(
     name: Annotated[str, typer.Argument(metavar="ID")],
     as_json: AsJson = False,
 ) -> None:
-    """A transactional id: its producer, state, how long that lasts, and the partitions in it."""
+    """Describe a transactional id: its producer, state and duration, and the partitions of the transaction."""
     with open_admin(bootstrap) as admin:
         (found,) = admin.describe_transactions([name])
         coordinator = admin.transaction_coordinator(name).node_id
@@ -87,7 +88,7 @@ def describe_producers(
     places: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...")],
     as_json: AsJson = False,
 ) -> None:
-    """The producers that a partition knows, and where their open transactions begin."""
+    """List the producers of a partition, and the start offsets of their open transactions."""
     with open_admin(bootstrap) as admin:
         found = admin.describe_producers([_place(each) for each in places])
     rows = [
@@ -102,16 +103,16 @@ def describe_producers(
 def find_hanging(
     bootstrap: Bootstrap,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only there; may be given again.")
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only in this topic; may be repeated.")
     ] = None,
     max_timeout_ms: Annotated[
         int, typer.Option("--max-timeout-ms", metavar="MS", help="The brokers' transaction.max.timeout.ms.")
     ] = MAX_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Transactions that are open for longer than any may take, and that no coordinator knows of.
+    """List transactions that are open longer than the maximum timeout, and unknown to their coordinator.
 
-    They keep readers of committed messages from what is behind them, for ever: see `transactions abort`.
+    They block read_committed consumers for ever: see `transactions abort`.
     """
     with open_admin(bootstrap) as admin:
         found = admin.find_hanging_transactions(max_timeout_ms=max_timeout_ms, topics=topic)
@@ -125,19 +126,18 @@ def abort(
     bootstrap: Bootstrap,
     place: Place,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", metavar="OFFSET", help="Where it begins, as find-hanging tells.")
+        int | None,
+        typer.Option("--start-offset", metavar="OFFSET", help="Start offset of the transaction, from find-hanging."),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Instead: whose it is,")
+        int | None, typer.Option("--producer-id", metavar="ID", help="Instead of it: the producer,")
     ] = None,
-    producer_epoch: Annotated[
-        int | None, typer.Option("--producer-epoch", metavar="EPOCH", help="in this epoch,")
-    ] = None,
+    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", metavar="EPOCH", help="its epoch,")] = None,
     coordinator_epoch: Annotated[
-        int, typer.Option("--coordinator-epoch", metavar="EPOCH", help="with a coordinator of this one.")
+        int, typer.Option("--coordinator-epoch", metavar="EPOCH", help="and the epoch of the coordinator.")
     ] = -1,
 ) -> None:
-    """End a transaction that hangs in a partition: what it wrote there counts as aborted."""
+    """Abort a hanging transaction in a partition: its messages there count as aborted."""
     where = _place(place)
     with open_admin(bootstrap) as admin:
         if start_offset is not None:

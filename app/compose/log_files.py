@@ -54,7 +54,7 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
         elif any(_has_segments(each) for each in path.iterdir() if each.is_dir()) or (path / META_PROPERTIES).exists():
             found[path] = []
         else:
-            raise ConfigError(f"{given} holds no segments; give a partition's folder or a broker's data folder")
+            raise ConfigError(f"{given} has no segments; give a partition folder or a broker's data folder")
     return [LogPlace(path=path, partitions=tuple(names)) for path, names in found.items()]
 
 

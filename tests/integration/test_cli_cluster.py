@@ -97,7 +97,7 @@ def test_status_and_brokers(cluster: ClusterProcess) -> None:
     assert described["configs"]["broker.id"] == "1"
     assert described["log_dirs"][0]["path"].endswith("broker-1")
     assert b"broker-1" in barnabas_here("brokers", "describe", "1", *b).stdout
-    assert b"there is no broker 77" in barnabas_here("brokers", "describe", "77", *b, expect=2).stderr
+    assert b"unknown broker 77" in barnabas_here("brokers", "describe", "77", *b, expect=2).stderr
 
 
 def test_watching_goes_on_until_it_is_interrupted(cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_reassignment_with_a_throttle(cluster: ClusterProcess, tmp_path: Path)
     assert {entry["state"] for entry in verified} == {"done"}
     for words in (("--broker", "1"), ("--topic", "moved")):
         assert b"throttled" not in barnabas_here("configs", "describe", *words, *b).stdout
-    assert b"0 moves given up" in barnabas_here("cluster", "reassign", "cancel", file, *b).stdout
+    assert b"0 moves cancelled" in barnabas_here("cluster", "reassign", "cancel", file, *b).stdout
 
 
 def test_partitions_move_and_come_back(cluster: ClusterProcess, tmp_path: Path) -> None:

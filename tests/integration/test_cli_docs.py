@@ -57,6 +57,6 @@ def test_times_and_bounds_are_those_of_the_code(page: str) -> None:
     assert len(written) == 9
     assert all(parse_time_ms(text, "--from") > 0 for text in written)
     assert f"asked of {look.GROUPS_MAX} groups" in page
-    assert f"newest {tail.KEPT_MAX:,} messages" in page
+    assert f"newest {tail.MESSAGES_MAX:,} messages" in page
     assert f"{tail.TEXT_MAX:,} characters" in page
     assert round(tail.BATCH / tail.ROUND_S) == 1000

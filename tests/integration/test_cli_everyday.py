@@ -87,7 +87,7 @@ def test_a_topic_is_described_with_sizes(broker: TestBroker, capsys: pytest.Capt
 def test_clusters_have_names(broker: TestBroker, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Command(capsys)
     topic = broker.create_topic()
-    assert "there is no profile 'dev'" in run("--profile", "dev", "topics", "list", expect=2).err
+    assert "unknown profile 'dev'" in run("--profile", "dev", "topics", "list", expect=2).err
     run("profile", "set", "nowhere", "127.0.0.1:1")
     run("profile", "set", "dev", broker.bootstrap)
     assert (home / "barnabas" / "config.toml").exists()
@@ -105,7 +105,7 @@ def test_clusters_have_names(broker: TestBroker, home: Path, capsys: pytest.Capt
     assert topic in run("--profile", "dev", "topics", "list").out, "and the option over the variable"
     del os.environ["BARNABAS_BOOTSTRAP"]
     run("profile", "remove", "dev")
-    assert "no profile 'dev'" in run("profile", "use", "dev", expect=2).err
+    assert "unknown profile 'dev'" in run("profile", "use", "dev", expect=2).err
     (home / "barnabas" / "config.toml").write_text("profile = 1")
     assert "config.toml" in run("profile", "list", expect=2).err
 
@@ -182,8 +182,8 @@ def test_wrong_words_are_told_in_words(broker: TestBroker, home: Path, tmp_path:
     for words, expect, says in (
         (["produce", "t", "--file", missing, *b], 1, f"{missing}: No such file or directory"),
         (["topics", "create", "t", "--set", "retention.ms", *b], 2, "'retention.ms' is neither KEY=VALUE nor a file"),
-        (["brokers", "describe", "9", *b], 2, "there is no broker 9; those there are: "),
-        (["cluster", "reassign", "plan", "--brokers", "9", *b], 2, "there is no broker 9; those there are: "),
+        (["brokers", "describe", "9", *b], 2, "unknown broker 9; known brokers: "),
+        (["cluster", "reassign", "plan", "--brokers", "9", *b], 2, "unknown broker 9; known brokers: "),
         (["profile", "set", "dev", "a host"], 2, "'a host' has no port"),
         (
             ["mirror", "--consumer-config", missing, "--producer-config", missing, "--whitelist", "x"],

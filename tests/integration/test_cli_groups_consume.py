@@ -48,7 +48,7 @@ def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
     b = ("--bootstrap", broker.bootstrap, "-e")
     assert barnabas_here("consume", "--include", "logs.*", "--from-beginning", "-g", "p", *b).stdout == b"log\n"
     assert barnabas_here("consume", "--blacklist", "logs.*", "--from", "@3000", "-g", "q", *b).stdout == b"3\n4\n"
-    for wrong, text in ((("-p", "0"), b"shares the partitions by itself"), (("--from", "then"), b"--from 'then'")):
+    for wrong, text in ((("-p", "0"), b"not allowed with --group"), (("--from", "then"), b"--from 'then'")):
         failed = barnabas_here("consume", "t", "-g", "q", *wrong, *b, expect=2)
         assert text in failed.stderr
     failed = barnabas_here(

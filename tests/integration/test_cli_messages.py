@@ -76,7 +76,7 @@ def test_separators_may_be_any_bytes(run: Run, topic: str) -> None:
     assert "must not be empty" in run("produce", topic, "-K", "", expect=2).stderr.decode()
     assert unescaped(r"\\\n\r\0\x41", "-K") == b"\\\n\r\x00A"
     for wrong in (r"\q", "\\"):
-        with pytest.raises(ConfigError, match="backslashes"):
+        with pytest.raises(ConfigError, match="unknown escape"):
             unescaped(wrong, "-K")
 
 
@@ -142,8 +142,8 @@ def test_the_format_letters_of_kcat(broker: TestBroker, run: Run, topic: str) ->
     ]
     assert printed(run, topic, "-f", "%R%s") == b"\x00\x00\x00\x05value\xff\xff\xff\xffNULL"
     assert printed(run, topic, "-f", "plain;") == b"plain;plain;"
-    assert "there is no %q" in run("consume", topic, "-f", "%q", expect=2).stderr.decode()
-    assert "leave out" in run("consume", topic, "-f", "%s", "--json", expect=2).stderr.decode()
+    assert "unknown letter %q" in run("consume", topic, "-f", "%q", expect=2).stderr.decode()
+    assert "--format excludes" in run("consume", topic, "-f", "%s", "--json", expect=2).stderr.decode()
 
 
 def test_the_last_of_each_partition(broker: TestBroker, run: Run) -> None:
@@ -170,7 +170,7 @@ def test_from_a_time_until_a_time(broker: TestBroker, run: Run) -> None:
         b"%d" % n for n in range(6)
     ]
     assert run("consume", topic, "--from", "-5m", "-e").stdout == b""
-    assert "in a group" in run("consume", topic, "-g", "g", "--until", "now", expect=2).stderr.decode()
+    assert "not allowed with --group" in run("consume", topic, "-g", "g", "--until", "now", expect=2).stderr.decode()
 
 
 def test_settings_of_the_client_from_a_file(broker: TestBroker, run: Run, topic: str, tmp_path: Path) -> None:

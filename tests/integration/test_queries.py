@@ -162,7 +162,7 @@ def test_errors_of_one_line(events: str, sql: str, told: str) -> None:
 
 
 def test_times_that_are_none(events: str) -> None:
-    with pytest.raises(ConfigError, match="--since 'noonish' is no time: give 2026-01-31"):
+    with pytest.raises(ConfigError, match="--since 'noonish' is not a time: give 2026-01-31"):
         query("select 1 from events", events, since="noonish")
 
 

@@ -1,1 +1,1 @@
-"""`barnabas top`: a cluster as it works, in the terminal. `state` and `view` are pure; `live` drives them."""
+"""`barnabas top`: the live state of a cluster in the terminal. `state` and `view` are pure; `live` drives them."""

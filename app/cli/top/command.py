@@ -1,4 +1,4 @@
-"""`barnabas top`: a cluster as it works."""
+"""`barnabas top`: the live state of a cluster."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ def register(app: typer.Typer) -> None:
 
 def top(
     bootstrap: Bootstrap,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2.0,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that the brokers keep for themselves.")
-    ] = False,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Refresh interval.")] = 2.0,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> None:
-    """Brokers, topics with their rates, groups with their lag, and messages as they come; where standard output is no
-    terminal, one look.
+    """Show brokers, topics with their rates, groups with their lag, and new messages; without a terminal, print the
+    state once.
 
-    Keys: b, t, g: brokers, topics, groups; arrows or j and k move; Enter opens a topic: its newest messages, as they
-    come; / shows only rows with a text (in a topic: messages, key=TEXT looks in keys only); p pauses; Esc goes back; q
-    ends.
+    Keys: b, t, g: brokers, topics, groups; arrows or j and k move; Enter opens a topic and its newest messages; /
+    filters rows by a text (in a topic: messages, key=TEXT searches keys only); p pauses; Esc goes back; q quits.
     """
     if not _at_a_terminal():
         _look_once(bootstrap, internal=internal)
@@ -49,7 +46,7 @@ def _at_a_terminal() -> bool:
 
 def _look_once(bootstrap: str, *, internal: bool) -> None:
     with open_admin(bootstrap) as admin:
-        state = looked(TopState(), Looker(admin, internal=internal).look(("topics", "groups")))
+        state = looked(TopState(), Looker(admin, internal=internal).take_snapshot(("topics", "groups")))
     sections: list[Section] = []
     for tab in ("brokers", "topics", "groups"):
         view = view_of(TopState(tab=tab, look=state.look, topics=state.topics, groups=state.groups))

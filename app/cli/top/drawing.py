@@ -1,4 +1,4 @@
-"""A view as lines for a terminal of some size."""
+"""Draws a view as lines for a terminal of some size."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.text import Text
 from .view import View
 
 AROUND = 5
-"""Lines that are no rows: head, tabs, notice, column names, foot."""
+"""Number of lines that are not rows: head, tabs, notice, column names, foot."""
 _RIGHT = {"partitions", "messages/s", "bytes/s", "end", "size", "members", "lag", "leaders", "replicas", "in_sync"}
 KEY_WIDTH = 30
-"""Columns of a key that are shown, so that there is room for the value."""
+"""Number of shown columns of a key, so that there is room for the value."""
 
 
 def drawn(view: View, width: int, height: int, color_system: str | None) -> list[str]:
-    """`height` lines with the escapes of their colours, none wider than `width`."""
+    """Return `height` lines with colour escapes, none wider than `width`."""
     out = StringIO()
     console = Console(
         file=out,
@@ -52,12 +52,12 @@ def _tabs(tabs: Sequence[tuple[str, bool]]) -> list[tuple[str, str]]:
 
 
 def first_shown(selected: int, rows: int, room: int) -> int:
-    """The first of the rows that fit, so that the chosen one is among them."""
+    """Return the index of the first shown row, so that the selected one is visible."""
     return max(0, min(selected - room // 2, rows - room))
 
 
 def _table(view: View, room: int) -> Table:
-    """Only the rows that fit are laid out."""
+    """Lay out only the visible rows."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True, header_style="bold cyan")
     for column in view.columns:
         table.add_column(

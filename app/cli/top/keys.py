@@ -1,4 +1,4 @@
-"""From the bytes of a terminal to keys: pure."""
+"""Parses the bytes of a terminal into keys; pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 32
 
 
 class KeyReader:
-    """Keeps what is not a whole key yet."""
+    """Stores the bytes of an incomplete key."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -38,11 +38,11 @@ class KeyReader:
 
     @property
     def waits(self) -> bool:
-        """There was an Escape: the key itself, or the begin of another one that comes at once."""
+        """Return True after an Escape: it is the Esc key, or begins another key whose rest follows at once."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are whole: a letter, or a name such as "up" and "esc". Those not known are left out."""
+        """Return the complete keys: letters, or names such as "up" and "esc". Unknown ones are left out."""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
         keys = []
@@ -66,6 +66,6 @@ class KeyReader:
         return [key for key in keys if key]
 
     def flush(self) -> list[str]:
-        """Nothing came behind the Escape: it was the key itself."""
+        """Return the Esc key, since nothing followed the Escape."""
         rest, self._rest = self._rest, ""
         return ["esc", *rest[1:]] if rest else []

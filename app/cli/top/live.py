@@ -1,4 +1,4 @@
-"""Drives `top` in a terminal: keys, looks and messages go into the state, the state to the screen."""
+"""Runs `top` in a terminal: keys, snapshots and messages change the state, which is drawn on the screen."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .view import view_of
 from .watcher import Watcher
 
 PATIENCE_MS = 5000
-"""How long a look waits for a cluster that does not answer, until that is said."""
+"""Timeout of a snapshot before it is reported that the cluster does not answer."""
 LEAVE_S = 1.0
 
 _Change = Callable[[TopState], TopState]
 
 
 def run(bootstrap: str, interval_s: float, *, internal: bool) -> None:
-    """Until the user has seen enough, a signal tells to stop, or the terminal is gone."""
-    with stopping() as told_to_stop:
+    """Run until the user quits, a signal arrives, or the terminal is closed."""
+    with stopping() as signals:
         admin = Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
         try:
             with Terminal() as terminal:
-                _Live(bootstrap, terminal, Looker(admin, internal=internal), interval_s).run(told_to_stop)
+                _Live(bootstrap, terminal, Looker(admin, internal=internal), interval_s).run(signals)
         finally:
             admin.close()
 
@@ -40,16 +40,16 @@ class _Live:
     def __init__(self, bootstrap: str, terminal: Terminal, looker: Looker, interval_s: float) -> None:
         self._bootstrap = bootstrap
         self._terminal = terminal
-        self._watcher = Watcher(looker, interval_s, self._told)
+        self._watcher = Watcher(looker, interval_s, self._on_snapshot)
         self._changes: SimpleQueue[_Change] = SimpleQueue()
         self._state = TopState()
         self._tail: Tail | None = None
         self._colors = Console().color_system
 
-    def run(self, told_to_stop: list[int]) -> None:
+    def run(self, signals: list[int]) -> None:
         self._watcher.start()
         try:
-            while not (self._state.done or told_to_stop or self._terminal.hung_up):
+            while not (self._state.done or signals or self._terminal.hung_up):
                 self._draw()
                 for key in self._terminal.wait():
                     self._state = pressed(self._state, key, view_of(self._state).names)
@@ -67,7 +67,7 @@ class _Live:
         self._terminal.show(drawn(view_of(self._state), width, height, self._colors))
 
     def _follow(self) -> None:
-        """Ask for what is shown now."""
+        """Request the content that is shown now."""
         state = self._state
         self._watcher.show(None if state.paused else (state.tab,))
         if self._tail is not None and self._tail.topic != state.opened:
@@ -83,7 +83,7 @@ class _Live:
 
     # --- from other threads
 
-    def _told(self, found: Look | BarnabasError) -> None:
+    def _on_snapshot(self, found: Look | BarnabasError) -> None:
         if isinstance(found, BarnabasError):
             why = str(found)
             self._change(lambda state: failed(state, why))

@@ -1,4 +1,4 @@
-"""One look at a cluster: what `top` asks of it, and no more than the tab that is open shows."""
+"""A snapshot of a cluster: `top` requests only what the open tab shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ..cluster_status import NOBODY, ClusterAnswers, ClusterStatus, ask_cluster
+from ..cluster_status import NO_NODE, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
     from ....ports.broker_api.groups import ListedGroup
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Tab = Literal["brokers", "topics", "groups"]
 GROUPS_MAX = 20
-"""Groups whose lag one look asks for; those that were asked longest ago come first."""
+"""Maximum number of groups whose lag one snapshot requests, the oldest lags first."""
 
 
 @frozen(kw_only=True)
 class TopicFigures:
-    """`end`: the sum of where its partitions end; `bytes`: of their leaders' files. None: not known."""
+    """`end`: sum of the end offsets of its partitions; `bytes`: size of their leaders' logs. None: unknown."""
 
     name: str
     partitions: int
@@ -33,7 +33,7 @@ class TopicFigures:
 
 @frozen(kw_only=True)
 class GroupFigures:
-    """`members` and `lag` (messages, about) are None until they have been asked for, or when that failed."""
+    """`members` and `lag` (messages, approximate) are None until they are known, or when a request failed."""
 
     name: str
     state: str
@@ -44,9 +44,9 @@ class GroupFigures:
 
 @frozen(kw_only=True)
 class Look:
-    """`topics` and `groups` are None when they were not asked for. `problem`: what could not be told.
+    """`topics` and `groups` are None when they were not requested. `problem`: a partial failure.
 
-    at_s: seconds of a clock that never goes back.
+    at_s: seconds of a monotonic clock.
     """
 
     at_s: float
@@ -57,16 +57,16 @@ class Look:
 
 
 class Looker:
-    """Asks, look by look; remembers the groups that it has asked before."""
+    """Takes snapshots; remembers the groups of earlier ones."""
 
     def __init__(self, admin: Admin, *, internal: bool) -> None:
         self._admin = admin
         self._internal = internal
         self._known: dict[str, GroupFigures] = {}
-        """Those asked longest ago first."""
+        """Known groups, the oldest first."""
 
-    def look(self, tabs: Iterable[Tab]) -> Look:
-        """Raises `BarnabasError` when the cluster does not answer."""
+    def take_snapshot(self, tabs: Iterable[Tab]) -> Look:
+        """Request what the tabs show. Raises `BarnabasError` when the cluster does not answer."""
         wanted = set(tabs)
         answers = ask_cluster(self._admin)
         at_s = time.monotonic()
@@ -74,13 +74,13 @@ class Looker:
         if wanted & {"topics", "groups"}:
             try:
                 ends = self._admin.list_offsets(dict.fromkeys(_led(answers), "latest"))
-            except BarnabasError as error:  # a leader moves, a topic goes: the rest is still worth a look
+            except BarnabasError as error:  # a leader moves, a topic is deleted: the rest is still useful
                 problem = str(error)
         groups = None
         if "groups" in wanted:
             try:
                 groups = self._groups(ends)
-            except BarnabasError as error:  # a broker that is away keeps its groups to itself
+            except BarnabasError as error:  # the coordinator is down
                 problem = str(error)
         return Look(
             at_s=at_s,
@@ -104,7 +104,7 @@ class Looker:
         try:
             committed = self._admin.group_offsets(group.group_id)
             (details,) = self._admin.describe_groups([group.group_id])
-        except BarnabasError:  # it shows as not known; the next look asks again
+        except BarnabasError:  # shown as unknown; the next snapshot retries
             return _only_listed(group)
         return GroupFigures(
             name=group.group_id,
@@ -116,14 +116,14 @@ class Looker:
 
 
 def lag_of(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
-    """Messages behind, in all; None when that of a partition is not known. Raises nothing."""
+    """Return the total lag in messages; None when that of a partition is unknown."""
     if any(place not in ends for place in committed):
         return None
     return sum(max(0, ends[place] - offset) for place, offset in committed.items())
 
 
 def figures_of(answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, internal: bool) -> list[TopicFigures]:
-    """What is told of each topic, by name. `ends`: where partitions end, of those that said so."""
+    """Return the figures of each topic, by name. `ends`: end offsets of partitions, as far as known."""
     sizes = {
         (broker, replica.topic, replica.partition): replica.size_bytes
         for broker, folders in answers.folders.items()
@@ -136,7 +136,7 @@ def figures_of(answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, i
         if topic.internal and not internal:
             continue
         name = str(topic.name)
-        offline = sum(p.leader == NOBODY for p in topic.partitions)
+        offline = sum(p.leader == NO_NODE for p in topic.partitions)
         behind = sum(len(p.isr) < len(p.replicas) for p in topic.partitions) - offline
         words = ((offline, "offline"), (behind, "under-replicated"))
         found.append(
@@ -165,7 +165,7 @@ def _led(answers: ClusterAnswers) -> list[TopicPartition]:
         TopicPartition(str(topic.name), p.partition)
         for topic in answers.topics
         for p in topic.partitions
-        if p.leader != NOBODY
+        if p.leader != NO_NODE
     ]
 
 

@@ -1,4 +1,4 @@
-"""What `top` shows and how keys, looks and messages change it: pure, so that it can be tried without a terminal."""
+"""The state of `top`, and its changes by keys, snapshots and messages; pure, for tests without a terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ....ports.values import frozen
 from .look import GroupFigures, Look, Tab, TopicFigures
 
 FILTER_MAX = 100
-"""Characters of a filter."""
+"""Maximum length of a filter."""
 PAGE = 10
-"""Rows that Page Up and Page Down move."""
+"""Rows per Page Up and Page Down."""
 APART_S = 0.5
-"""Looks that are closer to one another give no rate worth showing."""
+"""Minimum distance of two snapshots for a rate."""
 
 _TABS: Mapping[str, Tab] = {"b": "brokers", "t": "topics", "g": "groups"}
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -PAGE, "page down": PAGE}
@@ -23,7 +23,7 @@ _FAR = {"home": 0, "end": -1}
 
 @frozen
 class Rate:
-    """Each second; None where it cannot be told (the first look, a topic that was made again, files deleted)."""
+    """Rates per second; None if unknown (the first snapshot, a topic that was created again, deleted files)."""
 
     messages: float | None = None
     bytes: float | None = None
@@ -31,7 +31,7 @@ class Rate:
 
 @frozen(kw_only=True)
 class TailedMessage:
-    """A message of the topic that is open, as text."""
+    """A message of the open topic, as text."""
 
     partition: int
     offset: int
@@ -43,7 +43,7 @@ class TailedMessage:
 
 @frozen(kw_only=True)
 class Tailed:
-    """What came of the topic that is open, the newest first. `missed`: messages that it did not wait for."""
+    """The messages of the open topic, the newest first. `missed`: number of skipped messages."""
 
     messages: Sequence[TailedMessage] = ()
     missed: int = 0
@@ -52,7 +52,7 @@ class Tailed:
 
 @frozen(kw_only=True)
 class TopState:
-    """gone: why the cluster does not answer; rates are between the looks `before` and `look`."""
+    """gone: the error if the cluster does not answer; rates are between the snapshots `before` and `look`."""
 
     tab: Tab = "topics"
     opened: str | None = None
@@ -73,17 +73,17 @@ class TopState:
 
     @property
     def text(self) -> str:
-        """What the rows that are shown are to have in them."""
+        """Return the text by which rows are filtered."""
         return self.filter if self.opened is None else self.search
 
     @property
     def at(self) -> str | None:
-        """The row that is chosen; None: the first one."""
+        """Return the name of the selected row; None: the first one."""
         return self.selected if self.opened is None else self.selected_message
 
 
 def looked(state: TopState, look: Look) -> TopState:
-    """The cluster was asked."""
+    """Apply a snapshot."""
     if state.paused:
         return state
     changed = attrs.evolve(state, look=look, gone="")
@@ -99,7 +99,7 @@ def looked(state: TopState, look: Look) -> TopState:
 
 
 def rates_of(before: Look, now: Look) -> dict[str, Rate]:
-    """What came to each topic between two looks that asked for topics."""
+    """Return the rates of each topic between two snapshots with topics."""
     seconds = now.at_s - before.at_s
     old = {topic.name: topic for topic in before.topics or ()}
     return {
@@ -117,17 +117,17 @@ def _per_second(before: int | None, now: int | None, seconds: float) -> float | 
 
 
 def failed(state: TopState, why: str) -> TopState:
-    """The cluster did not answer; what was seen last stays."""
+    """Apply an error of the cluster; the last snapshot remains."""
     return attrs.evolve(state, gone=why)
 
 
 def arrived(state: TopState, topic: str, tailed: Tailed) -> TopState:
-    """Messages came, or why none come."""
+    """Apply new messages, or the reason for none."""
     return state if state.paused or state.opened != topic else attrs.evolve(state, tailed=tailed)
 
 
 def pressed(state: TopState, key: str, names: Sequence[str]) -> TopState:
-    """A key was pressed. `names`: the rows that are shown, from top to bottom."""
+    """Apply a key. `names`: the shown rows, from top to bottom."""
     if key == "ctrl-c":
         return attrs.evolve(state, done=True)
     if state.editing:
@@ -151,7 +151,7 @@ def pressed(state: TopState, key: str, names: Sequence[str]) -> TopState:
 
 
 def _back(state: TopState) -> TopState:
-    """A filter first, then the topic that is open."""
+    """Clear the filter, or close the open topic."""
     if state.text:
         return _with_text(state, "")
     return attrs.evolve(state, opened=None, paused=False)
@@ -174,14 +174,14 @@ def _moved(state: TopState, key: str, names: Sequence[str]) -> TopState:
     if not names:
         return state
     to = _FAR[key] if key in _FAR else max(0, min(len(names) - 1, index_of(state.at, names) + _STEPS[key]))
-    # On the first row, the newest message is followed.
+    # On the first row, the selection follows the newest message.
     if state.opened is not None:
         return attrs.evolve(state, selected_message=names[to] if to else None)
     return attrs.evolve(state, selected=names[to])
 
 
 def index_of(name: str | None, names: Sequence[str]) -> int:
-    """Where the chosen row is; the first one if it is not there any more."""
+    """Return the index of the selected row; the first one if it is gone."""
     return names.index(name) if name is not None and name in names else 0
 
 

@@ -1,4 +1,4 @@
-"""The newest messages of a topic, as they come: bounded in memory, and in what it asks of the brokers."""
+"""The newest messages of a topic, bounded in memory and in requests to the brokers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .state import Tailed, TailedMessage
 if TYPE_CHECKING:
     from ...clients.consumer.consumer import Consumer
 
-KEPT_MAX = 1000
-"""Messages that are kept, and so searched."""
+MESSAGES_MAX = 1000
+"""Maximum number of stored messages, which are searched."""
 FIRST = 100
-"""Messages that are shown when a topic is opened, about."""
+"""Approximate number of messages shown when a topic is opened."""
 TEXT_MAX = 2000
-"""Characters of a key, a value or headers that are kept."""
+"""Maximum length of a stored key, value or header text."""
 BATCH = 500
 ROUND_S = 0.5
-"""One batch each: what comes faster is passed over, so that a busy topic is no load on its brokers."""
+"""Interval of reads of one batch each: faster messages are skipped, to limit the load on the brokers."""
 AGAIN_S = 2.0
 _SETTINGS = {"max.partition.fetch.bytes": 1 << 18, "default.api.timeout.ms": 5000}
 
 
-def kept_of(message: Message) -> TailedMessage:
-    """As much of it as is shown and searched."""
+def to_tailed(message: Message) -> TailedMessage:
+    """Return the part of a message that is shown and searched."""
     return TailedMessage(
         partition=message.partition,
         offset=message.offset,
@@ -50,12 +50,12 @@ def _text(data: bytes | None) -> str | None:
 class Tail:
     """Reads a topic in a thread of its own, from its last messages on."""
 
-    def __init__(self, bootstrap: str, topic: str, told: Callable[[Tail], None]) -> None:
-        """`told` is called, from that thread, when there is something new."""
+    def __init__(self, bootstrap: str, topic: str, on_change: Callable[[Tail], None]) -> None:
+        """`on_change` is called from that thread, when there is something new."""
         self.topic = topic
         self._bootstrap = bootstrap
-        self._told = told
-        self._kept: deque[TailedMessage] = deque(maxlen=KEPT_MAX)
+        self._on_change = on_change
+        self._messages: deque[TailedMessage] = deque(maxlen=MESSAGES_MAX)
         self._missed = 0
         self._problem = ""
         self._stopping = threading.Event()
@@ -65,21 +65,21 @@ class Tail:
 
     @property
     def now(self) -> Tailed:
-        """What is kept now; never changed."""
+        """Return the stored messages as an immutable value."""
         return self._now
 
     def start(self) -> None:
         self._thread.start()
 
     def rest(self, resting: bool) -> None:
-        """Whether to ask for nothing for a while."""
+        """Pause or resume the requests."""
         if resting:
             self._resting.set()
         else:
             self._resting.clear()
 
     def stop(self) -> None:
-        """Ask for no more; the thread ends soon."""
+        """Stop requesting; the thread ends soon."""
         self._stopping.set()
 
     def join(self, timeout: float) -> None:
@@ -95,15 +95,15 @@ class Tail:
                     while not self._stopping.is_set():
                         self._round(consumer)
             except BarnabasError as error:
-                self._tell(problem=str(error))
+                self._report(problem=str(error))
                 self._stopping.wait(AGAIN_S)
 
     def _begin(self, consumer: Consumer) -> None:
         consumer.assign(self.topic, position="latest")
-        self._to_the_last(consumer, FIRST if not self._kept else 0)
+        self._to_the_last(consumer, FIRST if not self._messages else 0)
 
     def _to_the_last(self, consumer: Consumer, messages: int) -> int:
-        """Go on so many messages before the end, about; returns how many lie behind the old positions then."""
+        """Seek to about `messages` before the end; return how many were skipped."""
         first, ends = consumer.beginning_offsets(), consumer.end_offsets()
         each = max(1, messages // max(1, len(ends))) if messages else 0
         passed = 0
@@ -122,16 +122,16 @@ class Tail:
             self._keep(batch)
         if batch:
             self._stopping.wait(ROUND_S)
-        if len(batch) == BATCH and sum(consumer.lag().values()) > KEPT_MAX:
+        if len(batch) == BATCH and sum(consumer.lag().values()) > MESSAGES_MAX:
             self._missed += self._to_the_last(consumer, BATCH)
 
     def _keep(self, batch: Sequence[Message]) -> None:
         # Partitions are read one after the other.
         by_time = sorted(batch, key=lambda message: message.timestamp_ms or 0)
-        self._kept.extendleft(kept_of(message) for message in by_time)
-        self._tell(problem="")
+        self._messages.extendleft(to_tailed(message) for message in by_time)
+        self._report(problem="")
 
-    def _tell(self, *, problem: str) -> None:
+    def _report(self, *, problem: str) -> None:
         self._problem = problem
-        self._now = Tailed(messages=tuple(self._kept), missed=self._missed, problem=problem)
-        self._told(self)
+        self._now = Tailed(messages=tuple(self._messages), missed=self._missed, problem=problem)
+        self._on_change(self)

@@ -1,4 +1,4 @@
-"""The terminal: its keys and its screen for as long as `top` runs, and as it was before whatever happens."""
+"""The terminal: its keys and its screen while `top` runs, and its restoration afterwards."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _END_OF_LINE, _END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 ESCAPE_S = 0.05
-"""How soon after Escape the rest of a key that begins with it comes."""
+"""Maximum time between an Escape and the rest of a key that begins with it."""
 
 
 class Terminal:
-    """Shows lines and waits for keys; `wake` lets other threads end the waiting."""
+    """Shows lines and waits for keys; `wake` lets other threads interrupt the wait."""
 
     def __init__(self) -> None:
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
@@ -38,7 +38,7 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         self._before = termios.tcgetattr(self._in)
-        # A signal (the window has another size, the process is to end) ends the waiting, too.
+        # A signal (the window is resized, the process must end) interrupts the wait too.
         self._old_wakeup = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         self._old_resized = signal.signal(signal.SIGWINCH, lambda *_: None)
         try:
@@ -55,7 +55,7 @@ class Terminal:
         self._restore()
 
     def _restore(self) -> None:
-        with suppress(OSError):  # it has gone
+        with suppress(OSError):  # the terminal is closed
             self._write(_LEAVE)
         with suppress(termios.error):
             termios.tcsetattr(self._in, termios.TCSAFLUSH, self._before)
@@ -63,21 +63,21 @@ class Terminal:
         signal.signal(signal.SIGWINCH, self._old_resized)
 
     def wake(self) -> None:
-        """From any thread."""
-        with suppress(BlockingIOError):  # it is awake already
+        """Interrupt the wait, from any thread."""
+        with suppress(BlockingIOError):  # it is interrupted already
             os.write(self._waker, b"\0")
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+        """Return the numbers of columns and lines."""
         found = os.get_terminal_size(self._out)
         return found.columns or 80, found.lines or 24
 
     def show(self, lines: Sequence[str]) -> None:
-        """The whole screen, written over the one before so that nothing flickers."""
+        """Overwrite the whole screen without flicker."""
         self._write(_HOME + "\r\n".join(line + _END_OF_LINE for line in lines) + _END_OF_SCREEN)
 
     def wait(self) -> list[str]:
-        """The keys that were pressed; none when it was woken."""
+        """Wait for keys and return them; none when it was interrupted."""
         limit = ESCAPE_S if self._keys.waits else None
         ready, _, _ = select.select([self._in, self._woken], [], [], limit)
         if not ready:
@@ -88,7 +88,7 @@ class Terminal:
             return []
         try:
             data = os.read(self._in, 4096)
-        except OSError:  # the other side of the terminal is closed
+        except OSError:  # the other end of the terminal is closed
             data = b""
         self.hung_up = not data
         return self._keys.feed(data)

@@ -1,4 +1,4 @@
-"""The rows of a state: pure."""
+"""The rows of a state; pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from ....ports.report import counted
 from ....ports.values import frozen
-from ..cluster_status import NOBODY
+from ..cluster_status import NO_NODE
 from ..tables import size_text
 from .state import Rate, TailedMessage, TopState, index_of
 
@@ -24,7 +24,7 @@ NULL = "NULL"
 
 @frozen
 class ShownRow:
-    """`name` is how keys find it again."""
+    """A row; keys select it by `name`."""
 
     name: str
     cells: Sequence[str]
@@ -32,12 +32,12 @@ class ShownRow:
 
 @frozen(kw_only=True)
 class View:
-    """What is drawn, from top to bottom."""
+    """The content of the screen, from top to bottom."""
 
     head: str
     tabs: Sequence[tuple[str, bool]]
     notice: str
-    """What is wrong; empty: nothing."""
+    """The problem; empty without one."""
     columns: Sequence[str]
     rows: Sequence[ShownRow]
     selected: int
@@ -69,16 +69,16 @@ def _head(state: TopState) -> str:
     if state.look is None:
         return "barnabas top"
     status = state.look.status
-    controller = "no controller" if status.controller == NOBODY else f"controller {status.controller}"
+    controller = "no controller" if status.controller == NO_NODE else f"controller {status.controller}"
     counts = ((len(status.brokers), "broker"), (status.topics, "topic"), (status.partitions, "partition"))
     return ", ".join([f"cluster {status.cluster_id}", controller, *(counted(*each) for each in counts)])
 
 
 def _notice(state: TopState) -> str:
     if state.gone:
-        return f"the cluster does not answer: {state.gone}" + ("; this is what was seen last" if state.look else "")
+        return f"the cluster does not answer: {state.gone}" + ("; showing the last known state" if state.look else "")
     if state.opened is not None and state.topics is not None and state.opened not in {t.name for t in state.topics}:
-        return f"there is no topic {clean(state.opened)} any more; esc goes back"
+        return f"topic {clean(state.opened)} does not exist; esc goes back"
     if state.opened is not None and state.tailed.problem:
         return state.tailed.problem
     if state.look is None:
@@ -101,9 +101,9 @@ def _foot(state: TopState, shown: int) -> str:
         newest = counted(len(state.tailed.messages), "message") if state.text else counted(shown, "message")
         parts.append(f"{shown} of the newest {newest}" if state.text else f"the newest {newest}")
         if state.tailed.missed:
-            parts.append(f"{state.tailed.missed} more went by")
+            parts.append(f"{state.tailed.missed} more skipped")
     if state.editing:
-        return "   ".join([f"/{state.text}▏", *parts, "enter keeps the text, esc takes it away"])
+        return "   ".join([f"/{state.text}▏", *parts, "enter applies the text, esc clears it"])
     if state.text:
         parts.append(f"/{state.text}")
     parts.append(_TABLE_KEYS if state.opened is None else _MESSAGE_KEYS)
@@ -120,7 +120,7 @@ def _table_rows(state: TopState) -> list[ShownRow]:
 
 
 def _searched(state: TopState, row: ShownRow) -> Sequence[str]:
-    """Names and states; a digit does not find every figure."""
+    """Return the searched texts: names and states, since a digit would match every number."""
     return row.cells if state.tab == "brokers" else (row.cells[0], row.cells[-1])
 
 
@@ -160,7 +160,7 @@ def _row(name: str, *cells: object) -> ShownRow:
 
 
 def number_text(number: float | None) -> str:
-    """`0`, `0.5`, `12`, `3400`; a dash where it is not known."""
+    """Format a number: `0`, `0.5`, `12`, `3400`; a dash for None."""
     if number is None:
         return "-"
     return f"{number:.1f}" if 0 < number < 10 else f"{number:.0f}"
@@ -178,7 +178,7 @@ def _message_rows(state: TopState) -> list[ShownRow]:
 
 
 def found_in(message: TailedMessage, wanted: str) -> bool:
-    """Whether a message has the text, in its key, value or headers; `key=TEXT`: in its key. Case does not count."""
+    """Return True if key, value or headers contain the text, or for `key=TEXT` the key; case is ignored."""
     text = wanted.casefold()
     if text.startswith("key="):
         return text[4:] in (message.key or "").casefold()
@@ -200,7 +200,7 @@ def _message_row(message: TailedMessage) -> ShownRow:
 
 
 def time_text(timestamp_ms: int | None) -> str | None:
-    """UTC, as commands take times."""
+    """Format a time in UTC, as commands accept it."""
     if timestamp_ms is None or timestamp_ms < 0:
         return None
     try:
@@ -211,7 +211,7 @@ def time_text(timestamp_ms: int | None) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Nothing that a terminal would obey: what is written in a topic is anybody's."""
+    """Remove control characters, since anyone may write them to a topic."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -1,4 +1,4 @@
-"""Looks at the cluster every so often, in a thread of its own."""
+"""Takes snapshots of the cluster periodically, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .look import Look, Looker, Tab
 
 
 class Watcher:
-    """One look at once, and then one each `interval_s`, for as long as it is not told to rest."""
+    """Takes a snapshot now, and then every `interval_s`, while it is not paused."""
 
-    def __init__(self, looker: Looker, interval_s: float, told: Callable[[Look | BarnabasError], None]) -> None:
-        """`told` is called from that thread."""
+    def __init__(self, looker: Looker, interval_s: float, on_snapshot: Callable[[Look | BarnabasError], None]) -> None:
+        """`on_snapshot` is called from that thread."""
         self._looker = looker
         self._interval_s = interval_s
-        self._told = told
+        self._on_snapshot = on_snapshot
         self._tabs: Sequence[Tab] | None = ("topics",)
         self._changed = threading.Event()
         self._stopping = False
@@ -26,13 +26,13 @@ class Watcher:
         self._thread.start()
 
     def show(self, tabs: Sequence[Tab] | None) -> None:
-        """What to ask for from now on, at once where it is something else; None: nothing."""
+        """Set the requested tabs, and request at once if they change; None: pause."""
         if tabs != self._tabs:
             self._tabs = tabs
             self._changed.set()
 
     def stop(self) -> None:
-        """Ask no more. A question that is under way ends when its `Admin` is closed."""
+        """Stop requesting. A running request ends when its `Admin` is closed."""
         self._stopping = True
         self._changed.set()
 
@@ -49,8 +49,8 @@ class Watcher:
 
     def _look(self, tabs: Sequence[Tab]) -> None:
         try:
-            found: Look | BarnabasError = self._looker.look(tabs)
+            found: Look | BarnabasError = self._looker.take_snapshot(tabs)
         except BarnabasError as error:
             found = error
         if not self._stopping:
-            self._told(found)
+            self._on_snapshot(found)

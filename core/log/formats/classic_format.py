@@ -149,7 +149,7 @@ def segments_in_chain(
         if members and base < end and (end in later or end == recovery_point):
             why = f"lies inside {members[-1].names[0]}, which ends at offset {end}"
         elif members and base > end == recovery_point > 0 and not recover:
-            why = f"begins after the log end offset {end}"
+            why = f"begins above the log end offset {end}"
         else:
             members.append(segment)
             continue

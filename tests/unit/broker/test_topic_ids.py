@@ -18,7 +18,7 @@ from barnabas.ports.types import TopicPartition
 from barnabas.testing.manual_broker import ManualBroker, batch
 
 PRODUCE, OFFSET_COMMIT, OFFSET_FETCH = 0, 8, 9
-NOBODY = "00" * 16
+ZERO_UUID = "00" * 16
 
 
 class End:
@@ -73,9 +73,9 @@ def produced(end: End, *topics: str, acks: int = -1) -> list[tuple[str, int, Err
 def test_produce_by_id(end: End) -> None:
     mine = end.id_of("t")
     assert produced(end, mine) == [(mine, 0, ErrorCode.NONE, 0)]
-    assert produced(end, NOBODY, mine, "ab" * 16) == [
+    assert produced(end, ZERO_UUID, mine, "ab" * 16) == [
         (mine, 0, ErrorCode.NONE, 1),
-        (NOBODY, 0, ErrorCode.UNKNOWN_TOPIC_ID, -1),
+        (ZERO_UUID, 0, ErrorCode.UNKNOWN_TOPIC_ID, -1),
         ("ab" * 16, 0, ErrorCode.UNKNOWN_TOPIC_ID, -1),
     ]
     assert end.broker.values("t") == [b"v", b"v"]
@@ -96,7 +96,7 @@ def test_a_leader_that_still_has_the_log_of_the_deleted_topic_takes_nothing_for_
 
 
 def test_produce_by_id_without_acknowledgement_closes_the_connection_where_no_topic_has_it(end: End) -> None:
-    request = Produce(partitions=[ProducePartition(NOBODY, 0, batch(b"v"))], acks=0)
+    request = Produce(partitions=[ProducePartition(ZERO_UUID, 0, batch(b"v"))], acks=0)
     end.send(PRODUCE, 13, request)
     assert end.connection.is_closed
     assert "UNKNOWN_TOPIC_ID" in end.reports[0]
@@ -124,13 +124,13 @@ def fetched(end: End, *topics: str, everything: bool = False) -> list[tuple[str,
 
 def test_offsets_are_committed_and_fetched_by_id(end: End) -> None:
     mine = end.id_of("t")
-    assert commit_by_id(end, (mine, 7), (NOBODY, 8)) == [
+    assert commit_by_id(end, (mine, 7), (ZERO_UUID, 8)) == [
         (mine, ErrorCode.NONE),
-        (NOBODY, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
-    assert fetched(end, mine, NOBODY) == [
+    assert fetched(end, mine, ZERO_UUID) == [
         (mine, 7, ErrorCode.NONE),
-        (NOBODY, -1, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ZERO_UUID, -1, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
     assert fetched(end, everything=True) == [(mine, 7, ErrorCode.NONE)]
 

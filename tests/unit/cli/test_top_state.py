@@ -12,7 +12,7 @@ from barnabas.app.cli.top.drawing import drawn, first_shown
 from barnabas.app.cli.top.keys import KeyReader
 from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
-from barnabas.app.cli.top.tail import TEXT_MAX, kept_of
+from barnabas.app.cli.top.tail import TEXT_MAX, to_tailed
 from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.admin.group_details import GroupDetails
@@ -91,7 +91,7 @@ def test_brokers_and_what_is_wrong() -> None:
 def test_a_cluster_that_does_not_answer() -> None:
     assert view_of(failed(TopState(), "refused")).notice == "the cluster does not answer: refused"
     state = failed(_after(_look(1, {"a": (1, 1)})), "refused")
-    assert "seen last" in view_of(state).notice
+    assert "last known state" in view_of(state).notice
     assert view_of(state).names == ["a"]
     assert view_of(looked(state, _look(2, {"a": (1, 1)}))).notice == ""
 
@@ -127,11 +127,11 @@ def test_a_topic_is_opened_and_left() -> None:
     state = arrived(state, "b", Tailed(messages=[_message(2), _message(1)], missed=5, problem="slow"))
     view = view_of(state)
     assert view.names == ["0:2", "0:1"]
-    assert "5 more went by" in view.foot
+    assert "5 more skipped" in view.foot
     assert view.notice == "slow"
     assert _keys(state, "enter") == state
     gone = looked(state, _look(3, {"a": (0, 0)}))
-    assert view_of(gone).notice == "there is no topic b any more; esc goes back"
+    assert view_of(gone).notice == "topic b does not exist; esc goes back"
     assert _keys(state, "esc").opened is None
     assert view_of(_keys(state, "esc")).selected == 1
     assert _keys(state, "g").opened is None
@@ -246,9 +246,9 @@ def test_many_groups_are_asked_in_turn() -> None:
     admin = _Admin(groups=2 * GROUPS_MAX + 5)
     looker = Looker(cast(Admin, admin), internal=False)
     for _ in range(2):
-        look = looker.look(["groups"])
+        look = looker.take_snapshot(["groups"])
     assert [group.lag for group in look.groups or ()] == [0] * 2 * GROUPS_MAX + [None] * 5
-    looker.look(["groups"])
+    looker.take_snapshot(["groups"])
     assert len(admin.asked) == 3 * GROUPS_MAX
     assert len(set(admin.asked)) == 2 * GROUPS_MAX + 5
     assert admin.asked.count("g000") == 2, "asked longest ago"
@@ -256,20 +256,20 @@ def test_many_groups_are_asked_in_turn() -> None:
 
 def test_what_cannot_be_asked_leaves_the_rest() -> None:
     state = TopState(tab="groups")
-    state = looked(state, Looker(cast(Admin, _Admin(groups=1)), internal=False).look(["groups"]))
+    state = looked(state, Looker(cast(Admin, _Admin(groups=1)), internal=False).take_snapshot(["groups"]))
     broken = Looker(cast(Admin, _Admin(broken=True)), internal=False)
-    state = looked(state, broken.look(["groups"]))
+    state = looked(state, broken.take_snapshot(["groups"]))
     assert view_of(state).notice == "no groups"
-    assert broken.look(["topics"]).problem == "no offsets"
+    assert broken.take_snapshot(["topics"]).problem == "no offsets"
     assert view_of(state).names == ["g000"]
 
 
 def test_messages_are_kept_in_part() -> None:
-    kept = kept_of(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
+    kept = to_tailed(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
     assert kept.value is not None
     assert len(kept.value) == TEXT_MAX + 1
     assert (kept.key, kept.headers, kept.partition, kept.offset) == (r"\xff", "h=NULL", 1, 2)
-    assert kept_of(Message(None)).value is None
+    assert to_tailed(Message(None)).value is None
 
 
 def test_texts() -> None:

@@ -122,7 +122,7 @@ def test_a_folder_of_both_is_reported_and_left_alone(broker: Broker) -> None:
     broker.start()
     assert set(broker.manager.logs()) == {TopicPartition("old", 1)}
     for name in ("old-0", "page views-0"):
-        assert any(f"/data/{name} holds segments of both generations" in line for line in broker.reports)
+        assert any(f"/data/{name} contains segments of both generations" in line for line in broker.reports)
     assert broker.files(OLD) == [FIRST, f"{0:020d}.log"]
     with pytest.raises(StorageError, match="both generations"):
         broker.manager.create(OLD)

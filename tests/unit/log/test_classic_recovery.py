@@ -269,7 +269,7 @@ def test_a_segment_behind_an_orderly_end_is_set_aside() -> None:
     reports: list[str] = []
     log = open_classic(folder, recover=False, recovery_point=len(data), report=reports.append)
     assert visible(log) == data
-    assert f"begins behind the end of the log, which is {len(data)}" in reports[0]
+    assert f"begins above the log end offset {len(data)}" in reports[0]
 
 
 def test_a_log_that_was_killed_is_not_opened_with_a_segment_behind_its_end() -> None:

@@ -101,7 +101,7 @@ def test_inside_of_another_segment(folder: Folder, what: str, recover: bool, rec
     check_whole(folder, reports, recover=recover, recovery_point=recovery_point)
     assert set_aside(folder)[f"{name_of(base)}.aside"] == content
     (line,) = [line for line in reports if "renamed to" in line]
-    assert f"{name_of(base)} lies inside of" in line
+    assert f"{name_of(base)} lies inside" in line
 
 
 @pytest.mark.parametrize("content", [batches(400, 401), b"", batches(1, 2)])
@@ -110,7 +110,7 @@ def test_behind_the_end_of_a_log_that_was_stopped_in_order(folder: Folder, conte
     reports: list[str] = []
     check_whole(folder, reports, recover=False)
     assert set_aside(folder) == {f"{name_of(400)}.aside": content}
-    assert f"begins behind the end of the log, which is {COUNT}" in reports[0]
+    assert f"begins above the log end offset {COUNT}" in reports[0]
 
 
 @pytest.mark.parametrize("base", [COUNT, 400])
@@ -121,7 +121,7 @@ def test_what_is_no_part_of_the_log_does_not_become_its_end(folder: Folder, base
     reports: list[str] = []
     check_whole(folder, reports, recover=True, recovery_point=7)
     assert set_aside(folder)[f"{name_of(base)}.aside"] == content
-    why = "does not begin with a batch of this log" if base == COUNT else "comes after offset"
+    why = "does not begin with a batch of this log" if base == COUNT else "begins above offset"
     assert any(why in line for line in reports)
 
 

@@ -394,7 +394,7 @@ def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatc
     assert manager.dir_of(manager.create(tp("new")).topic_partition) is not failed
     with pytest.raises(StorageError, match="out of use"):
         manager.create(tp("old"), is_new=False)
-    assert sum("out of use" in line for line in broker.reports) == 1
+    assert sum("is offline" in line for line in broker.reports) == 1
     manager.close()
     marked = [CLEAN_SHUTDOWN in broker.root(number) for number in (0, 1)]
     assert sorted(marked) == [False, True]

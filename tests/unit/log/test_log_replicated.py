@@ -93,7 +93,7 @@ def test_a_hole_too_wide_for_a_segment_begins_another(folder: Folder) -> None:
     [
         (at(0, b"x", epoch=2), "base offset 0"),
         (at(1, b"x", epoch=2)[:-1] + b"!", "CRC-32C"),
-        (at(1, b"x", epoch=1), "leader epoch 1, behind one of epoch 2"),
+        (at(1, b"x", epoch=1), "leader epoch 1 after one of epoch 2"),
         (at(1, b"x", epoch=2)[:16] + b"\1" + at(1, b"x")[17:], "magic 1"),
     ],
 )
@@ -276,5 +276,5 @@ def test_a_truncation_that_fails_takes_the_log_out_of_use(folder: Folder, monkey
     with pytest.raises(StorageError):
         log.truncate_to(1)
     assert log.failure is not None
-    with pytest.raises(StorageError, match="takes no more"):
+    with pytest.raises(StorageError, match="accepts no appends"):
         take(log, at(2, b"c"))

@@ -31,7 +31,7 @@ def test_keywords_on_the_command_line() -> None:
     [
         ({}, r"one way where the cluster is: --bootstrap HOST:PORT; a classic one by --set zk\.connect="),
         ({"bootstrap": "h:1", "recreated": "x"}, "^--recreated must be 'fail' or 'replace'"),
-        ({"bootstrap": "h:1", "since": "soon"}, "^--since 'soon' is no time"),
+        ({"bootstrap": "h:1", "since": "soon"}, "^--since 'soon' is not a time"),
         (
             {"bootstrap": "h:1", "settings": ["auto.offset.reset=earliest"]},
             "where the table is; --since begins elsewhere",

@@ -73,5 +73,5 @@ def test_the_folder_of_another_broker() -> None:
         check_broker(found, 1)
     assert check_common_cluster(found) == CLUSTER
     assert check_common_cluster([]) is None
-    with pytest.raises(ConfigError, match="conflicting cluster.id"):
+    with pytest.raises(ConfigError, match=r"conflicting cluster\.id"):
         check_common_cluster([*found, (log_dir("/c"), MetaProperties(cluster_id=OTHER))])

@@ -52,7 +52,7 @@ def _serve(
 ) -> None:
     from ..compose.serve import serve as run
     from ..config import read_config
-    from .log_setup import set_up
+    from .logging_setup import set_up
 
     given = parse_settings(settings)
     if data is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...app.cli.log_setup import set_up
+from ...app.cli.logging_setup import set_up
 from ...app.cli.options import Bootstrap
 from ...ports.errors import BarnabasError, ConfigError
 from .listening import parse_listen

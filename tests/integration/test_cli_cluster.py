@@ -17,7 +17,7 @@ from support.process import barnabas
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin
-from barnabas.app.cli.cluster_status import ask_status
+from barnabas.app.cli.cluster.status import ask_status
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
@@ -108,7 +108,7 @@ def test_watching_goes_on_until_it_is_interrupted(cluster: ClusterProcess, monke
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("barnabas.app.cli.cluster.time.sleep", sleep)
+    monkeypatch.setattr("barnabas.app.cli.cluster.command.time.sleep", sleep)
     words = ("cluster", "status", "--watch", "--interval", "0.5", "-b", cluster.bootstrap)
     assert barnabas_here(*words).stdout.count(b"controller") >= 3
     assert pauses == [0.5] * 3

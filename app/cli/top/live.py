@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ....ports.errors import BarnabasError
 from ...clients.admin.admin import Admin
-from ..consuming import stopping
+from ..consume.progress import stopping
 from .drawing import drawn
 from .look import Look, Looker
 from .state import TopState, arrived, failed, looked, pressed

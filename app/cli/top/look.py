@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ....ports.errors import BarnabasError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
-from ..cluster_status import NO_NODE, ClusterAnswers, ClusterStatus, ask_cluster
+from ..cluster.status import NO_NODE, ClusterAnswers, ClusterStatus, ask_cluster
 
 if TYPE_CHECKING:
     from ....ports.broker_api.groups import ListedGroup

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from ....ports.report import counted
 from ....ports.values import frozen
-from ..cluster_status import NO_NODE
+from ..cluster.status import NO_NODE
 from ..tables import size_text
 from .state import Rate, TailedMessage, TopState, index_of
 

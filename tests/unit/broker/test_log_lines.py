@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.log_lines import infos_of
 
-from barnabas.app.cli.log_setup import set_up
+from barnabas.app.cli.logging_setup import set_up
 from barnabas.app.logs import log_report
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.errors import ConfigError

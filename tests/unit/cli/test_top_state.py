@@ -7,7 +7,7 @@ from typing import cast
 import attrs
 import pytest
 
-from barnabas.app.cli.cluster_status import ClusterAnswers, status_of
+from barnabas.app.cli.cluster.status import ClusterAnswers, status_of
 from barnabas.app.cli.top.drawing import drawn, first_shown
 from barnabas.app.cli.top.keys import KeyReader
 from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of

@@ -1,7 +1,7 @@
 """What `barnabas cluster status` makes of the answers of a cluster."""
 
-from barnabas.app.cli.cluster import sections_of, to_fields
-from barnabas.app.cli.cluster_status import ClusterStatus, status_of
+from barnabas.app.cli.cluster.command import sections_of, to_fields
+from barnabas.app.cli.cluster.status import ClusterStatus, status_of
 from barnabas.app.cli.tables import framed, list_text, size_text
 from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
 from barnabas.ports.broker_api.metadata import PartitionMetadata, TopicMetadata

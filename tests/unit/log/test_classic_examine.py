@@ -8,7 +8,7 @@ from support.classic_frames import entry, gzip_wrapper, message_set
 from typer import Typer
 from typer.testing import CliRunner
 
-from barnabas.app.cli.log import register
+from barnabas.app.cli.log.command import register
 from barnabas.core.logtools.dump import examine_classic_segment
 
 DATA = entry(b"one", magic=0) + entry(b"two") + gzip_wrapper(b"a", b"b")

@@ -5,17 +5,17 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.message.message import Message
-from ...ports.broker_api.offsets import EARLIEST, LATEST
-from ...ports.coordination import CoordinationError
-from ...ports.errors import BarnabasError, ConfigError
-from .classic import ClusterChoice, open_simple, warn
-from .consuming import COMMIT_S, Extent, Progress, Show, Start, stopping
+from ....core.message.message import Message
+from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.coordination import CoordinationError
+from ....ports.errors import BarnabasError, ConfigError
+from ..classic import ClusterChoice, open_simple, warn
+from .progress import COMMIT_S, Extent, Progress, Show, Start, stopping
 
 if TYPE_CHECKING:
-    from ..clients.classic.consumer_connector import ConsumerConnector
-    from ..clients.classic.simple_consumer import ClassicSimpleConsumer
-    from ..clients.classic.streams import MessageStream
+    from ...clients.classic.consumer_connector import ConsumerConnector
+    from ...clients.classic.simple_consumer import ClassicSimpleConsumer
+    from ...clients.classic.streams import MessageStream
 
 ASK_AGAIN_S = 0.1
 """A classic broker answers at once, even without messages."""
@@ -101,7 +101,7 @@ def read_group(
         raise ConfigError(
             "in a group, --stop-at-end, --until and --from with an offset or a time mean nothing; use --timeout"
         )
-    from ..clients.classic.consumer_connector import ConsumerConnector
+    from ...clients.classic.consumer_connector import ConsumerConnector
 
     config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[word], "groupid": group, **settings}
     with stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
@@ -129,7 +129,7 @@ def _where(cluster: ClusterChoice) -> dict[str, Any]:
 def _read_stream(
     connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: Progress, show: Show
 ) -> None:
-    from ...core.classic.consumer.settings import ConsumerRebalanceFailed
+    from ....core.classic.consumer.settings import ConsumerRebalanceFailed
 
     saved = time.monotonic()
     new = False

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
-from ...ports.types import TopicPartition
-from .options import AsJson, Bootstrap, open_admin, print_json, print_table
-from .times import parse_time_ms
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ..options import AsJson, Bootstrap, open_admin, print_json, print_table
+from ..times import parse_time_ms
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin import Admin
+    from ...clients.admin.admin import Admin
 
 _COLUMNS = ("partition", "log_start_offset", "before", "log_end_offset")
 

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 
-from .main import main
+from ..main import main
 
 
 def _watch_parent() -> None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...ports.error_codes import ErrorCode
-from ...ports.report import counted
-from .cluster_status import NO_NODE
-from .options import AsJson, Bootstrap, open_admin, print_json
-from .tables import Section, list_text, show
+from ....ports.error_codes import ErrorCode
+from ....ports.report import counted
+from ..options import AsJson, Bootstrap, open_admin, print_json
+from ..tables import Section, list_text, show
+from .status import NO_NODE
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin import Admin
+    from ...clients.admin.admin import Admin
 
 
 def overview(

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from .log_rows import Gathered, SegmentRow, codecs_in_words, lowest, moment
+from .stats_rows import Gathered, SegmentRow, codecs_in_words, lowest, moment
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import LogStats
+    from ....core.logtools.stats.log_stats import LogStats
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --ink: #1c2330; --soft: #667085; --rule: #e4e7ec;
@@ -46,7 +46,7 @@ _UNITS = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 def page(gathered: Gathered) -> str:
     """Return the whole page. All text from the logs is escaped."""
-    from ...core.logtools.stats.log_stats import LogStats
+    from ....core.logtools.stats.log_stats import LogStats
 
     topics, total = gathered.topics, LogStats()
     for topic in topics:

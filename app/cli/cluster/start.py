@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ...ports.errors import BarnabasError, ConfigError
-from .options import Settings, open_admin, parse_settings
+from ....ports.errors import BarnabasError, ConfigError
+from ..options import Settings, open_admin, parse_settings
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from ..clients.admin.admin import Admin
-    from ..config import BrokerConfig
+    from ...clients.admin.admin import Admin
+    from ...config import BrokerConfig
 
 OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")
 """Settings that differ from broker to broker, or that have an option of their own."""
@@ -63,13 +63,13 @@ def start(
 
     Topics have 3 replicas (or as many as there are brokers) and min.insync.replicas=2 unless --set says otherwise.
     """
-    from ..signals import ending_in_order
+    from ...signals import ending_in_order
 
     with ending_in_order():
-        from ..compose.broker import plugin_host
-        from ..compose.coordination import cluster_coordination
-        from ..config import read_config
-        from .log_setup import set_up
+        from ...compose.broker import plugin_host
+        from ...compose.coordination import cluster_coordination
+        from ...config import read_config
+        from ..logging_setup import set_up
         from .processes import Lines, ManagedProcess, NamedLines, Processes
 
         given = parse_settings(settings)
@@ -133,6 +133,6 @@ def _ports(host: str, base: int, count: int, keep: ExitStack) -> Sequence[int]:
         if base + count - 1 > 65_535:
             raise ConfigError(f"--base-port {base}: there are less than {count} ports from there on")
         return range(base, base + count)
-    from ..kept_port import kept_port
+    from ...kept_port import kept_port
 
     return [kept_port(host, keep) for _ in range(count)]

@@ -1,14 +1,14 @@
 """Decoders of the records of internal topics, for `barnabas log dump`."""
 
-from ...core.cluster.layout import encode_id
-from ...core.coordinator.group.records import GroupKey, decode_group, decode_offset
-from ...core.coordinator.group.records import decode_key as decode_group_key
-from ...core.coordinator.record_fields import UnknownVersion
-from ...core.coordinator.transaction.records import decode_key as decode_transactional_id
-from ...core.coordinator.transaction.records import decode_value
-from ...core.message.message import Message
-from ...ports.broker_api.metadata import NO_TOPIC_ID
-from ...ports.errors import ApiError
+from ....core.cluster.layout import encode_id
+from ....core.coordinator.group.records import GroupKey, decode_group, decode_offset
+from ....core.coordinator.group.records import decode_key as decode_group_key
+from ....core.coordinator.record_fields import UnknownVersion
+from ....core.coordinator.transaction.records import decode_key as decode_transactional_id
+from ....core.coordinator.transaction.records import decode_value
+from ....core.message.message import Message
+from ....ports.broker_api.metadata import NO_TOPIC_ID
+from ....ports.errors import ApiError
 
 Fields = dict[str, object]
 

@@ -5,14 +5,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.classic.registry.topic_filter import TopicFilter
-from ...ports.errors import BarnabasError, ConfigError
-from ...ports.types import TopicPartition
-from ..clients.consumer.consumer import Consumer
-from .classic import warn
-from .consuming import COMMIT_S, Extent, Progress, Show, stopping
-from .options import PATIENCE_MS
-from .reaching import check_reachable
+from ....core.classic.registry.topic_filter import TopicFilter
+from ....ports.errors import BarnabasError, ConfigError
+from ....ports.types import TopicPartition
+from ...clients.consumer.consumer import Consumer
+from ..classic import warn
+from ..options import PATIENCE_MS
+from ..reaching import check_reachable
+from .progress import COMMIT_S, Extent, Progress, Show, stopping
 
 LOOK_S = 0.2
 """Interval in which a waiting member checks for a signal to stop."""

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...ports.errors import BarnabasError, ConfigError
-from ...ports.report import counted
-from ...ports.types import TopicPartition
-from .cluster_overview import overview
-from .cluster_reassign import reassign
-from .cluster_start import start
-from .cluster_status import NO_NODE, ClusterStatus, PartitionStatus, ask_status
-from .options import AsJson, Bootstrap, open_admin, print_json
-from .profiles import BOOTSTRAP_VARIABLE
-from .tables import Section, framed, list_text, show, size_text
+from ....ports.errors import BarnabasError, ConfigError
+from ....ports.report import counted
+from ....ports.types import TopicPartition
+from ..options import AsJson, Bootstrap, open_admin, print_json
+from ..profiles import BOOTSTRAP_VARIABLE
+from ..tables import Section, framed, list_text, show, size_text
+from .overview import overview
+from .reassign import reassign
+from .start import start
+from .status import NO_NODE, ClusterStatus, PartitionStatus, ask_status
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin import Admin
+    from ...clients.admin.admin import Admin
 
 cluster = typer.Typer(
     help="Run a cluster on this machine; show the status of a cluster, reassign partitions, elect leaders.",
@@ -241,7 +241,7 @@ def elect(
     as_json: AsJson = False,
 ) -> None:
     """Elect the preferred leaders of partitions (or, with --unclean, any live replica)."""
-    from ...ports.broker_api.replicas import ElectionType
+    from ....ports.broker_api.replicas import ElectionType
 
     if everything == bool(topics):
         raise ConfigError("select partitions with --all, or --topic TOPIC")

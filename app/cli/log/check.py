@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from attrs import evolve
 
-from ...ports.report import counted
-from ...ports.storage import FolderLocked
-from .options import AsJson, print_json, progress
+from ....ports.report import counted
+from ....ports.storage import FolderLocked
+from ..options import AsJson, print_json, progress
 
 if TYPE_CHECKING:
-    from ...core.logtools.verify.data_folder import CheckContext, CheckResult
-    from ...core.logtools.verify.findings import Finding
-    from ...core.logtools.verify.repair import RepairResult
-    from ...ports.storage import LogDir
-    from ..compose.log_files import LogPlace, LookedTree
+    from ....core.logtools.verify.data_folder import CheckContext, CheckResult
+    from ....core.logtools.verify.findings import Finding
+    from ....core.logtools.verify.repair import RepairResult
+    from ....ports.storage import LogDir
+    from ...compose.log_files import LogPlace, LookedTree
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
 _IN_USE = "a broker has {path} open: unfinished writes may look damaged, and are left out where they are known"
@@ -39,7 +39,7 @@ def verify(
 
     It works while a broker has the folder open, which it reports, and on a copy of the folder.
     """
-    from ..compose.log_files import log_places, opened_place
+    from ...compose.log_files import log_places, opened_place
 
     places = log_places(paths)
     rows: list[dict[str, object]] = []
@@ -81,9 +81,9 @@ def repair(
 
     No message is deleted: what is cut out of a segment goes to a file *.aside. Ends with 1 while problems remain.
     """
-    from ...core.logtools.verify.overlay_folder import OverlayLogDir
-    from ...core.logtools.verify.repair import repair as mend
-    from ..compose.log_files import log_places, opened_place
+    from ....core.logtools.verify.overlay_folder import OverlayLogDir
+    from ....core.logtools.verify.repair import repair as mend
+    from ...compose.log_files import log_places, opened_place
 
     places = log_places(paths)
     rows: list[dict[str, object]] = []
@@ -110,7 +110,7 @@ def repair(
 
 def _tree(place: "LogPlace", *, in_use: bool) -> "LookedTree | None":
     """Read the coordination file, if it is there and no broker is writing it."""
-    from ..compose.log_files import look_at_tree
+    from ...compose.log_files import look_at_tree
 
     file = place.coordination_file
     return None if file is None or in_use else look_at_tree(file)
@@ -118,7 +118,7 @@ def _tree(place: "LogPlace", *, in_use: bool) -> "LookedTree | None":
 
 def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | None, list[Finding]]":
     """Return (the coordination file after its repair, the findings that the repair resolves)."""
-    from ..compose.log_files import mend_tree
+    from ...compose.log_files import mend_tree
 
     before = _tree(place, in_use=False)
     if before is None or not before.is_damaged:
@@ -133,8 +133,8 @@ def _repaired_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | N
 
 
 def _with_tree(checked: "CheckResult", tree: "LookedTree | None", log_dir: "LogDir") -> "CheckResult":
-    from ...core.log.names import folder_partition
-    from ...core.logtools.verify.tree_check import without_folder
+    from ....core.log.names import folder_partition
+    from ....core.logtools.verify.tree_check import without_folder
 
     if tree is None:
         return checked
@@ -151,8 +151,8 @@ def _context(
     alone: bool | None,
     in_use: bool,
 ) -> "CheckContext":
-    from ...core.logtools.verify.data_folder import CheckContext
-    from ...plugins.builtin.codecs import builtin_codecs
+    from ....core.logtools.verify.data_folder import CheckContext
+    from ....plugins.builtin.codecs import builtin_codecs
 
     if alone is None:
         alone = not place.is_data_folder or any(each.coordination_file is not None for each in places)
@@ -166,7 +166,7 @@ def _context(
 
 
 def _checked(log_dir: "LogDir", place: "LogPlace", context: "CheckContext") -> "CheckResult":
-    from ...core.logtools.verify.data_folder import DataFolderCheck
+    from ....core.logtools.verify.data_folder import DataFolderCheck
 
     with progress(f"checking {place.path.name}", None) as advance:
         done = 0
@@ -187,7 +187,7 @@ def _findings(place: "LogPlace", context: "CheckContext", log_dir: "LogDir") -> 
 
 
 def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
-    from ...core.logtools.verify.findings import problems
+    from ....core.logtools.verify.findings import problems
 
     return problems(findings)
 

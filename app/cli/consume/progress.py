@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...core.message.corrupt_record import CorruptRecord
-from ...core.message.message import Message
-from ...ports.errors import BarnabasError, ConfigError
-from ...ports.values import frozen
-from .times import parse_time_ms
+from ....core.message.corrupt_record import CorruptRecord
+from ....core.message.message import Message
+from ....ports.errors import BarnabasError, ConfigError
+from ....ports.values import frozen
+from ..times import parse_time_ms
 
 COMMIT_S = 1.0
 """Interval of commits of printed messages."""

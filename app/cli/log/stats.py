@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
-from ...ports.report import counted
-from .log_page import page
-from .log_rows import SegmentRow, codecs_in_words, fields, gather, moment
-from .options import AsJson, print_json, print_table, progress
+from ....ports.errors import ConfigError
+from ....ports.report import counted
+from ..options import AsJson, print_json, print_table, progress
+from .stats_page import page
+from .stats_rows import SegmentRow, codecs_in_words, fields, gather, moment
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import LogStats
-    from ...ports.storage import Folder
+    from ....core.logtools.stats.log_stats import LogStats
+    from ....ports.storage import Folder
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
 _GRAINS = ("topic", "partition", "segment")
@@ -51,8 +51,8 @@ def stats(
 
 
 def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
-    from ...core.log.names import classic_folder_partition, folder_partition, folder_state
-    from ..compose.log_files import log_places, opened_place
+    from ....core.log.names import classic_folder_partition, folder_partition, folder_state
+    from ...compose.log_files import log_places, opened_place
 
     for place in log_places(paths):
         with opened_place(place, to_write=False) as log_dir, progress("reading", None) as advance:
@@ -68,10 +68,10 @@ def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
 
 
 def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "LogStats"]]:
-    from ...core.log.names import CLASSIC_SEGMENT_FILE, LOG_SUFFIX, SEGMENT_FILE
-    from ...core.logtools.stats.reader import batch_figures, classic_figures
-    from ...plugins.builtin.codecs import builtin_codecs
-    from ...ports.storage import FileMissing
+    from ....core.log.names import CLASSIC_SEGMENT_FILE, LOG_SUFFIX, SEGMENT_FILE
+    from ....core.logtools.stats.reader import batch_figures, classic_figures
+    from ....plugins.builtin.codecs import builtin_codecs
+    from ....ports.storage import FileMissing
 
     codecs = builtin_codecs()
     for name, info in sorted(folder.files().items()):

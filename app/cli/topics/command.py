@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ConfigError
-from ...ports.types import TopicPartition
-from . import classic
-from .client_files import read_client_file
-from .options import (
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ConfigError
+from ....ports.types import TopicPartition
+from .. import classic
+from ..client_files import read_client_file
+from ..options import (
     AnyBootstrap,
     AsJson,
     Bootstrap,
@@ -24,12 +24,12 @@ from .options import (
     print_json,
     print_table,
 )
-from .tables import size_text
-from .topics_records import delete_records
-from .topics_recover import add_recover_command
+from ..tables import size_text
+from .delete_records import delete_records
+from .recover import add_recover_command
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin import Admin
+    from ...clients.admin.admin import Admin
 
 KNOWN_S, LOOK_S = 5.0, 0.02
 

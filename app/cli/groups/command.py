@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ConfigError
-from .group_reset import add_reset_command, parse_topics
-from .options import AsJson, Bootstrap, open_admin, print_json, print_table
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, ConfigError
+from ..options import AsJson, Bootstrap, open_admin, print_json, print_table
+from .reset_offsets import add_reset_command, parse_topics
 
 if TYPE_CHECKING:
-    from ...ports.broker_api.groups import Coordinator
-    from ...ports.types import TopicPartition
-    from ..clients.admin.admin import Admin
-    from ..clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
+    from ....ports.broker_api.groups import Coordinator
+    from ....ports.types import TopicPartition
+    from ...clients.admin.admin import Admin
+    from ...clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
 
 groups = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 add_reset_command(groups)

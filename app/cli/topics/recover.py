@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
-from .options import AsJson, Settings, parse_settings, print_json, print_table
+from ....ports.errors import ConfigError
+from ..options import AsJson, Settings, parse_settings, print_json, print_table
 
 _COLUMNS = ("topic", "topic_id", "partitions", "action", "note")
 
@@ -30,14 +30,14 @@ def recover(
     Folders do not change, nor do topics of the tree, except for missing partitions. Folders do not have the settings of
     their topics: set those again that differ from the defaults. Give --config and --set as for 'serve'.
     """
-    from ...core.cluster.change_queue import complete
-    from ...core.cluster.layout import encode_id
-    from ...core.cluster.registry import ClusterRegistry
-    from ..broker.lifecycle.topic_recovery import REFUSE, carry_out, check_nobody_lives, plan_recovery
-    from ..compose.broker import system_entropy
-    from ..config import read_config
-    from ..logs import log_report
-    from ..offline import opened_offline
+    from ....core.cluster.change_queue import complete
+    from ....core.cluster.layout import encode_id
+    from ....core.cluster.registry import ClusterRegistry
+    from ...broker.lifecycle.topic_recovery import REFUSE, carry_out, check_nobody_lives, plan_recovery
+    from ...compose.broker import system_entropy
+    from ...config import read_config
+    from ...logs import log_report
+    from ...offline import opened_offline
 
     given = parse_settings(settings)
     if data is not None:

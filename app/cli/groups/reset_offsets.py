@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ...ports.errors import ConfigError
-from ...ports.types import TopicPartition
-from .options import AsJson, Bootstrap, open_admin, print_json, print_table
-from .times import parse_duration_ms, parse_time_ms
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ..options import AsJson, Bootstrap, open_admin, print_json, print_table
+from ..times import parse_duration_ms, parse_time_ms
 
 _COLUMNS = ("topic", "partition", "before", "after", "log_start_offset", "log_end_offset", "lag")
 

@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
-from ...ports.report import counted
-from ...ports.types import Buffer
-from .log_check import add_check_commands
-from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
-from .log_stats import stats
+from ....ports.errors import ConfigError
+from ....ports.report import counted
+from ....ports.types import Buffer
+from .check import add_check_commands
+from .entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
+from .stats import stats
 
 log = typer.Typer(help="Dump, check, repair and summarize the files of a log.", no_args_is_help=True)
 add_check_commands(log)
@@ -66,9 +66,9 @@ def _decoder(*, offsets: bool, transactions: bool) -> RecordDecoder | None:
         raise ConfigError("--offsets-decoder and --transaction-log-decoder are for different topics; give one of them")
     if not (offsets or transactions):
         return None
-    from . import log_decoders
+    from . import decoders
 
-    return log_decoders.offsets if offsets else log_decoders.transactions
+    return decoders.offsets if offsets else decoders.transactions
 
 
 def _log_files(paths: list[Path]) -> Iterator[Path]:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from ...ports.errors import BarnabasError
-from ..logs import ROOT
+from ....ports.errors import BarnabasError
+from ...logs import ROOT
 
 logger = logging.getLogger(f"{ROOT}.app.cluster")
 

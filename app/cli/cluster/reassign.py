@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.broker_api.configs import ConfigSource, ResourceKind
-from ...ports.errors import ConfigError
-from ...ports.report import counted
-from ...ports.types import TopicPartition
-from .options import AsJson, Bootstrap, open_admin, print_json, print_table, progress
-from .tables import list_text
+from ....ports.broker_api.configs import ConfigSource, ResourceKind
+from ....ports.errors import ConfigError
+from ....ports.report import counted
+from ....ports.types import TopicPartition
+from ..options import AsJson, Bootstrap, open_admin, print_json, print_table, progress
+from ..tables import list_text
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin import Admin
-    from ..clients.admin.reassignments import ReplicaAssignment
+    from ...clients.admin.admin import Admin
+    from ...clients.admin.reassignments import ReplicaAssignment
 
 reassign = typer.Typer(help="Plan, execute, verify and cancel moves of partitions.", no_args_is_help=True)
 
@@ -50,7 +50,7 @@ def plan(
 
     Standard output is JSON for `execute` (and for kafka-reassign-partitions); standard error says what would move.
     """
-    from ..clients.admin.reassignments import moved, planned, to_json
+    from ...clients.admin.reassignments import moved, planned, to_json
 
     with open_admin(bootstrap) as admin:
         current = _held(admin, None if topics is None else _words(topics))
@@ -79,7 +79,7 @@ def execute(
 
     The throttle remains until `verify` finds the reassignment complete.
     """
-    from ..clients.admin.reassignments import to_json
+    from ...clients.admin.reassignments import to_json
 
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
@@ -180,7 +180,7 @@ def _sizes(admin: Admin, places: Mapping[TopicPartition, Sequence[int]]) -> dict
 
 
 def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
-    from ..clients.admin.reassignments import from_json
+    from ...clients.admin.reassignments import from_json
 
     if str(file) == "-":
         return from_json(sys.stdin.read(), "standard input")
@@ -231,7 +231,7 @@ def _wait(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
 
 
 def _throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignment, rate: int) -> None:
-    from ..clients.admin.reassignments import moved
+    from ...clients.admin.reassignments import moved
 
     copies = moved(current, wanted)
     for topic in sorted({place.topic for place, _ in copies}):

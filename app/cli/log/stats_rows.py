@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from ...core.logtools.stats.log_stats import LogStats
+    from ....core.logtools.stats.log_stats import LogStats
 
 
 @frozen(kw_only=True)
@@ -30,7 +30,7 @@ class Gathered:
 
 def gather(rows: Iterable[SegmentRow]) -> Gathered:
     """Group the rows. Segments give up the memory of counting, since there may be very many."""
-    from ...core.logtools.stats.log_stats import LogStats
+    from ....core.logtools.stats.log_stats import LogStats
 
     found = Gathered(segments=[], partitions=[], topics=[])
     groups: dict[tuple[str, int], LogStats] = {}

@@ -7,16 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ...ports.errors import ConfigError
-from ...ports.types import TopicPartition
-from ..clients.consumer.consumer import Consumer
-from .classic import ClusterChoice, find_cluster
-from .classic_consume import read_broker, read_group
-from .consuming import Extent, Show, Start, parse_start, plain_damage, until_interrupted
-from .escapes import separator, unescaped
-from .group_consume import read_member
-from .message_format import LETTERS, NULL, LineStyle, compile_format, json_line
-from .options import (
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ...clients.consumer.consumer import Consumer
+from ..classic import ClusterChoice, find_cluster
+from ..escapes import separator, unescaped
+from ..message_format import LETTERS, NULL, LineStyle, compile_format, json_line
+from ..options import (
     PATIENCE_MS,
     AnyBootstrap,
     AsJson,
@@ -32,8 +29,11 @@ from .options import (
     progress,
     reading_settings,
 )
-from .reaching import check_reachable
-from .times import parse_time_ms
+from ..reaching import check_reachable
+from ..times import parse_time_ms
+from .classic import read_broker, read_group
+from .group import read_member
+from .progress import Extent, Show, Start, parse_start, plain_damage, until_interrupted
 
 
 def register(app: typer.Typer) -> None:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...ports.errors import BarnabasError
-from ...ports.values import frozen
+from ....ports.errors import BarnabasError
+from ....ports.values import frozen
 
 if TYPE_CHECKING:
-    from ...ports.broker_api.cluster import DescribeClusterResult, LogDirDescription
-    from ...ports.broker_api.metadata import PartitionMetadata, TopicMetadata
-    from ...ports.broker_api.replicas import OngoingReassignment
-    from ..clients.admin.admin import Admin
+    from ....ports.broker_api.cluster import DescribeClusterResult, LogDirDescription
+    from ....ports.broker_api.metadata import PartitionMetadata, TopicMetadata
+    from ....ports.broker_api.replicas import OngoingReassignment
+    from ...clients.admin.admin import Admin
 
 NO_NODE = -1
 """The broker id where there is no leader or controller (Kafka: Node.noNode)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ...core.log.checkpoints import (
+from ....core.log.checkpoints import (
     CLEANED,
     HIGH_WATERMARK,
     LEADER_EPOCHS,
@@ -15,9 +15,9 @@ from ...core.log.checkpoints import (
     parse_partition_metadata,
     parse_segments,
 )
-from ...core.log.producers.snapshot import decode_snapshot
-from ...core.log.segment.transaction_index import ENTRY as ABORTED_ENTRY
-from ...core.logtools.dump import (
+from ....core.log.producers.snapshot import decode_snapshot
+from ....core.log.segment.transaction_index import ENTRY as ABORTED_ENTRY
+from ....core.logtools.dump import (
     BatchFinding,
     ClassicFinding,
     examine_classic_segment,
@@ -25,15 +25,15 @@ from ...core.logtools.dump import (
     index_entries,
     time_index_entries,
 )
-from ...core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, is_crc_valid
-from ...core.message.classic.message_set import ClassicMessageSet
-from ...core.message.codec import Codecs
-from ...core.message.control_records import read_marker
-from ...core.message.message import Message
-from ...core.message.message_set import MessageSet
-from ...ports.errors import ApiError
-from ...ports.types import Buffer
-from .message_format import message_fields
+from ....core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, is_crc_valid
+from ....core.message.classic.message_set import ClassicMessageSet
+from ....core.message.codec import Codecs
+from ....core.message.control_records import read_marker
+from ....core.message.message import Message
+from ....core.message.message_set import MessageSet
+from ....ports.errors import ApiError
+from ....ports.types import Buffer
+from ..message_format import message_fields
 
 Fields = dict[str, object]
 RECORDS = "records"
@@ -165,7 +165,7 @@ def _message_fields(messages: Iterable[Message], decoder: RecordDecoder | None =
 
 
 def _codecs() -> Codecs:
-    from ...plugins.builtin.codecs import builtin_codecs
+    from ....plugins.builtin.codecs import builtin_codecs
 
     return builtin_codecs()
 
@@ -247,7 +247,7 @@ def _epochs(content: bytes) -> Iterator[Fields]:
 
 
 def _label(content: bytes) -> Iterator[Fields]:
-    from ...core.cluster.layout import encode_id
+    from ....core.cluster.layout import encode_id
 
     yield {"topic_id": encode_id(parse_partition_metadata(content))}
 

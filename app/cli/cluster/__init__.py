@@ -1,0 +1,1 @@
+"""`barnabas cluster`: run a cluster on this machine, and administer one."""

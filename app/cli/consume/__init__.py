@@ -1,0 +1,1 @@
+"""`barnabas consume`: print the messages of a topic."""

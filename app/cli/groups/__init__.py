@@ -1,0 +1,1 @@
+"""`barnabas groups`: list, describe, reset and delete consumer groups."""

@@ -1,0 +1,1 @@
+"""`barnabas topics`: create, list, describe, change, delete and recover topics."""

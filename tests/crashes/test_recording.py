@@ -71,7 +71,7 @@ def test_what_others_write_is_noticed_when_it_is_synced(folder: Path) -> None:
     assert contents(recording.operations, "copy", loose=False) == {copied}
 
 
-def test_what_was_synced_is_there_and_the_rest_may_be() -> None:
+def test_synced_writes_survive_a_crash_and_others_may() -> None:
     operations: list[Operation] = [Made(0, "f", 1, False), Wrote(1, 0, b"kept"), Synced(1), Synced(0)]
     assert contents(operations, "f") == {b"kept"}
     found = contents([*operations, Wrote(1, 4, b"more")], "f")

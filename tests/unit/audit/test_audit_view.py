@@ -29,7 +29,7 @@ FINE = WindowFigures(topic="views", start_ms=600_000, width_ms=600_000, state="o
 GOOD = evolve(WRONG, state="open", tiers=[PRODUCER, evolve(BROKER, lost=[], doubled=[])])
 
 
-def test_the_terminal_tells_what_is_wrong_and_which() -> None:
+def test_the_terminal_shows_which_messages_are_wrong() -> None:
     overview, which, unclosed = view.sections(Reconciliation(windows=[WRONG, FINE], unclosed=["web-2/b"]))
     assert overview.title == "the tiers do not agree, messages: 3 lost, 2 doubled; windows: 1 open, 1 wrong"
     assert overview.alarm
@@ -46,7 +46,7 @@ def test_the_headline_of_nothing_and_of_all_well() -> None:
     assert view.headline(Reconciliation(windows=[GOOD, FINE], unclosed=[])) == "all tiers agree; windows: 2 open"
 
 
-def test_one_tier_alone_agrees_with_nobody() -> None:
+def test_one_tier_alone_is_not_compared() -> None:
     alone = evolve(FINE, topic="orders")
     said = view.headline(Reconciliation(windows=[alone], unclosed=[]))
     assert said == "nothing can be compared yet, only one tier has counted; windows: 1 open"
@@ -84,10 +84,10 @@ def test_programs_get_numbers() -> None:
 @pytest.mark.parametrize(
     ("delay_ms", "expected"), [(None, "-"), (0, "0 ms"), (4_200, "4.2 s"), (186_000, "3.1 min"), (9_000_000, "2.5 h")]
 )
-def test_delays(delay_ms: int | None, expected: str) -> None:
+def test_delays_are_shown_with_units(delay_ms: int | None, expected: str) -> None:
     assert words.delay_text(delay_ms) == expected
 
 
 @pytest.mark.parametrize(("share", "expected"), [(None, "-"), (1, "100 %"), (0.99999, "99.99 %"), (0.5, "50.00 %")])
-def test_shares(share: float | None, expected: str) -> None:
+def test_shares_are_shown_as_percentages(share: float | None, expected: str) -> None:
     assert words.share_text(share) == expected

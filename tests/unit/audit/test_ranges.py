@@ -48,7 +48,7 @@ def test_a_delay_is_known_up_to_a_bucket(delay_ms: int) -> None:
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1), st.sampled_from([0.5, 0.99]))
-def test_quantiles(delays: list[int], share: float) -> None:
+def test_quantiles_of_delays_are_bounded(delays: list[int], share: float) -> None:
     found = quantile(Counter(map(bucket_of, delays)), share)
     assert found is not None
     assert sum(delay <= found for delay in delays) >= share * len(delays)

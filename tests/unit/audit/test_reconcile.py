@@ -118,7 +118,7 @@ def test_nothing_is_lost_that_a_tier_has_not_come_to() -> None:
     assert not found.agrees
 
 
-def test_what_a_killed_producer_could_not_tell_is_not_wrong() -> None:
+def test_unreported_messages_of_a_killed_producer_are_unconfirmed_not_wrong() -> None:
     reports = [*counts("producer", dict.fromkeys(list(ONE)[:4], 1)), *counts("broker", ONE), reached("broker")]
     found = judged(reports)
     assert found.agrees
@@ -149,7 +149,7 @@ def test_a_tier_that_is_ahead_of_the_one_before_is_waited_for() -> None:
     assert spelled(tier_of(found, "mirror").doubled) == {("web-1", 3): 1}
 
 
-def test_tiers_that_nobody_audits_are_stepped_over() -> None:
+def test_unaudited_tiers_are_skipped() -> None:
     less = dict.fromkeys(list(ONE)[1:], 1)
     found = judged([*counts("producer", ONE), *counts("table", less), reached("table")])
     table = tier_of(found, "table")
@@ -192,7 +192,7 @@ def test_windows_of_several_lengths_are_added_up_or_refused() -> None:
         judged([*fine, *(evolve(report, width_ms=1500, origin=origin("mirror")) for report in coarse)])
 
 
-def test_delays_and_messages_without_a_stamp_are_told() -> None:
+def test_delays_and_unstamped_messages_are_reported() -> None:
     plain = CountReport(origin=origin("broker", 77), topic="t", window_ms=0, width_ms=WIDTH, count=3)
     found = judged([*counts("broker", ONE), plain])
     broker = tier_of(found, "broker")

@@ -108,7 +108,7 @@ def test_moving_stays_with_the_row_when_rows_change() -> None:
     assert _keys(TopState(), "j", "enter", "end") == TopState(), "there is nothing to move in or to open"
 
 
-def test_a_filter() -> None:
+def test_a_filter_shows_only_matching_rows() -> None:
     state = _keys(_after(_look(1, dict.fromkeys(["orders", "views", "quit"], (0, 0)))), "/", "Q")
     assert view_of(state).names == ["quit"], "keys are letters now"
     assert view_of(_keys(state, "backspace", "e")).names == ["orders", "views"]
@@ -158,12 +158,12 @@ def test_a_pause_holds_what_is_shown() -> None:
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl-c",), ("/", "ctrl-c")])
-def test_it_ends(keys: tuple[str, ...]) -> None:
+def test_quit_keys_end_top(keys: tuple[str, ...]) -> None:
     assert _keys(TopState(), *keys).done
     assert not _keys(TopState(), "/", "q").done
 
 
-def test_searching_messages() -> None:
+def test_searching_finds_messages_by_key_and_value() -> None:
     message = _message(1, "Hello there", key="user-7", headers="trace=abc")
     assert all(found_in(message, text) for text in ("", "hello", "USER", "abc", "key=user-7"))
     assert not any(found_in(message, text) for text in ("nothing", "key=hello"))
@@ -264,7 +264,7 @@ def test_what_cannot_be_asked_leaves_the_rest() -> None:
     assert view_of(state).names == ["g000"]
 
 
-def test_messages_are_kept_in_part() -> None:
+def test_long_messages_are_truncated() -> None:
     kept = to_tailed(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
     assert kept.value is not None
     assert len(kept.value) == TEXT_MAX + 1
@@ -272,7 +272,7 @@ def test_messages_are_kept_in_part() -> None:
     assert to_tailed(Message(None)).value is None
 
 
-def test_texts() -> None:
+def test_texts_of_numbers_rates_and_times() -> None:
     assert [number_text(number) for number in (None, 0, 0.25, 9.96, 1234.4)] == ["-", "0", "0.2", "10.0", "1234"]
     assert time_text(1_700_000_000_000) == "2023-11-14T22:13:20"
     assert time_text(10**18) == "@1000000000000000000"

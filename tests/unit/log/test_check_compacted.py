@@ -71,7 +71,7 @@ def test_a_compacted_log(seed: int) -> None:
     assert check(logs) == []
 
 
-def test_damage_in_a_compacted_log_is_told() -> None:
+def test_damage_in_a_compacted_log_is_reported() -> None:
     logs = CleanedLogs()
     fill(logs, random.Random(1))
     logs.stop()

@@ -74,7 +74,7 @@ class LogCommand:
         return result.output
 
 
-def test_dump_tells_positions_sizes_magic_codec_and_crc(log_command: LogCommand) -> None:
+def test_dump_prints_positions_sizes_magic_codec_and_crc(log_command: LogCommand) -> None:
     damaged = bytearray(DATA)
     damaged[23] ^= 1
     log_command.leave(f"{700:020d}.kafka", bytes(damaged))
@@ -96,7 +96,7 @@ def test_dump_prints_the_messages_in_wrappers(log_command: LogCommand) -> None:
     assert "'value': 'two'" in log_command("dump", "--records")
 
 
-def test_verify(log_command: LogCommand) -> None:
+def test_verify_reports_damage_in_classic_segments(log_command: LogCommand) -> None:
     log_command.leave(FIRST, DATA)
     log_command.leave(f"{len(DATA):020d}.kafka", message_set(b"x"))
     assert "2 segments, 0 batches, 4 messages, 0 problems" in log_command("verify")

@@ -61,7 +61,7 @@ def test_an_offset_is_a_position_and_the_file_is_what_came(folder: Folder) -> No
     assert list(folder.files()) == [f"{0:020d}.kafka"]
 
 
-def test_a_new_log_begins_at_zero_or_where_it_is_told(folder: Folder) -> None:
+def test_a_new_log_begins_at_zero_or_at_its_log_start(folder: Folder) -> None:
     assert open_classic(folder).log_end_offset == 0
     other = MemoryLogDir().folder("t-1")
     log = open_classic(other, log_start_offset=55)
@@ -83,7 +83,7 @@ def test_an_empty_set_changes_nothing(folder: Folder) -> None:
     assert not log.flushes.due(10**12)
 
 
-def test_messages_in_a_wrapper_are_counted_and_its_bytes_kept(folder: Folder) -> None:
+def test_messages_in_a_wrapper_are_counted_and_its_bytes_stored_unchanged(folder: Folder) -> None:
     log = open_classic(folder)
     wrapper = gzip_wrapper(b"a", b"b", b"c")
     assert log.append(memoryview(wrapper), leader_epoch=0, now_ms=1).messages == 3
@@ -337,7 +337,7 @@ def test_a_roll_that_cannot_flush_appends_nothing(folder: Folder, monkeypatch: p
     assert open_classic(folder).log_end_offset == 15
 
 
-def test_a_leftover_file_of_a_new_segments_name_is_emptied(folder: Folder) -> None:
+def test_a_stale_file_with_the_name_of_a_new_segment_is_emptied(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(segment_bytes=14))
     put(log, b"12345")
     folder.open(f"{15:020d}.kafka").append(b"leftover")

@@ -101,7 +101,7 @@ def test_both_generations_side_by_side(broker: Broker) -> None:
     assert read_all(broker.log(NEW)) == [(0, b"current")]
 
 
-def test_the_files_tell_the_format_not_the_configuration(broker: Broker) -> None:
+def test_the_format_comes_from_the_files_not_the_configuration(broker: Broker) -> None:
     broker.leave("new-0", FIRST, message_set(b"classic"))
     broker.leave("old-0", "leader-epoch-checkpoint", b"0\n0\n")
     broker.leave("old-0", f"{0:020d}.log")

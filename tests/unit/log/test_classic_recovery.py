@@ -35,7 +35,7 @@ def whole_entries(data: bytes) -> bytes:
     return data[:at]
 
 
-def test_after_an_orderly_stop_everything_is_there_and_visible() -> None:
+def test_after_a_clean_shutdown_everything_is_readable() -> None:
     folder = new_folder()
     log = open_classic(folder, config=LogConfig(segment_bytes=14))
     for number in range(5):
@@ -79,7 +79,7 @@ def test_whole_messages_behind_the_recovery_point_count() -> None:
     assert visible(log) == DATA + entry(b"more")
 
 
-def test_what_was_durable_is_kept_behind_damage_that_came_later() -> None:
+def test_durable_messages_behind_later_damage_are_retained() -> None:
     data = bytearray(DATA + entry(b"late") + entry(b"torn")[:-2])
     data[len(entry(b"one")) + 7] ^= 1
     reports: list[str] = []
@@ -200,7 +200,7 @@ def test_a_gap_between_segments_names_both_files(recover: bool, size: int) -> No
     assert content(folder) == bytes(size), "nothing is changed"
 
 
-def test_leftovers_go_and_foreign_files_stay() -> None:
+def test_stale_files_are_deleted_and_unknown_files_stay() -> None:
     folder = left_behind(DATA)
     folder.open(f"{0:020d}.kafka.deleted").append(b"old")
     folder.open("notes.txt").append(b"mine")
@@ -212,7 +212,7 @@ def test_leftovers_go_and_foreign_files_stay() -> None:
     assert "notes.txt is not a file of a classic log" in reports[0]
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there() -> None:
+def test_a_log_that_ends_below_its_start_is_truncated_fully() -> None:
     reports: list[str] = []
     log = open_classic(left_behind(DATA), log_start_offset=len(DATA) + 5, report=reports.append)
     assert (log.log_start_offset, log.readable_end) == (len(DATA) + 5, len(DATA) + 5)
@@ -248,7 +248,7 @@ def chain() -> tuple[Folder, bytes]:
     ("base", "payload"),
     [(10, b""), (40, b"x"), (18, b"x" * 26), (110, b"x"), (110, b"x" * 90), (2**63 - 1, b"x"), (10**20 - 1, b"")],
 )
-def test_foreign_segments_are_set_aside(base: int, payload: bytes, recover: bool) -> None:
+def test_stray_segments_are_quarantined(base: int, payload: bytes, recover: bool) -> None:
     folder, data = chain()
     content = message_set(payload) if payload else b""
     overwrite(folder, base, content)
@@ -263,7 +263,7 @@ def test_foreign_segments_are_set_aside(base: int, payload: bytes, recover: bool
     assert "renamed to" in reports[0]
 
 
-def test_a_segment_behind_an_orderly_end_is_set_aside() -> None:
+def test_a_segment_above_the_end_of_a_clean_shutdown_is_quarantined() -> None:
     folder, data = chain()
     overwrite(folder, 1000, message_set(b"x"))
     reports: list[str] = []

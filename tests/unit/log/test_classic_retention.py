@@ -88,7 +88,7 @@ def test_when_all_may_go_a_fresh_one_is_begun_first(story: Story, retention: dic
     assert put(log, b"next") == 4 * SIZE
 
 
-def test_an_empty_newest_segment_is_kept_and_counts_as_new(story: Story) -> None:
+def test_an_empty_active_segment_is_retained_and_counts_as_new(story: Story) -> None:
     log = story.filled(retention_ms=10)
     _retain(log, 10_000)
     assert log.times.offsets_before(10_000, 1, 99_000) == [4 * SIZE]
@@ -98,7 +98,7 @@ def test_an_empty_newest_segment_is_kept_and_counts_as_new(story: Story) -> None
     assert log.times.offsets_before(20_000, 1, 99_000) == [4 * SIZE]
 
 
-def test_what_is_not_flushed_is_kept(story: Story) -> None:
+def test_unflushed_messages_are_retained(story: Story) -> None:
     log = story.filled(retention_ms=10)
     put(log, b"12345", now_ms=4000)
     put(log, b"67", now_ms=4000)

@@ -348,7 +348,7 @@ def test_a_batch_with_more_keys_than_the_map_takes_is_reported() -> None:
     assert len(messages_of(logs.log)) == 101
 
 
-def test_a_damaged_log_is_told_once_and_the_others_go_on() -> None:
+def test_a_damaged_log_is_reported_once_and_other_logs_are_cleaned() -> None:
     logs = CleanedLogs()
     other = logs.manager.create(TopicPartition("t", 1))
     for number in range(20):
@@ -369,7 +369,7 @@ def test_a_damaged_log_is_told_once_and_the_others_go_on() -> None:
     assert offsets_of(other, b"k")[0] > 10
 
 
-def test_a_full_disk_is_told_and_costs_nothing() -> None:
+def test_a_full_disk_is_reported_and_loses_nothing() -> None:
     logs = CleanedLogs()
     for number in range(20):
         logs.put((b"k", b"%d" % number))

@@ -156,7 +156,7 @@ class TestKeyPrefixAge(DeletionPolicyContract):
         return KeyPrefixAge(DeletionContext(parameters="a=1s"))
 
 
-def test_durations() -> None:
+def test_durations_of_deletion_policies_are_parsed() -> None:
     texts = {"5": None, "5ms": 5, "5s": 5000, "5m": 300_000, "5h": 18_000_000, "5d": 432_000_000, "5w": 3_024_000_000}
     for text, expected in texts.items():
         if expected is None:
@@ -166,7 +166,7 @@ def test_durations() -> None:
             assert duration_ms(f" {text} ") == expected
 
 
-def test_by_name() -> None:
+def test_deletion_policies_are_found_by_name() -> None:
     context = DeletionContext(parameters="")
     assert isinstance(builtin_deletion_policy("kafka", context), KafkaDeletionPolicy)
     assert isinstance(builtin_deletion_policy("none", context), KeepAll)

@@ -35,7 +35,7 @@ def test_a_flipped_bit_in_the_records_is_a_crc_problem_and_the_rest_is_still_rea
     assert "CRC" in str(found[1].problem)
 
 
-def test_a_cut_tail_is_told_with_its_position() -> None:
+def test_a_truncated_tail_is_reported_with_its_position() -> None:
     content = segment()
     found = list(examine_segment(content[:-3], BASE))
     assert found[-1].position == len(content) // 3 * 2
@@ -49,7 +49,7 @@ def test_garbage_ends_the_walk() -> None:
     assert "the offsets from 46 on cannot be read" in str(found[-1].problem)
 
 
-def test_a_damaged_header_is_told_with_its_offsets_and_what_lies_behind_is_still_checked() -> None:
+def test_a_damaged_header_is_reported_with_its_offsets_and_later_batches_are_checked() -> None:
     content = segment()
     size = len(content) // 3
     content[size + 16] ^= 1
@@ -59,7 +59,7 @@ def test_a_damaged_header_is_told_with_its_offsets_and_what_lies_behind_is_still
     assert "the offsets 42 to 43 cannot be read" in str(found[1].problem)
 
 
-def test_offsets_that_go_back_are_told() -> None:
+def test_decreasing_offsets_are_reported() -> None:
     content = segment()
     assign_offset(memoryview(content)[len(content) // 3 * 2 :], 41, 5)
     assert "at least 44" in str(list(examine_segment(content, BASE))[-1].problem)

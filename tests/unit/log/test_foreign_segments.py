@@ -139,7 +139,7 @@ def test_a_lying_last_batch_does_not_make_the_next_segment_foreign(folder: Folde
     assert not set_aside(folder)
 
 
-def test_segments_after_a_cut_are_kept_for_a_person_to_look_at(folder: Folder) -> None:
+def test_segments_above_a_truncation_are_quarantined(folder: Folder) -> None:
     content = bytearray(folder.read_small(name_of(5)))
     content[2 * SIZE + 70] ^= 1
     folder.delete(name_of(5))
@@ -220,7 +220,7 @@ def _noting(open_file: Callable[..., File], opened: list[str]) -> Callable[..., 
     return wrapped
 
 
-def test_nothing_that_was_set_aside_is_overwritten(folder: Folder) -> None:
+def test_quarantined_files_are_never_overwritten(folder: Folder) -> None:
     for number in range(3):
         write(folder, name_of(7), batches(7) * (number + 1))
         open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG).close()

@@ -5,7 +5,7 @@ import pytest
 from barnabas.core.log.leader_epoch_cache import LeaderEpochCache
 
 
-def test_assign() -> None:
+def test_assign_adds_epochs_and_drops_conflicting_ones() -> None:
     epochs = LeaderEpochCache()
     assert epochs.latest == -1
     epochs.assign(-1, 5)
@@ -41,7 +41,7 @@ def test_assign_drops_what_contradicts(epoch: int, start: int, expected: list[tu
     ("asked", "expected"),
     [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (1, 10)), (3, (3, 10_000)), (4, (-1, -1))],
 )
-def test_end_offset(asked: int, expected: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch_is_the_start_of_the_next(asked: int, expected: tuple[int, int]) -> None:
     epochs = LeaderEpochCache([(0, 0), (1, 5), (3, 10)])
     assert epochs.end_offset_for(asked, 10_000) == expected
 
@@ -51,7 +51,7 @@ def test_end_offset_of_an_epoch_before_all_and_without_any() -> None:
     assert LeaderEpochCache().end_offset_for(0, 20) == (-1, -1)
 
 
-def test_epoch_at() -> None:
+def test_epoch_at_an_offset_is_the_latest_started_one() -> None:
     epochs = LeaderEpochCache([(1, 5), (3, 10)])
     assert [epochs.epoch_at(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
 

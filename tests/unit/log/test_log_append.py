@@ -104,7 +104,7 @@ def test_records_are_opened_only_where_asked(folder: Folder) -> None:
         assert is_crc_valid(bytes_of(log, 0), header)
 
 
-def test_timestamp_window(folder: Folder) -> None:
+def test_timestamps_outside_the_window_are_rejected(folder: Folder) -> None:
     window = LogConfig(message_timestamp_before_max_ms=100, message_timestamp_after_max_ms=10)
     log = open_log(folder, config=window)
     for at in (899, 1011):
@@ -176,7 +176,7 @@ def test_log_append_time(folder: Folder) -> None:
 
 @pytest.mark.parametrize("wanted", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 @pytest.mark.parametrize("sent", ["gzip", "none"])
-def test_recompression(folder: Folder, codecs: Codecs, sent: str, wanted: str) -> None:
+def test_batches_are_recompressed_by_the_topics_codec(folder: Folder, codecs: Codecs, sent: str, wanted: str) -> None:
     log = open_log(folder, codecs=codecs, config=LogConfig(compression_type=wanted))
     values = [b"value" * 50] * 5
     log.append(batch(*values, codec=codecs.by_name(sent)), leader_epoch=7, now_ms=1)

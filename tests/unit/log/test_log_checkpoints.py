@@ -77,7 +77,7 @@ def test_any_bytes_are_offsets_or_a_value_error(content: bytes) -> None:
         return
 
 
-def test_epochs() -> None:
+def test_epoch_checkpoint_round_trips_and_rejects_garbage() -> None:
     assert format_epochs([(0, 0), (3, 17)]) == b"0\n2\n0 0\n3 17\n"
     assert parse_epochs(b"0\n2\n0 0\n3 17\n") == [(0, 0), (3, 17)]
     for bad in (b"0\n2\n3 0\n3 17\n", b"0\n2\n3 5\n4 5\n", b"0\n1\n3 5 6\n"):
@@ -85,7 +85,7 @@ def test_epochs() -> None:
             parse_epochs(bad)
 
 
-def test_partition_metadata() -> None:
+def test_partition_metadata_round_trips_and_rejects_garbage() -> None:
     topic_id = bytes(range(240, 256))
     content = format_partition_metadata(topic_id)
     assert content == b"version: 0\ntopic_id: 8PHy8_T19vf4-fr7_P3-_w\n"
@@ -112,7 +112,7 @@ def test_partition_metadata() -> None:
         ("t-0.0123456789abcdef0123456789abcdef-delete", None),
     ],
 )
-def test_folder_names(name: str, expected: TopicPartition | None) -> None:
+def test_folder_names_are_parsed_to_partitions(name: str, expected: TopicPartition | None) -> None:
     assert folder_partition(name) == expected
 
 

@@ -131,7 +131,7 @@ def test_a_missing_index_is_made_from_both_sides_of_the_damage() -> None:
     assert readable(log) == others(4)
 
 
-def test_a_fetch_from_before_known_damage_ends_there_and_one_from_behind_goes_on() -> None:
+def test_a_fetch_before_known_damage_ends_there_and_one_behind_it_continues() -> None:
     log = open_log(stopped_with(4, MAGIC[0]), recover=False, recovery_point=COUNT, config=CONFIG)
     with pytest.raises(ApiError, match="seek to 5"):
         bytes_of(log, 4)

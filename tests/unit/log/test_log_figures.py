@@ -71,7 +71,7 @@ def test_a_classic_segment() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, EXACT_MAX, EXACT_MAX + 1, 5_000, 60_000])
-def test_distinct_keys(count: int) -> None:
+def test_distinct_keys_are_counted_approximately(count: int) -> None:
     keys = [b"key-%d" % number for number in range(count)]
     random.Random(count).shuffle(keys)
     whole, parts = DistinctCount(), [DistinctCount() for _ in range(3)]
@@ -137,5 +137,5 @@ def test_the_page_is_whole_and_escapes_what_comes_from_the_logs() -> None:
     assert [fields(row)["messages"] for row in gathered.topics] == [21, 0]
 
 
-def test_short_numbers() -> None:
+def test_short_numbers_have_three_digits_and_a_unit() -> None:
     assert [short(0), short(999, "B"), short(1_234_567, "B"), short(2.5, "/s")] == ["0", "999 B", "1.23 MB", "2.5 /s"]

@@ -281,7 +281,7 @@ def test_a_partition_in_two_folders_is_opened_once() -> None:
     assert "t-0" in broker.disks[1].folders
 
 
-def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
+def test_retention_logs_one_line_for_each_topic(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, retention_bytes=200))
     for partition in (tp("t", 0), tp("t", 1), tp("u")):
         log = manager.create(partition)
@@ -302,7 +302,7 @@ def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
 # --- flushing
 
 
-def test_flush_every_so_many_messages(broker: Broker) -> None:
+def test_flush_messages_starts_a_flush_at_its_count(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, flush_messages=3))
     flushed: list[int] = []
     manager.add_flush_listener(lambda log: flushed.append(log.recovery_point))
@@ -337,7 +337,7 @@ def test_a_flush_that_had_no_room_for_an_index_is_tried_again(broker: Broker) ->
     assert flushed == [2]
 
 
-def test_flush_after_so_long(broker: Broker) -> None:
+def test_flush_ms_starts_a_flush_after_its_time(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, flush_ms=10_000))
     log = manager.create(tp("t"))
     put(log, b"a", now_ms=broker.clock.now_ms())
@@ -413,7 +413,7 @@ def test_deleted_while_flushing(broker: Broker) -> None:
 # --- retention
 
 
-def test_retention_runs_by_itself(broker: Broker) -> None:
+def test_retention_runs_periodically_without_a_call(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=5000))
     log = manager.create(tp("t"))
     for number in range(3):

@@ -121,7 +121,7 @@ def test_one_log_that_cannot_be_closed_costs_its_folder_the_marker_only(monkeypa
     assert all(read_all(log) == [(0, b"x")] for log in manager.logs().values())
 
 
-def test_nothing_is_begun_any_more() -> None:
+def test_no_log_is_created_after_a_stop() -> None:
     house = House()
     creation = house.manager.begin_create({tp(0): b"i" * 16})
     stopped = house.stop()
@@ -139,7 +139,7 @@ def test_nothing_is_begun_any_more() -> None:
     assert again == [True]
 
 
-def test_without_logs() -> None:
+def test_stop_without_logs_completes() -> None:
     house = House()
     stopped = house.stop()
     house.scheduler.run_pending()

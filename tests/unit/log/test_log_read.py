@@ -76,7 +76,7 @@ def test_out_of_range(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_sizes(folder: Folder, reopened: bool) -> None:
+def test_read_respects_size_limits(folder: Folder, reopened: bool) -> None:
     log = _filled(folder, reopened=reopened)
     for max_bytes in (0, 1, SIZE - 1, SIZE):
         assert log.read(3, max_bytes=max_bytes, limit=30).size == SIZE
@@ -108,7 +108,7 @@ def test_what_is_ready(folder: Folder) -> None:
     assert log.available_bytes(2, 30, 10**9) == 0
 
 
-def test_gap_in_the_offsets_goes_on_in_the_next_segment(folder: Folder) -> None:
+def test_read_at_an_offset_gap_continues_in_the_next_segment(folder: Folder) -> None:
     """As compaction leaves it: the first segment lacks its last offsets, the second its first."""
     log = open_log(folder, config=LogConfig(segment_bytes=2 * SIZE))
     put(log, b"00000000")
@@ -130,7 +130,7 @@ def test_gap_in_the_offsets_goes_on_in_the_next_segment(folder: Folder) -> None:
     assert read_all(log, 0) == [(offset, b"%08d" % offset) for offset in (0, 1, 10, 15)]
 
 
-def test_region_stays_what_it_was_while_the_log_goes_on(folder: Folder) -> None:
+def test_region_does_not_change_while_the_log_grows(folder: Folder) -> None:
     log = _filled(folder)
     kept = log.read(0, max_bytes=10**6, limit=30).records
     assert not isinstance(kept, bytes)

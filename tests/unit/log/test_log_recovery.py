@@ -89,7 +89,7 @@ def test_orderly_stop_opens_without_reading_the_segments(folder: Folder, monkeyp
     assert scanned <= 5
 
 
-def test_killed(folder: Folder) -> None:
+def test_recovery_after_a_kill_keeps_everything(folder: Folder) -> None:
     log = _written(folder)
     assert log.recovery_point == 0
     for recovery_point in (0, 5, 7, 12):
@@ -226,7 +226,7 @@ def test_foreign_files_are_reported_and_left_alone(folder: Folder) -> None:
     assert all(any(name in line for line in reports) for name in foreign)
 
 
-def test_leftovers_are_cleared_away(folder: Folder) -> None:
+def test_stale_files_are_removed_at_startup(folder: Folder) -> None:
     _written(folder).close()
     for name in (
         _log_file(3) + ".deleted",
@@ -269,7 +269,7 @@ def test_missing_segment_is_a_gap(folder: Folder) -> None:
     assert any("5 to 9" in line for line in reports)
 
 
-def test_what_follows_a_hole_that_was_never_durable_is_set_aside(folder: Folder) -> None:
+def test_segments_behind_a_gap_that_was_never_durable_are_quarantined(folder: Folder) -> None:
     """The power went: the end of the first segment never reached the disk, the second one did."""
     _written(folder)
     folder.open(_log_file(0)).truncate(3 * SIZE)
@@ -285,7 +285,7 @@ def test_what_follows_a_hole_that_was_never_durable_is_set_aside(folder: Folder)
     assert read_all(open_log(folder, recover=False, config=CONFIG)) == _expected(4)
 
 
-def test_log_start(folder: Folder) -> None:
+def test_log_start_survives_a_restart(folder: Folder) -> None:
     _written(folder).close()
     log = open_log(folder, recover=False, config=CONFIG, log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 12)
@@ -303,7 +303,7 @@ def test_a_log_that_is_found_with_nothing_in_it_has_no_epoch(folder: Folder) -> 
     assert log.epochs.entries == [(2, 12)]
 
 
-def test_log_start_beyond_the_end_begins_anew_there(folder: Folder) -> None:
+def test_a_log_start_above_the_end_truncates_the_log_fully(folder: Folder) -> None:
     _written(folder).close()
     reports: list[str] = []
     log = open_log(folder, recover=False, config=CONFIG, log_start_offset=50, report=reports.append)

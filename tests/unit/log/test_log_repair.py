@@ -246,7 +246,7 @@ def test_every_kind_of_damage_has_its_name_and_is_mended(
         assert house.served() == house.written
 
 
-def test_the_loss_is_told_exactly_and_what_was_cut_out_is_kept() -> None:
+def test_repair_reports_the_exact_loss_and_keeps_a_copy_of_what_it_cuts_out() -> None:
     house = stopped()
     _crc(house)
     segment = bytes(house.content(logs_of(house)[0]))
@@ -258,7 +258,7 @@ def test_the_loss_is_told_exactly_and_what_was_cut_out_is_kept() -> None:
     assert house.content(f"{0:020d}.log.0-{size}.aside") == segment[:size]
 
 
-def test_a_log_that_ends_before_it_was_durable_goes_on_where_it_was() -> None:
+def test_a_log_that_ends_below_its_recovery_point_continues_there() -> None:
     house = stopped()
     end = sum(SIZES)
     house.content(_last(house, ".log")).clear()
@@ -277,7 +277,7 @@ def test_a_batch_that_lost_its_offset_with_the_one_before_is_not_served_as_that(
 
 
 @pytest.mark.parametrize("cut", [3, 200, 400])
-def test_no_message_is_told_lost_twice(cut: int) -> None:
+def test_no_message_is_reported_lost_twice(cut: int) -> None:
     house = stopped()
     end = sum(SIZES)
     del house.content(_last(house, ".log"))[-cut:]

@@ -64,7 +64,7 @@ def test_a_batch_that_is_cut_is_left_out(folder: Folder) -> None:
     assert bytes_of(log, 0) == whole + more
 
 
-def test_holes_are_kept(folder: Folder) -> None:
+def test_replicated_offset_gaps_are_preserved(folder: Folder) -> None:
     log = open_log(folder)
     assert take(log, at(0, b"a"), at(10, b"b"), at(20, b"c")) == 21
     assert read_all(log) == [(0, b"a"), (10, b"b"), (20, b"c")]
@@ -250,7 +250,7 @@ def test_lost_epochs_are_read_from_the_batches(folder: Folder, spoil: Callable[[
 # --- truncation
 
 
-def test_truncating_fully_begins_anew_anywhere(folder: Folder) -> None:
+def test_truncating_fully_restarts_at_any_offset(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(segment_bytes=200))
     for number in range(9):
         put(log, b"x", epoch=number // 3)

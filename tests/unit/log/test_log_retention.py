@@ -53,7 +53,7 @@ def test_nothing_to_do(folder: Folder) -> None:
     assert _bases(log) == [0, 2, 4, 6]
 
 
-def test_by_size(folder: Folder) -> None:
+def test_retention_by_size_deletes_oldest_segments(folder: Folder) -> None:
     log = _written(folder)
     assert _retain(log, retention_bytes=4 * SIZE) == 2
     assert _bases(log) == [4, 6]
@@ -171,7 +171,7 @@ def test_a_bad_policy_deletes_nothing_and_is_reported(folder: Folder, answer: ob
     assert "policy" in reports[0]
 
 
-def test_a_policy_is_told_everything(folder: Folder) -> None:
+def test_a_policy_sees_all_segments(folder: Folder) -> None:
     asked: list[SegmentInfo] = []
 
     class Curious:
@@ -203,7 +203,7 @@ def test_retention_on_a_broken_disk_loses_nothing(folder: Folder) -> None:
 # --- the log start
 
 
-def test_advance_start(folder: Folder) -> None:
+def test_advancing_the_log_start_hides_older_records(folder: Folder) -> None:
     log = _written(folder)
     log.advance_log_start(5)
     log.advance_log_start(3)
@@ -219,7 +219,7 @@ def test_advance_start(folder: Folder) -> None:
 
 @pytest.mark.parametrize("reopened", [False, True])
 @pytest.mark.parametrize("offset", range(10))
-def test_truncate(folder: Folder, offset: int, reopened: bool) -> None:
+def test_truncation_drops_batches_from_the_offset_on(folder: Folder, offset: int, reopened: bool) -> None:
     log = _written(folder)
     if reopened:
         log.close()
@@ -250,7 +250,7 @@ def test_truncate_inside_a_batch_drops_the_batch(folder: Folder) -> None:
     assert read_all(log) == [(0, b"a"), (1, b"b")]
 
 
-def test_truncate_below_the_start_begins_anew(folder: Folder) -> None:
+def test_truncation_below_the_start_restarts_the_log(folder: Folder) -> None:
     log = _written(folder)
     _retain(log, retention_bytes=4 * SIZE)
     log.truncate_to(1)
@@ -294,7 +294,7 @@ def test_flush_moves_the_recovery_point(folder: Folder) -> None:
     assert (log.recovery_point, log.flushes.begin_flush()) == (7, None)
 
 
-def test_flush_due(folder: Folder) -> None:
+def test_flush_is_due_by_messages_and_time(folder: Folder) -> None:
     log = open_log(folder, config=evolve(CONFIG, flush_messages=3, flush_ms=100), now_ms=1000)
     assert not log.flushes.due(5000)
     put(log, b"a", b"b")
@@ -362,7 +362,7 @@ def test_failed_checkpoint_does_not(folder: Folder) -> None:
     assert "leader-epoch-checkpoint" in log_files(disk)
 
 
-def test_a_roll_is_told(folder: Folder) -> None:
+def test_a_roll_calls_its_listener(folder: Folder) -> None:
     log = open_log(folder, config=CONFIG)
     rolled: list[int] = []
     log.rolled = lambda log: rolled.append(log.segments[-1].base_offset)

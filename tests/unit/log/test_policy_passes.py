@@ -166,7 +166,7 @@ def test_prefixes_and_ages() -> None:
     assert keys_of(logs) == [b"order-1"]
 
 
-def test_old_segments_go_besides() -> None:
+def test_retention_still_deletes_old_segments() -> None:
     logs = logs_with(KeyPrefixAge(DeletionContext(parameters="user-=1d")), retention_ms=10 * HOUR_MS)
     logs.put(*pairs(b"order-1"))
     logs.roll()

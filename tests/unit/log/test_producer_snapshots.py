@@ -62,7 +62,7 @@ def check_knows_the_last_five(log: UnifiedLog, end: int = 12) -> None:
     assert send(log, end) == before
 
 
-def test_golden_bytes() -> None:
+def test_snapshot_has_the_golden_bytes() -> None:
     states = ProducerStates()
     states.put(
         4000, ProducerStateEntry(3, 19, (SentBatch(0, 16, 0, 16, 1), SentBatch(17, 19, 40, 42, 7)), 1600000000005)
@@ -106,7 +106,7 @@ def test_they_are_written_at_a_roll_with_the_flush_and_at_a_stop(folder: Folder)
     assert decode_snapshot(folder.read_small(f"{5:020d}.snapshot"), now_ms=0).producers[1].last_sequence == 4
 
 
-def test_an_orderly_stop_reads_no_more_than_it_must(folder: Folder) -> None:
+def test_a_start_after_a_clean_shutdown_reads_only_the_snapshot(folder: Folder) -> None:
     log = written(folder)
     log.close()
     log = open_log(folder, recover=False, config=CONFIG)
@@ -138,7 +138,7 @@ def test_what_is_missing_or_damaged_is_made_up_for(
 
 @pytest.mark.parametrize("flushed", [0, 3, 7, 10, 12])
 @pytest.mark.parametrize("recovery_point", [0, 5, 7, 10, 12])
-def test_killed(folder: Folder, flushed: int, recovery_point: int) -> None:
+def test_recovery_after_a_kill_keeps_everything(folder: Folder, flushed: int, recovery_point: int) -> None:
     log = open_log(folder, config=CONFIG)
     for number in range(12):
         if number == flushed and number:
@@ -207,7 +207,7 @@ def test_producers_outlive_their_records(folder: Folder) -> None:
     assert send(log, 10) == 10
 
 
-def test_a_log_that_begins_anew_knows_nobody(folder: Folder) -> None:
+def test_a_fully_truncated_log_knows_no_producers(folder: Folder) -> None:
     log = written(folder)
     flush(log)
     log.truncate_to(0)

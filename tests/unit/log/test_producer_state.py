@@ -178,7 +178,7 @@ class Disk:
         self.disk.capacity = None
 
 
-def test_batches_behind_one_that_the_disk_had_no_room_for_are_told_the_same_until_it_comes() -> None:
+def test_batches_behind_one_rejected_by_a_full_disk_get_the_same_error_until_it_arrives() -> None:
     """With OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins an epoch, and sends what is on its way a second time."""
     house = Disk()
     log = house.log
@@ -193,7 +193,7 @@ def test_batches_behind_one_that_the_disk_had_no_room_for_are_told_the_same_unti
     assert send(log, b"d", sequence=3).base_offset == 4
 
 
-def test_an_unknown_producer_does_not_begin_behind_what_was_put_off() -> None:
+def test_an_unknown_producer_does_not_begin_behind_a_rejected_batch() -> None:
     house = Disk()
     house.full_for(b"a", sequence=0)
     assert refused(house.log, b"b", sequence=1) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -201,7 +201,7 @@ def test_an_unknown_producer_does_not_begin_behind_what_was_put_off() -> None:
     assert send(house.log, b"b", sequence=1).base_offset == 1
 
 
-def test_a_new_epoch_does_not_wait_for_what_was_put_off() -> None:
+def test_a_new_epoch_does_not_wait_for_a_rejected_batch() -> None:
     house = Disk()
     send(house.log, b"a", sequence=0)
     house.full_for(b"b", sequence=1)
@@ -209,7 +209,7 @@ def test_a_new_epoch_does_not_wait_for_what_was_put_off() -> None:
     assert refused(house.log, b"c", sequence=2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_what_was_put_off_may_come_by_the_way_of_replication() -> None:
+def test_a_rejected_batch_may_arrive_by_replication() -> None:
     house = Disk()
     send(house.log, b"a", sequence=0)
     house.full_for(b"b", sequence=1)
@@ -221,7 +221,7 @@ def test_what_was_put_off_may_come_by_the_way_of_replication() -> None:
     assert send(house.log, b"c", sequence=2).base_offset == 2
 
 
-def test_only_the_next_batch_can_be_put_off() -> None:
+def test_only_the_next_batch_is_recorded_as_rejected() -> None:
     states = ProducerStates()
     states.reject_retriable(memoryview(b"no batch at all"), ErrorCode.NOT_ENOUGH_REPLICAS)
     states.update(parse_header(numbered(b"a", producer=1, sequence=0)), 0, 0)
@@ -230,7 +230,7 @@ def test_only_the_next_batch_can_be_put_off() -> None:
     assert states.check(parse_header(numbered(b"b", producer=1, sequence=1))) is None
 
 
-def test_of_an_unknown_producer_the_first_that_was_put_off_comes_first() -> None:
+def test_the_first_rejected_batch_of_an_unknown_producer_must_arrive_first() -> None:
     states = ProducerStates()
     for sequence in (3, 4, 5, 2):
         states.reject_retriable(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -240,7 +240,7 @@ def test_of_an_unknown_producer_the_first_that_was_put_off_comes_first() -> None
     assert states.check(parse_header(numbered(b"x", producer=1, sequence=2))) is None
 
 
-def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None:
+def test_wrapped_sequences_are_behind_the_rejected_batch() -> None:
     states = ProducerStates()
     states.reject_retriable(numbered(b"x", producer=1, sequence=NEWEST), ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(ApiError) as caught:
@@ -248,7 +248,7 @@ def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_what_is_put_off_takes_no_memory_without_end() -> None:
+def test_rejected_batches_take_bounded_memory() -> None:
     states = ProducerStates(limit=10)
     for producer in range(25):
         states.reject_retriable(numbered(b"x", producer=producer, sequence=0), ErrorCode.NOT_ENOUGH_REPLICAS)

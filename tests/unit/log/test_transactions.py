@@ -146,7 +146,7 @@ def test_any_number_of_ended_transactions_may_wait_for_replicas(log: UnifiedLog)
     assert log.transactions.first_unstable_offset(6000) is None
 
 
-def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_see(log: UnifiedLog) -> None:
+def test_a_marker_without_a_transaction_changes_nothing_for_readers(log: UnifiedLog) -> None:
     put(log, b"plain")
     assert end(log, committed=False, producer=77, epoch=3) == 1
     assert log.transactions.first_unstable_offset(FAR) is None
@@ -157,7 +157,7 @@ def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_se
 # --- what was aborted
 
 
-def test_aborted_transactions_are_told_for_what_they_touch(log: UnifiedLog) -> None:
+def test_aborted_transactions_are_returned_for_the_offsets_that_they_touch(log: UnifiedLog) -> None:
     send(log, b"a", producer=1)  # 0
     send(log, b"b", producer=2)  # 1
     end(log, committed=False, producer=1)  # 2
@@ -184,7 +184,7 @@ def test_the_index_has_kafkas_bytes() -> None:
     assert written.hex() == "0000" + "".join(number.to_bytes(8, "big").hex() for number in (4, 1, 3, 2))
 
 
-def test_a_read_is_told_only_what_is_near_it() -> None:
+def test_a_read_returns_only_aborted_transactions_near_it() -> None:
     log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(index_interval_bytes=100))
     for number in range(200):
         send(log, b"x" * 50, sequence=number)
@@ -245,7 +245,7 @@ def test_late_coordinators_and_late_markers_are_refused(log: UnifiedLog) -> None
     assert send(log, b"b", epoch=6) == 3
 
 
-def test_a_transaction_goes_on_in_a_newer_epoch(log: UnifiedLog) -> None:
+def test_a_transaction_continues_in_a_newer_epoch(log: UnifiedLog) -> None:
     send(log, b"a", epoch=0)
     send(log, b"b", epoch=1)
     assert log.transactions.first_unstable_offset(FAR) == 0
@@ -350,7 +350,7 @@ def test_an_exchange_of_segments_that_was_interrupted(left_over: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"\xff" * 34, b"\0" * 68])
-def test_a_damaged_index_is_told_and_made_anew(content: bytes) -> None:
+def test_a_damaged_transaction_index_is_reported_and_rebuilt(content: bytes) -> None:
     folder = MemoryLogDir().folder("t-0")
     committed_after_aborted(folder)
     name = f"{0:020d}.txnindex"
@@ -394,7 +394,7 @@ def spoil(folder: Folder, *suffixes: str) -> list[str]:
     return names
 
 
-def test_an_index_that_is_missing_beside_others_is_made_anew_at_once() -> None:
+def test_a_transaction_index_missing_among_others_is_rebuilt_at_once() -> None:
     """The next start would find nothing wrong beside it, and take what was aborted for committed."""
     folder = MemoryLogDir().folder("t-0")
     expected = six_aborted(folder)
@@ -405,7 +405,7 @@ def test_an_index_that_is_missing_beside_others_is_made_anew_at_once() -> None:
     assert aborted(open_log(folder, recover=False, config=SMALL)) == expected
 
 
-def test_indexes_are_made_anew_where_snapshots_are_damaged_as_well() -> None:
+def test_transaction_indexes_are_rebuilt_with_damaged_snapshots() -> None:
     folder = MemoryLogDir().folder("t-0")
     expected = six_aborted(folder)
     newest = f"{12:020d}.snapshot"
@@ -415,7 +415,7 @@ def test_indexes_are_made_anew_where_snapshots_are_damaged_as_well() -> None:
     assert aborted(open_log(folder, recover=False, config=SMALL)) == expected
 
 
-def test_indexes_without_snapshots_are_made_anew_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_indexes_without_snapshots_are_rebuilt_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MemoryLogDir().folder("t-0")
     expected = six_aborted(folder)
     for name in list(folder.files()):
@@ -435,7 +435,7 @@ def test_indexes_without_snapshots_are_made_anew_in_one_pass(monkeypatch: pytest
     assert read == [0, 3, 6, 9]
 
 
-def test_an_index_is_made_anew_while_a_snapshot_is_on_its_way_to_the_disk() -> None:
+def test_a_transaction_index_is_rebuilt_while_a_snapshot_is_being_written() -> None:
     folder = MemoryLogDir().folder("t-0")
     log = open_log(folder, config=SMALL)
     for number in range(6):
@@ -451,7 +451,7 @@ def test_an_index_is_made_anew_while_a_snapshot_is_on_its_way_to_the_disk() -> N
     assert set(work.snapshots) <= set(folder.files())
 
 
-def test_an_index_that_could_not_be_made_anew_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_index_that_could_not_be_rebuilt_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MemoryLogDir().folder("t-0")
     expected = six_aborted(folder)
     assert len(spoil(folder, ".txnindex")) == 4
@@ -471,7 +471,7 @@ def test_an_index_that_could_not_be_made_anew_is_not_believed(monkeypatch: pytes
     assert aborted(log) == expected
 
 
-def test_an_index_that_was_made_anew_is_durable() -> None:
+def test_a_rebuilt_transaction_index_is_durable() -> None:
     """Its segment was flushed long ago, and nobody flushes it again."""
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")
@@ -483,7 +483,7 @@ def test_an_index_that_was_made_anew_is_durable() -> None:
     assert aborted(open_log(left, recovery_point=log.recovery_point, config=SMALL)) == expected
 
 
-def test_an_index_that_cannot_be_written_is_kept_in_mind() -> None:
+def test_entries_of_an_unwritable_transaction_index_stay_in_memory() -> None:
     disk = MemoryDisk()
     folder = MemoryLogDir(disk).folder("t-0")
     log = open_log(folder)
@@ -529,7 +529,7 @@ def test_old_segments_take_their_indexes_with_them() -> None:
     assert not any(".txnindex" in name for name in folder.files())
 
 
-def test_a_log_that_was_begun_anew_reads_its_producers_again_when_it_is_cut() -> None:
+def test_a_fully_truncated_log_reads_its_producers_again_at_a_truncation() -> None:
     folder = MemoryLogDir().folder("t-0")
     log = open_log(folder)
     send(log, b"a")

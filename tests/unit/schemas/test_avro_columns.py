@@ -260,7 +260,7 @@ def test_the_rules_of_resolution(written: Any, read: Any, value: Any, expected: 
         ({"type": "fixed", "name": "F", "size": 3}, {"type": "fixed", "name": "F", "size": 4}, "written as fixed F"),
     ],
 )
-def test_schemas_that_do_not_fit_are_told_of_each_row(written: Any, read: Any, text: str) -> None:
+def test_incompatible_writer_schemas_are_reported_for_each_row(written: Any, read: Any, text: str) -> None:
     value = {"string": "x", "record": {"a": 1, "gone": ""}}.get(
         written if isinstance(written, str) else written["type"], b"abc"
     )
@@ -269,7 +269,7 @@ def test_schemas_that_do_not_fit_are_told_of_each_row(written: Any, read: Any, t
     assert text in found.errors[0]
 
 
-def test_what_is_no_message_of_a_schema_is_told() -> None:
+def test_values_without_a_schema_are_reported() -> None:
     rows = [
         b"",
         b"plain text",

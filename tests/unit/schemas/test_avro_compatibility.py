@@ -103,7 +103,7 @@ DOES_NOT: list[tuple[str, Json, Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("reader", "writer"), [case[1:] for case in READS], ids=[case[0] for case in READS])
-def test_it_reads(reader: Json, writer: Json) -> None:
+def test_compatible_avro_schemas_read_each_other(reader: Json, writer: Json) -> None:
     assert parsed(reader).cannot_read(parsed(writer)) == []
     assert reads_by_the_rule_of_avro(reader, writer)
 
@@ -116,7 +116,7 @@ def test_it_does_not_read(reader: Json, writer: Json, kind: str, path: str) -> N
     assert [(each.kind, each.path) for each in found] == [(kind, path)]
 
 
-def test_every_difference_is_told() -> None:
+def test_every_incompatibility_is_reported() -> None:
     found = parsed(record(("a", "int"), ("b", "int"), name="S")).cannot_read(parsed(record(("a", "string"))))
     assert [each.kind for each in found] == ["NAME_MISMATCH", "TYPE_MISMATCH", "READER_FIELD_MISSING_DEFAULT_VALUE"]
 

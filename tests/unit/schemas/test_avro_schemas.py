@@ -35,7 +35,7 @@ KEPT = (
 
 
 @pytest.mark.parametrize(("given", "kept"), KEPT)
-def test_the_form_in_which_a_schema_is_kept(given: str, kept: str) -> None:
+def test_schemas_are_stored_in_canonical_form(given: str, kept: str) -> None:
     schema = parse_avro(given)
     assert schema.canonical == kept
     assert parse_avro(kept).canonical == kept

@@ -129,13 +129,13 @@ def test_what_is_no_schema(text: str, why: str) -> None:
     assert why in str(refused.value)
 
 
-def test_the_form_in_which_a_schema_is_kept() -> None:
+def test_schemas_are_stored_in_canonical_form() -> None:
     schema = parse_json_schema('{ "type": "object", "properties": {"b": {}, "a": {"enum": [1.0, "é"]}} }')
     assert schema.canonical == '{"type":"object","properties":{"b":{},"a":{"enum":[1.0,"é"]}}}'
     assert schema.normalized == '{"properties":{"a":{"enum":[1.0,"é"]},"b":{}},"type":"object"}'
 
 
-def test_other_files() -> None:
+def test_references_to_other_schemas_are_resolved() -> None:
     old, new = Referenced("n.json", '{"type":"integer"}'), Referenced("n.json", '{"type":"number"}')
     schema = has(a={"$ref": "n.json"})
     assert parsed(schema, new).cannot_read(parsed(schema, old)) == []

@@ -48,7 +48,9 @@ def pair() -> Sequence[ProtobufSchema]:
 
 
 @pytest.mark.parametrize(("name", "expected"), [(case[0], case[3]) for case in CASES], ids=[case[0] for case in CASES])
-def test_what_differs(pair: Sequence[ProtobufSchema], name: str, expected: list[str]) -> None:
+def test_incompatible_protobuf_changes_are_reported(
+    pair: Sequence[ProtobufSchema], name: str, expected: list[str]
+) -> None:
     prefix = f"#/p.{name}"
     found = [
         f"{each.kind} {each.path.removeprefix(prefix)}"
@@ -124,7 +126,7 @@ service S {
 """
 
 
-def test_a_descriptor_is_kept_as_text_where_that_says_it_all() -> None:
+def test_a_descriptor_is_stored_as_text_if_that_is_lossless() -> None:
     """What clients for Python register can be read by people; the normal forms of text and descriptor are one."""
     schema = parse_protobuf(EVERYTHING)
     again = parse_protobuf(schema.serialized)

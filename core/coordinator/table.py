@@ -1,75 +1,93 @@
-"""What a coordinator keeps by key, by the partition of the internal topic that its records are in."""
+"""The groups or transactional ids of a coordinator, by the partition of the internal topic that stores them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from ...ports.error_codes import ErrorCode
-from .placement import partition_of
+from ..client.producer.hashing import java_string_hash
 from .record_fields import STRING_BYTES_MAX
 
 
-class Coordinated(Protocol):
-    """A group, a transactional id; its key never changes."""
+def partition_of(key: str, partition_count: int) -> int:
+    """Return the partition that stores a group or a transactional id; its leader is the coordinator."""
+    return (java_string_hash(key.encode()) & 0x7FFFFFFF) % partition_count
+
+
+class CoordinatorEntry(Protocol):
+    """A group or a transactional id. Its key never changes."""
+
+    size_bytes: int
+    """The memory that `CoordinatorRuntime` has counted for it."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """The group id or the transactional id."""
+        ...
 
     @property
     def partition(self) -> int:
-        """Of the internal topic."""
+        """The partition of the internal topic."""
         ...
 
 
 class LoadedPartition(Protocol):
-    """What the records of one partition come to, as they are read."""
+    """The records of one partition, as they are read."""
 
     @property
-    def partition(self) -> int: ...
+    def partition(self) -> int:
+        """The partition of the internal topic."""
+        ...
+
+    def report(self) -> str | None:
+        """Return a log line about skipped records, or None."""
+        ...
 
 
-E = TypeVar("E", bound=Coordinated)
-L = TypeVar("L", bound=LoadedPartition)
+EntryT = TypeVar("EntryT", bound=CoordinatorEntry)
+LoadedT = TypeVar("LoadedT", bound=LoadedPartition)
 
 
-class CoordinatorTable(Generic[E, L]):
-    """Which partitions are here, which of them are being read, and what is in them. Owner thread only.
+class CoordinatorTable(Generic[EntryT, LoadedT]):
+    """The partitions of the internal topic that this broker leads, those that are being loaded, and their entries.
+    Owner thread only.
 
-    `leads` tells if this broker may still speak for a partition that is here: it may have been replaced, and not have
-    heard of it.
+    `leads` says whether this broker may still answer for a partition: another leader may have been elected without this
+    broker having heard of it.
     """
 
     def __init__(self, partition_count: int, leads: Callable[[int], bool], *, bad_key: ErrorCode) -> None:
-        """`bad_key` is what a key is answered that nothing can have."""
+        """`bad_key` is the error for a key that no entry can have."""
         self.partition_count = partition_count
-        """Of the internal topic; to be set before the first partition is led here."""
+        """The partition count of the internal topic; to be set before this broker leads the first partition."""
         self._leads = leads
         self._bad_key = bad_key
-        self._entries: dict[str, E] = {}
-        self._partitions: dict[int, dict[str, E]] = {}
-        self._loading: dict[int, L] = {}
+        self._entries: dict[str, EntryT] = {}
+        self._partitions: dict[int, dict[str, EntryT]] = {}
+        self._loading: dict[int, LoadedT] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Iterator[EntryT]:
         return iter(self._entries.values())
 
     @property
     def is_loading(self) -> bool:
-        """Some partition is still being read."""
+        """True while a partition is being loaded."""
         return bool(self._loading)
 
     @property
     def partitions(self) -> Sequence[int]:
-        """Those that are here, being read or done."""
+        """The partitions that are loaded or being loaded."""
         return sorted({*self._partitions, *self._loading})
 
     def partition_of(self, key: str) -> int:
+        """Return the partition that stores a key."""
         return partition_of(key, self.partition_count)
 
-    def refusal(self, key: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Why a request about this key cannot be answered here and now. Old clients commit for the group "", which can
-        be looked at and deleted, too."""
+    def check_key(self, key: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Return why a request for this key cannot be handled here and now, or NONE. Old clients commit for the group
+        "", which can be fetched and deleted as well."""
         if not (key or may_be_empty):
             return self._bad_key
         entry = self._entries.get(key)
@@ -82,41 +100,46 @@ class CoordinatorTable(Generic[E, L]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
     def leads(self, partition: int) -> bool:
-        """True if this broker may speak for the partition now."""
+        """Return whether this broker may answer for the partition now."""
         return self._leads(partition)
 
-    def get(self, key: str) -> E | None:
+    def get(self, key: str) -> EntryT | None:
+        """Return the entry of a key, or None."""
         return self._entries.get(key)
 
-    def add(self, entry: E) -> None:
-        """Its partition is here and read."""
+    def is_current(self, entry: EntryT) -> bool:
+        """Return whether the entry is in the table: it has neither been removed nor replaced."""
+        return self._entries.get(entry.key) is entry
+
+    def add(self, entry: EntryT) -> None:
+        """Add an entry of a loaded partition."""
         self._entries[entry.key] = self._partitions[entry.partition][entry.key] = entry
 
-    def remove(self, entry: E) -> None:
-        """Harmless when it is not there any more."""
-        if self._entries.get(entry.key) is entry:
+    def remove(self, entry: EntryT) -> None:
+        """Remove an entry; harmless if it is not in the table."""
+        if self.is_current(entry):
             del self._entries[entry.key]
             del self._partitions[entry.partition][entry.key]
 
-    def begin(self, loading: L) -> L:
-        """Its partition is led here now, and is to be read."""
+    def begin(self, loading: LoadedT) -> LoadedT:
+        """Mark a partition as being loaded."""
         self._loading[loading.partition] = loading
         return loading
 
-    def is_wanted(self, loading: L) -> bool:
-        """False if the partition is led elsewhere since the loading began, or loaded again."""
+    def is_wanted(self, loading: LoadedT) -> bool:
+        """Return False if another broker leads the partition since the load began, or if another load has begun."""
         return self._loading.get(loading.partition) is loading
 
-    def finish(self, loading: L) -> bool:
-        """The partition is read; False if the loading is not wanted."""
+    def finish(self, loading: LoadedT) -> bool:
+        """Mark a partition as loaded. Return False if the load is not wanted."""
         if not self.is_wanted(loading):
             return False
         del self._loading[loading.partition]
         self._partitions[loading.partition] = {}
         return True
 
-    def drop(self, partition: int) -> list[E]:
-        """The partition is led elsewhere; returns what was here of it."""
+    def drop(self, partition: int) -> list[EntryT]:
+        """Drop a partition, whether it is loaded or being loaded. Return the entries that it had."""
         self._loading.pop(partition, None)
         entries = list(self._partitions.pop(partition, {}).values())
         for entry in entries:

@@ -11,7 +11,7 @@ from support.long_tests import first_is_quick
 from support.moving_members import GROUP, MovingMember
 from support.waiting import wait_for
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.testing import TestCluster
 
 pytestmark = [

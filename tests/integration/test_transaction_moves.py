@@ -8,7 +8,7 @@ from support.api_connection import ApiConnection
 from support.raw_transactions import RawTransactions
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.testing import TestCluster

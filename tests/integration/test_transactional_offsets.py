@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.testing import TestCluster
 
 pytestmark = [pytest.mark.xdist_group("confluent")]

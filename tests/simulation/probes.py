@@ -9,7 +9,7 @@ from simulation.actors import Actor
 from simulation.client import TOPIC
 from simulation.cluster_checker import Broken, ClusterChecker
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.groups import (
     Coordinator,
     FindCoordinator,

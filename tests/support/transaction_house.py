@@ -141,7 +141,9 @@ class TransactionHouse:
         reply(None if lost else self._written(markers))
         self.settle()
 
-    def _append(self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
+    def _append(
+        self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None], _producer: object = None
+    ) -> None:
         self.held.append((partition, list(records), done))
         if not self.hold:
             self.scheduler.call_soon(lambda: self.finish(self.error) if self.held else None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from ....core.coordinator.placement import partition_of
+from ....core.coordinator.table import partition_of
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import BrokerNode
 from ....ports.broker_api.envelope import Caller, Reply

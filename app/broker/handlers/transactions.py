@@ -7,7 +7,7 @@ from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import Topic
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
-from ....core.coordinator.placement import partition_of
+from ....core.coordinator.table import partition_of
 from ....core.coordinator.transaction.config import TransactionConfig
 from ....core.coordinator.transaction.coordinator import TransactionCoordinator
 from ....core.coordinator.transaction.loading import TransactionLoading

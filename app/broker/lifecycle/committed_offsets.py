@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ....core.coordinator.group.coordinator import GroupCoordinator
-from ....core.coordinator.placement import partition_of
+from ....core.coordinator.table import partition_of
 from ....ports.broker_api.envelope import Caller, Origin
 from ....ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from ....ports.error_codes import ErrorCode

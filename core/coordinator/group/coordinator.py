@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
 
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import (
@@ -33,11 +32,11 @@ from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitRe
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
 from ....ports.report import info
-from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
-from ...traffic.steps import StepRunner, Steps
+from ...traffic.steps import StepRunner
+from ..runtime import Append
 from .config import GroupConfig
 from .counters import GroupCounters
 from .describing import describe_groups, list_groups
@@ -45,11 +44,9 @@ from .entry import GroupEntry
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
 from .positions import Positions, TopicIdOf, end_of, tombstones
-from .runtime import Append, GroupRuntime, group_error
+from .shard import GroupShard, group_error
 from .states import GroupState
 from .transactional import TransactionalPositions, Verify
-
-T = TypeVar("T")
 
 _EXPIRE_AT_ONCE = 1000
 """So many groups are looked at for old positions before others get their turn."""
@@ -83,21 +80,22 @@ class GroupCoordinator:
         """`topic_id_of` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads`
         tells if this broker may still speak for one of them; long answers are made on `steps`, beside other work (None:
         of its own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
-        self._runtime = GroupRuntime(
+        self._shard = GroupShard(
             config=config,
             partition_count=partition_count,
             clock=clock,
             scheduler=scheduler,
             append=append,
             leads=leads,
+            steps=steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}")),
             report=report,
             counters=counters or GroupCounters(),
         )
-        self._steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
-        self._table = self._runtime.table
+        self._runtime = self._shard.runtime
+        self._table = self._shard.table
         self._entropy = entropy
-        self._positions = Positions(self._runtime, topic_id_of)
-        self._transactional = TransactionalPositions(self._runtime, self._positions, verify)
+        self._positions = Positions(self._shard, topic_id_of)
+        self._transactional = TransactionalPositions(self._shard, self._positions, verify)
         self._promised: deque[tuple[str, str]] = deque()
         self._promised_bytes = 0
         self._expiry: Timer | None = None
@@ -105,11 +103,11 @@ class GroupCoordinator:
     @property
     def config(self) -> GroupConfig:
         """May be replaced at any time; it counts from the next event on."""
-        return self._runtime.config
+        return self._shard.config
 
     @config.setter
     def config(self, config: GroupConfig) -> None:
-        self._runtime.config = config
+        self._shard.config = config
 
     @property
     def partition_count(self) -> int:
@@ -148,11 +146,11 @@ class GroupCoordinator:
     def begin_load(self, partition: int) -> Loading:
         """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
         self.unload(partition)
-        return self._table.begin(Loading(partition))
+        return self._runtime.begin_load(Loading(partition))
 
     def loaded(self, loading: Loading) -> None:
         """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
-        if self._runtime.restore(loading):
+        if self._shard.restore(loading):
             self._positions.drop_from_log(loading.partition, loading.stale)
 
     def is_wanted(self, loading: Loading) -> bool:
@@ -161,9 +159,7 @@ class GroupCoordinator:
 
     def unload(self, partition: int) -> None:
         """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
-        self._runtime.transactions.drop(partition)
-        for entry in self._table.drop(partition):
-            self._runtime.end(entry, ErrorCode.NOT_COORDINATOR)
+        self._shard.unload(partition)
 
     def partitions_deleted(
         self, topic_id: bytes, partitions: Collection[TopicPartition], *, kept_in: int | None = None
@@ -200,13 +196,13 @@ class GroupCoordinator:
         runtime = self._runtime
         error = self._refuse_join(request)
         if error is not ErrorCode.NONE:
-            runtime.answer(reply, JoinGroupResult(error=error, member_id=request.member_id))
+            runtime.respond(reply, JoinGroupResult(error=error, member_id=request.member_id))
             return
-        entry = self._table.get(request.group_id) or runtime.create(request.group_id)
+        entry = self._table.get(request.group_id) or self._shard.create(request.group_id)
         fresh_id = "" if request.member_id else self._fresh_id(request.group_instance_id or caller.client_id or "")
-        effects = entry.group.join(request, caller, reply, runtime.now_ms, fresh_id)
+        effects = entry.group.join(request, caller, reply, self._shard.now_ms, fresh_id)
         promised = fresh_id in entry.group.promised
-        runtime.drive(entry, effects)
+        runtime.apply(entry, effects)
         if promised:
             self._remember_promise(request.group_id, fresh_id)
 
@@ -215,30 +211,30 @@ class GroupCoordinator:
         if entry is None:
             if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 error = ErrorCode.REBALANCE_IN_PROGRESS  # the member joins again, which it can retry
-            self._runtime.answer(reply, SyncGroupResult(error=error))
+            self._runtime.respond(reply, SyncGroupResult(error=error))
             return
-        self._runtime.drive(entry, entry.group.sync(request, reply, self._runtime.now_ms))
+        self._runtime.apply(entry, entry.group.sync(request, reply, self._shard.now_ms))
 
     def heartbeat(self, request: Heartbeat, _caller: Caller, reply: Reply[HeartbeatResult]) -> None:
         error, entry = self._find(request.group_id)
         if entry is not None:
-            error = entry.group.heartbeat(request, self._runtime.now_ms)
+            error = entry.group.heartbeat(request, self._shard.now_ms)
         elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.NONE  # nobody's session ends before the group is there
-        self._runtime.answer(reply, HeartbeatResult(error=error))
+        self._runtime.respond(reply, HeartbeatResult(error=error))
 
     def leave(self, request: LeaveGroup, _caller: Caller, reply: Reply[LeaveGroupResult]) -> None:
         error, entry = self._find(request.group_id)
         if entry is not None:
-            self._runtime.drive(entry, entry.group.leave(request, reply, self._runtime.now_ms))
+            self._runtime.apply(entry, entry.group.leave(request, reply, self._shard.now_ms))
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:
             left = [
                 LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error=error)
                 for each in request.members
             ]
-            self._runtime.answer(reply, LeaveGroupResult(members=left))
+            self._runtime.respond(reply, LeaveGroupResult(members=left))
         else:
-            self._runtime.answer(reply, LeaveGroupResult(error=error))
+            self._runtime.respond(reply, LeaveGroupResult(error=error))
 
     # --- positions
 
@@ -256,7 +252,7 @@ class GroupCoordinator:
         self._transactional.ended(partition, producer_id, committed=committed)
 
     def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
-        self._answer_in_steps(self._positions.fetch(request), caller, reply)
+        self._runtime.respond_in_steps(self._positions.fetch(request), caller, reply)
 
     def delete_offsets(self, request: OffsetDelete, _caller: Caller, reply: Reply[OffsetDeleteResult]) -> None:
         self._positions.delete(request, reply)
@@ -264,23 +260,10 @@ class GroupCoordinator:
     # --- administration
 
     def describe_groups(self, request: DescribeGroups, caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
-        self._answer_in_steps(describe_groups(self._table, request), caller, reply)
+        self._runtime.respond_in_steps(describe_groups(self._table, request), caller, reply)
 
     def list_groups(self, request: ListGroups, caller: Caller, reply: Reply[ListGroupsResult]) -> None:
-        self._answer_in_steps(list_groups(self._table, request), caller, reply)
-
-    def _answer_in_steps(self, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
-        """Of what may take long: others have their turn in between."""
-
-        def done(made: Outcome[T]) -> None:
-            if made.error is None:
-                self._runtime.answer(reply, made.value)
-                return
-            self._runtime.report(f"an answer about groups failed: {type(made.error).__name__}: {made.error}")
-            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
-            self._runtime.answer(reply, failed)
-
-        self._steps.run(steps, done, caller.connection or None)
+        self._runtime.respond_in_steps(list_groups(self._table, request), caller, reply)
 
     def delete_groups(self, request: DeleteGroups, _caller: Caller, reply: Reply[DeleteGroupsResult]) -> None:
         outcomes: dict[str, ErrorCode] = {}
@@ -290,22 +273,22 @@ class GroupCoordinator:
             outcomes[group_id] = error
             if len(outcomes) == len(wanted):
                 result = [_deletion(each, outcomes[each]) for each in request.group_ids]
-                self._runtime.answer(reply, DeleteGroupsResult(groups=result))
+                self._runtime.respond(reply, DeleteGroupsResult(groups=result))
 
         for group_id in wanted:
             self._delete(group_id, done)
         if not wanted:
-            self._runtime.answer(reply, DeleteGroupsResult(groups=[]))
+            self._runtime.respond(reply, DeleteGroupsResult(groups=[]))
 
     # --- within
 
     def _find(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None]:
-        error = self._table.refusal(group_id)
+        error = self._table.check_key(group_id)
         entry = self._table.get(group_id) if error is ErrorCode.NONE else None
         return (ErrorCode.UNKNOWN_MEMBER_ID if entry is None and error is ErrorCode.NONE else error), entry
 
     def _refuse_join(self, request: JoinGroup) -> ErrorCode:
-        error, config = self._table.refusal(request.group_id), self.config
+        error, config = self._table.check_key(request.group_id), self.config
         if error is not ErrorCode.NONE:
             return error
         shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -317,7 +300,7 @@ class GroupCoordinator:
         if entry is None and request.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_member = entry is not None and request.member_id in entry.group.roster
-        if not is_member and self._runtime.members_bytes >= config.members_max_bytes:
+        if not is_member and self._runtime.size_bytes >= config.members_max_bytes:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
@@ -337,10 +320,10 @@ class GroupCoordinator:
             self._promised_bytes -= len(oldest_group) + len(oldest_id)
             entry = self._table.get(oldest_group)
             if entry is not None:
-                self._runtime.drive(entry, entry.group.forget_promised(oldest_id, self._runtime.now_ms))
+                self._runtime.apply(entry, entry.group.forget_promised(oldest_id, self._shard.now_ms))
 
     def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
-        error = self._table.refusal(group_id, may_be_empty=True)
+        error = self._table.check_key(group_id, may_be_empty=True)
         entry = self._table.get(group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -351,10 +334,10 @@ class GroupCoordinator:
             return
         self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
         records = tombstones(entry, entry.offsets.forget_all()) + end_of(entry)
-        self._runtime.end(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         def written(error: ErrorCode) -> None:
-            self._runtime.note_failure(f"the end of group {group_id}", entry.partition, error)
+            self._runtime.report_failed_write(f"the end of group {group_id}", entry.partition, error)
             done(group_id, group_error(error))
 
         self._runtime.write(entry.partition, records, written)

@@ -60,7 +60,7 @@ def describe_groups(table: GroupTable, request: DescribeGroups) -> Steps[Describ
 
 
 def _described(table: GroupTable, group_id: str) -> GroupDescription:
-    error = table.refusal(group_id, may_be_empty=True)
+    error = table.check_key(group_id, may_be_empty=True)
     entry = table.get(group_id) if error is ErrorCode.NONE else None
     if entry is None:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""

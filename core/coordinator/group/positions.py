@@ -26,7 +26,7 @@ from ..log import Record
 from ..record_fields import STRING_BYTES_MAX
 from .entry import GroupEntry
 from .records import LONG_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
-from .runtime import GroupRuntime, commit_error
+from .shard import GroupShard, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL
 
@@ -39,25 +39,26 @@ TopicIdOf = Callable[[TopicPartition], bytes | None]
 class Positions:
     """The positions of all groups. Owner thread only."""
 
-    def __init__(self, runtime: GroupRuntime, topic_id_of: TopicIdOf) -> None:
-        self._runtime = runtime
+    def __init__(self, shard: GroupShard, topic_id_of: TopicIdOf) -> None:
+        self._shard = shard
+        self._runtime = shard.runtime
         self._topic_id_of = topic_id_of
 
     def commit(self, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
         runtime = self._runtime
-        error = runtime.table.refusal(request.group_id, may_be_empty=True)
-        entry = runtime.table.get(request.group_id)
+        error = self._shard.table.check_key(request.group_id, may_be_empty=True)
+        entry = self._shard.table.get(request.group_id)
         if error is ErrorCode.NONE and entry is None:
             if request.generation_id < 0:
-                entry = runtime.create(request.group_id)
+                entry = self._shard.create(request.group_id)
             else:
                 error = (
                     ErrorCode.GROUP_ID_NOT_FOUND if request.knows_group_id_not_found else ErrorCode.ILLEGAL_GENERATION
                 )
         if error is ErrorCode.NONE and entry is not None:
-            error = entry.group.check_commit(request, runtime.now_ms)
+            error = entry.group.check_commit(request, self._shard.now_ms)
         if error is not ErrorCode.NONE or entry is None:
-            runtime.answer(reply, _all_failed(request, error))
+            runtime.respond(reply, _all_failed(request, error))
             return
         self._commit(entry, request, reply)
 
@@ -71,14 +72,14 @@ class Positions:
 
     def delete(self, request: OffsetDelete, reply: Reply[OffsetDeleteResult]) -> None:
         runtime = self._runtime
-        error = runtime.table.refusal(request.group_id)
-        entry = runtime.table.get(request.group_id)
+        error = self._shard.table.check_key(request.group_id)
+        entry = self._shard.table.get(request.group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         elif entry is not None and len(entry.group.roster) and entry.group.protocol_type != CONSUMER_PROTOCOL:
             error = error or ErrorCode.NON_EMPTY_GROUP
         if error is not ErrorCode.NONE or entry is None:
-            runtime.answer(reply, OffsetDeleteResult(error=error))
+            runtime.respond(reply, OffsetDeleteResult(error=error))
             return
         topics = entry.group.subscribed_topics()
         outcomes = [PartitionOutcome(*each, self._undeletable(each, topics)) for each in request.partitions]
@@ -86,8 +87,8 @@ class Positions:
 
         def done(error: ErrorCode) -> None:
             # A position that was to go and did not comes back with the next coordinator.
-            runtime.note_failure(f"removed positions of group {request.group_id}", entry.partition, error)
-            runtime.answer(reply, OffsetDeleteResult(error=commit_error(error), partitions=outcomes))
+            runtime.report_failed_write(f"removed positions of group {request.group_id}", entry.partition, error)
+            runtime.respond(reply, OffsetDeleteResult(error=commit_error(error), partitions=outcomes))
 
         self.forget(entry, wanted, done)
 
@@ -100,9 +101,9 @@ class Positions:
     ) -> None:
         """Drop positions here and now, and then from the log; see `GroupOffsets.forget`."""
         gone = entry.offsets.forget(partitions, topic_id)
-        self._runtime.counters.deletions.add(len(gone))
+        self._shard.counters.deletions.add(len(gone))
         self._runtime.write(entry.partition, tombstones(entry, gone), done)
-        self._runtime.settle(entry)
+        self._runtime.on_event(entry)
 
     def forget_partitions(
         self, topic_id: bytes, partitions: Collection[TopicPartition], kept_in: int | None = None
@@ -110,7 +111,7 @@ class Positions:
         """Partitions of a topic that are no more: no group has a position in them, or none of those that a partition
         of `__consumer_offsets` keeps. Positions of another topic of the same name stay."""
         deleted = frozenset(partitions)
-        for entry in list(self._runtime.table):
+        for entry in list(self._shard.table):
             if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
                 self.forget(entry, deleted, self._noted(entry), topic_id)
 
@@ -119,14 +120,14 @@ class Positions:
         runtime = self._runtime
         for group_id, partitions in stale.items():
             records: list[Record] = [(encode_offset_key(group_id, *each), None) for each in partitions]
-            runtime.counters.deletions.add(len(records))
+            self._shard.counters.deletions.add(len(records))
             what = f"removed positions of group {group_id}"
-            runtime.write(partition, records, partial(runtime.note_failure, what, partition))
+            runtime.write(partition, records, partial(runtime.report_failed_write, what, partition))
 
     def expire(self, entries: Sequence[GroupEntry]) -> None:
         """Forget what is old enough, and groups that have neither members nor positions."""
         runtime = self._runtime
-        now_ms, retention_ms = runtime.clock.now_ms(), runtime.config.offsets_retention_ms
+        now_ms, retention_ms = runtime.clock.now_ms(), self._shard.config.offsets_retention_ms
         for entry in entries:
             group = entry.group
             if group.state is GroupState.DEAD:
@@ -140,11 +141,11 @@ class Positions:
                 topics=group.subscribed_topics() if len(group.roster) else None,
             )
             entry.offsets.forget(gone)
-            runtime.counters.expirations.add(len(gone))
+            self._shard.counters.expirations.add(len(gone))
             records = tombstones(entry, gone)
             if entry.is_over:
                 records += end_of(entry)
-                runtime.end(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._shard.remove(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             runtime.write(entry.partition, records, self._noted(entry))
 
     # --- within
@@ -181,14 +182,14 @@ class Positions:
         def done(error: ErrorCode) -> None:
             entry.offsets.finish(commit, stored=error is ErrorCode.NONE)
             if error is ErrorCode.NONE:
-                runtime.counters.commits.add(len(accepted.positions))
-            runtime.settle(entry)
-            runtime.answer(reply, OffsetCommitResult(partitions=accepted.told(commit_error(error))))
+                self._shard.counters.commits.add(len(accepted.positions))
+            runtime.on_event(entry)
+            runtime.respond(reply, OffsetCommitResult(partitions=accepted.told(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done)
 
     def _unacceptable(self, partition: TopicPartition, position: OffsetCommitPartition) -> ErrorCode:
-        if position.metadata and _too_long(position.metadata, self._runtime.config.offset_metadata_max_bytes):
+        if position.metadata and _too_long(position.metadata, self._shard.config.offset_metadata_max_bytes):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         topic_id = self._topic_id_of(partition)
         if topic_id is None:
@@ -197,11 +198,11 @@ class Positions:
         return ErrorCode.NONE if is_meant else ErrorCode.UNKNOWN_TOPIC_ID
 
     def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> Steps[FetchedGroup]:
-        error = self._runtime.table.refusal(wanted.group_id, may_be_empty=True)
+        error = self._shard.table.check_key(wanted.group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             failed = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
             return FetchedGroup(group_id=wanted.group_id, partitions=failed, error=error)
-        entry = self._runtime.table.get(wanted.group_id)
+        entry = self._shard.table.get(wanted.group_id)
         if entry is None:
             nothing = [self._position(None, each, wanted, require_stable=False) for each in wanted.partitions or ()]
             return FetchedGroup(group_id=wanted.group_id, partitions=nothing)
@@ -237,7 +238,7 @@ class Positions:
 
     def _noted(self, entry: GroupEntry) -> Callable[[ErrorCode], None]:
         what = f"removed positions of group {entry.group.group_id}"
-        return lambda error: self._runtime.note_failure(what, entry.partition, error)
+        return lambda error: self._runtime.report_failed_write(what, entry.partition, error)
 
 
 class AcceptedPositions(NamedTuple):

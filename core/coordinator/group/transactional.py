@@ -7,7 +7,7 @@ from ....ports.broker_api.groups import PartitionOutcome
 from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.error_codes import ErrorCode
 from .positions import Positions
-from .runtime import GroupRuntime, commit_error
+from .shard import GroupShard, commit_error
 
 _IN_THE_LOG = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """Outcomes of an append whose records the marker is going to end."""
@@ -41,8 +41,9 @@ class TransactionalPositions:
     transaction of its producer, or for ever.
     """
 
-    def __init__(self, runtime: GroupRuntime, positions: Positions, verify: Verify | None) -> None:
-        self._runtime = runtime
+    def __init__(self, shard: GroupShard, positions: Positions, verify: Verify | None) -> None:
+        self._shard = shard
+        self._runtime = shard.runtime
         self._positions = positions
         self._verify = verify
         self._asking: dict[tuple[int, int], list[_Question]] = {}
@@ -63,15 +64,15 @@ class TransactionalPositions:
         runtime = self._runtime
         for question in self._asking.get((partition, producer_id), ()):
             question.is_late = True
-        for group_id in runtime.transactions.end(partition, producer_id):
-            entry = runtime.table.get(group_id)
+        for group_id in self._shard.transactions.end(partition, producer_id):
+            entry = self._shard.table.get(group_id)
             if entry is not None:
-                runtime.counters.commits.add(entry.offsets.end(producer_id, committed=committed))
-                runtime.settle(entry)
+                self._shard.counters.commits.add(entry.offsets.end(producer_id, committed=committed))
+                runtime.on_event(entry)
 
     def _refusal(self, request: TxnOffsetCommit) -> ErrorCode:
-        table = self._runtime.table
-        error = table.refusal(request.group_id)
+        table = self._shard.table
+        error = table.check_key(request.group_id)
         if error is not ErrorCode.NONE:
             return error
         if request.producer_id < 0 or request.producer_epoch < 0:
@@ -83,14 +84,14 @@ class TransactionalPositions:
 
     def _refuse(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult], error: ErrorCode) -> None:
         failed = [PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
-        self._runtime.answer(reply, TxnOffsetCommitResult(partitions=failed))
+        self._runtime.respond(reply, TxnOffsetCommitResult(partitions=failed))
 
     def _is_open(self, request: TxnOffsetCommit) -> bool:
-        table = self._runtime.table
-        return self._runtime.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
+        table = self._shard.table
+        return self._shard.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
 
     def _ask(self, verify: Verify, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
-        partition, question = self._runtime.table.partition_of(request.group_id), _Question()
+        partition, question = self._shard.table.partition_of(request.group_id), _Question()
         key = partition, request.producer_id
         self._asking.setdefault(key, []).append(question)
 
@@ -113,11 +114,11 @@ class TransactionalPositions:
         runtime, producer_id = self._runtime, request.producer_id
         accepted = self._positions.accept(request.group_id, request.partitions)
         if not accepted.positions:
-            runtime.answer(reply, TxnOffsetCommitResult(partitions=accepted.outcomes))
+            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.outcomes))
             return
-        entry = runtime.table.get(request.group_id) or runtime.create(request.group_id)
+        entry = self._shard.table.get(request.group_id) or self._shard.create(request.group_id)
         # A marker is told when it is replicated, which may be before what is told of this write.
-        runtime.transactions.add(entry.partition, producer_id, request.group_id)
+        self._shard.transactions.add(entry.partition, producer_id, request.group_id)
         commit = entry.offsets.begin(accepted.positions, producer_id)
 
         def done(error: ErrorCode) -> None:
@@ -125,10 +126,10 @@ class TransactionalPositions:
                 entry.offsets.written(commit)
             else:
                 entry.offsets.finish(commit, stored=False)
-                if runtime.table.get(request.group_id) is entry and not entry.offsets.is_open(producer_id):
-                    runtime.transactions.discard(entry.partition, producer_id, request.group_id)
-            runtime.settle(entry)
-            runtime.answer(reply, TxnOffsetCommitResult(partitions=accepted.told(commit_error(error))))
+                if self._shard.table.get(request.group_id) is entry and not entry.offsets.is_open(producer_id):
+                    self._shard.transactions.discard(entry.partition, producer_id, request.group_id)
+            runtime.on_event(entry)
+            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.told(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done, (producer_id, request.producer_epoch))
 

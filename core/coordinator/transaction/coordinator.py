@@ -1,7 +1,6 @@
 """The transaction coordinator: requests come in, transactional ids decide, the log and the partitions learn of it."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import PartitionOutcome
@@ -20,22 +19,21 @@ from ....ports.broker_api.transactions import (
 )
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
 from ....ports.report import info
-from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
 from ...cluster.topics import INTERNAL_TOPICS
-from ...traffic.steps import StepRunner, Steps
+from ...traffic.steps import StepRunner
+from ..runtime import Append
 from .config import TransactionConfig
 from .describing import describe_transactions, list_transactions
 from .effects import Effects, TransactionAsked
-from .entry import TransactionEntry, TransactionTable
+from .entry import TransactionEntry
 from .loading import TransactionLoading
 from .markers import MarkerSender
-from .runtime import Append, TransactionRuntime
+from .shard import TransactionShard
 from .transactional_id import TransactionalId
 
-T = TypeVar("T")
 FreshId = Callable[[Callable[[int | None], None]], None]
 """Calls back with a producer id that nobody has, at once or later; None: there is none to be had now."""
 
@@ -71,23 +69,25 @@ class TransactionCoordinator:
         are, None if they cannot be kept now; `partition_count` is that of `__transaction_state`, and `leads` tells if
         this broker may still speak for one of them."""
         self._config = config
-        self._table = TransactionTable(partition_count, leads, bad_key=ErrorCode.INVALID_REQUEST)
-        self._runtime = TransactionRuntime(
+        self._shard = TransactionShard(
             config=config,
-            table=self._table,
+            partition_count=partition_count,
             clock=clock,
             scheduler=scheduler,
             append=append,
+            leads=leads,
+            steps=steps,
+            report=report,
             markers=markers,
             again=self._again,
-            report=report,
         )
+        self._runtime = self._shard.runtime
+        self._table = self._shard.table
         self._markers = markers
         self._scheduler = scheduler
         self._fresh_id = fresh_id
         self._refusal = refusal
         self._offsets_partition = offsets_partition
-        self._steps = steps
         self._report = report
         self._timers: dict[str, Timer] = {}
 
@@ -103,7 +103,7 @@ class TransactionCoordinator:
     @property
     def retrying(self) -> int:
         """How many transactions have ended, and wait for that to be written. Any thread."""
-        return self._runtime.retrying
+        return self._shard.retrying
 
     # --- the partitions that are here
 
@@ -125,17 +125,15 @@ class TransactionCoordinator:
     def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionLoading:
         """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
         self.unload(partition)
-        self._runtime.epochs[partition] = coordinator_epoch
-        return self._table.begin(TransactionLoading(partition))
+        return self._shard.begin_load(partition, coordinator_epoch)
 
     def loaded(self, loading: TransactionLoading) -> None:
         """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
-        self._runtime.restore(loading)
+        self._shard.restore(loading)
 
     def unload(self, partition: int) -> None:
         """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
-        for entry in self._table.drop(partition):
-            self._runtime.end(entry)
+        self._runtime.unload(partition)
 
     # --- producers
 
@@ -145,7 +143,7 @@ class TransactionCoordinator:
 
     def _init(self, asked: TransactionAsked, request: InitProducerId, fresh_id: int = -1) -> None:
         transactional_id = request.transactional_id or ""
-        error = self._table.refusal(transactional_id)
+        error = self._table.check_key(transactional_id)
         if not 0 < request.transaction_timeout_ms <= self._config.max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT if error is not ErrorCode.INVALID_REQUEST else error
         elif (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -159,8 +157,8 @@ class TransactionCoordinator:
                 self._init_with_fresh_id(asked, request)
                 return
             timeout_ms = request.transaction_timeout_ms
-            entry = entry or self._runtime.create(transactional_id, fresh_id, timeout_ms)
-        self._runtime.drive(entry, entry.transaction.init(asked, request, self._runtime.now_ms, fresh_id))
+            entry = entry or self._shard.create(transactional_id, fresh_id, timeout_ms)
+        self._runtime.apply(entry, entry.transaction.init(asked, request, self._shard.now_ms, fresh_id))
 
     def _init_with_fresh_id(self, asked: TransactionAsked, request: InitProducerId) -> None:
         def got(fresh_id: int | None) -> None:
@@ -175,12 +173,12 @@ class TransactionCoordinator:
         self, request: AddPartitionsToTxn, _caller: Caller, reply: Reply[AddPartitionsToTxnResult]
     ) -> None:
         if request.verify_only:
-            self._runtime.answer(reply, self._verified(request))
+            self._runtime.respond(reply, self._verified(request))
             return
         refused = [self._refusal_of(each) for each in request.partitions]
         if any(refused):
             errors = [each or ErrorCode.OPERATION_NOT_ATTEMPTED for each in refused]
-            self._runtime.answer(reply, _each(request, errors))
+            self._runtime.respond(reply, _each(request, errors))
             return
         self._add(TransactionAsked(request, reply), request, request.partitions)
 
@@ -205,36 +203,23 @@ class TransactionCoordinator:
     ) -> None:
         entry = self._find(asked, request.transactional_id)
         if entry is not None:
-            self._runtime.drive(entry, entry.transaction.add(asked, request, partitions, self._runtime.now_ms))
+            self._runtime.apply(entry, entry.transaction.add(asked, request, partitions, self._shard.now_ms))
 
     def end(self, request: EndTxn, _caller: Caller, reply: Reply[EndTxnResult]) -> None:
         asked = TransactionAsked(request, reply)
         entry = self._find(asked, request.transactional_id)
         if entry is not None:
-            self._runtime.drive(entry, entry.transaction.end(asked, request, self._runtime.now_ms))
+            self._runtime.apply(entry, entry.transaction.end(asked, request, self._shard.now_ms))
 
     # --- administration
 
     def describe(self, request: DescribeTransactions, caller: Caller, reply: Reply[DescribeTransactionsResult]) -> None:
-        self._answer_in_steps(describe_transactions(self._table, request), caller, reply)
+        self._runtime.respond_in_steps(describe_transactions(self._table, request), caller, reply)
 
     def list_transactions(
         self, request: ListTransactions, caller: Caller, reply: Reply[ListTransactionsResult]
     ) -> None:
-        self._answer_in_steps(list_transactions(self._table, request, self._runtime.now_ms), caller, reply)
-
-    def _answer_in_steps(self, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
-        """Of what may take long: others have their turn in between."""
-
-        def done(made: Outcome[T]) -> None:
-            if made.error is None:
-                self._runtime.answer(reply, made.value)
-                return
-            self._report(f"an answer about transactions failed: {type(made.error).__name__}: {made.error}")
-            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
-            self._runtime.answer(reply, failed)
-
-        self._steps.run(steps, done, caller.connection or None)
+        self._runtime.respond_in_steps(list_transactions(self._table, request, self._shard.now_ms), caller, reply)
 
     # --- within
 
@@ -252,14 +237,14 @@ class TransactionCoordinator:
 
     def _find(self, asked: TransactionAsked, transactional_id: str) -> TransactionEntry | None:
         """None where there is no such id here: that has been answered."""
-        error = self._table.refusal(transactional_id)
+        error = self._table.check_key(transactional_id)
         entry = self._table.get(transactional_id) if error is ErrorCode.NONE else None
         if entry is None:
             self._refuse(asked, ErrorCode.INVALID_PRODUCER_ID_MAPPING if error is ErrorCode.NONE else error)
         return entry
 
     def _verified(self, request: AddPartitionsToTxn) -> AddPartitionsToTxnResult:
-        error = self._table.refusal(request.transactional_id)
+        error = self._table.check_key(request.transactional_id)
         entry = self._table.get(request.transactional_id) if error is ErrorCode.NONE else None
         if entry is not None:
             errors = entry.transaction.verified(request)
@@ -269,7 +254,7 @@ class TransactionCoordinator:
         return _each(request, errors)
 
     def _refuse(self, asked: TransactionAsked, error: ErrorCode) -> None:
-        self._runtime.answer(asked.reply, asked.request.answer(error))
+        self._runtime.respond(asked.reply, asked.request.answer(error))
 
     def _time_out(self, transaction: TransactionalId, now_ms: int) -> Effects:
         stored = transaction.stored
@@ -289,10 +274,10 @@ class TransactionCoordinator:
             look(tuple(self._table), 0)
 
         def look(entries: Sequence[TransactionEntry], start: int) -> None:
-            now_ms = self._runtime.now_ms
+            now_ms = self._shard.now_ms
             for entry in entries[start : start + _LOOK_AT_ONCE]:
                 if self._table.get(entry.transaction.transactional_id) is entry:
-                    self._runtime.drive(entry, event(entry.transaction, now_ms))
+                    self._runtime.apply(entry, event(entry.transaction, now_ms))
             if start + _LOOK_AT_ONCE < len(entries):
                 wait(0, lambda: look(entries, start + _LOOK_AT_ONCE))
             else:

@@ -67,7 +67,7 @@ def describe_transactions(table: TransactionTable, request: DescribeTransactions
 
 
 def _described(table: TransactionTable, transactional_id: str) -> DescribedTransaction:
-    error = table.refusal(transactional_id)
+    error = table.check_key(transactional_id)
     entry = table.get(transactional_id) if error is ErrorCode.NONE else None
     if entry is None or entry.transaction.stored.producer_epoch < 0:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if error is ErrorCode.NONE else error

@@ -10,11 +10,11 @@ from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTx
 from ....ports.error_codes import ErrorCode
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
+from ..runtime import write_error
 from .config import TransactionConfig
 from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
 from .records import NO_PARTITIONS, StoredTransaction
 from .states import TRANSITIONS, Event, TransactionState
-from .write_errors import write_error
 
 LAST_EPOCH = 2**15 - 2
 """No producer gets a later one: one more is left to fence it with."""
@@ -228,7 +228,7 @@ class TransactionalId:
             return []
         asked = pending.asked
         if error is not NONE:
-            told_error = write_error(error)
+            told_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
             told: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(told_error))]
             # Who waits is told, too: asked again at once, it would be written again at once, as long as the log fails.
             return told + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(told_error))

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 from support.replica_house import led_in_sync
 
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.configs import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator, FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata

@@ -454,7 +454,7 @@ def test_an_answer_that_fails_is_reported_and_hurts_nobody() -> None:
 
     house.join(reply=broken)
     assert house.join("g", first.member_id).error is E.NONE
-    assert house.reports == ["an answer to a group member failed: RuntimeError: gone"]
+    assert house.reports == ["__consumer_offsets: sending a response failed: RuntimeError: gone"]
 
 
 def test_a_member_may_ask_again_from_within_its_answer() -> None:

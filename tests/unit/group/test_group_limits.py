@@ -86,7 +86,7 @@ def test_members_are_bounded_and_the_present_ones_keep_their_service() -> None:
     assert house.commit("mine", {("t", 0): 1}, member=member, generation=generation + 1).result.partitions[0].error == 0
     house.pass_time(30_000)
     assert house.join("late").error is E.NONE  # those that did not go on are gone
-    assert house.coordinator._runtime.members_bytes < 10_000
+    assert house.coordinator._runtime.size_bytes < 10_000
 
 
 def test_names_count_as_well_as_data() -> None:
@@ -111,7 +111,7 @@ def test_assignments_are_bounded_all_together() -> None:
         assert house.sync("g0", members[0], generation, {members[0]: given}).result.assignment == given
     for number, each in enumerate(members):
         house.leave(f"g{number}", each)
-    assert house.coordinator._runtime.members_bytes == 0
+    assert house.coordinator._runtime.size_bytes == 0
 
 
 def test_the_names_of_ids_that_were_given_out_are_bounded() -> None:

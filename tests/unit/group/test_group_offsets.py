@@ -16,7 +16,7 @@ from barnabas.core.coordinator.group.records import (
 )
 from barnabas.core.coordinator.group.states import GroupState
 from barnabas.core.coordinator.group.subscription import subscribed_topics
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
 from barnabas.ports.types import TopicPartition
 

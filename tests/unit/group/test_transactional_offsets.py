@@ -268,7 +268,7 @@ def test_what_was_not_written_is_not_pending(error: E, told: E) -> None:
     house.error = error
     assert errors(house.commit_in(P, "g", {T0: 5})) == [told]
     assert house.listed() == {}
-    assert not house.coordinator._runtime.transactions._groups.get(house.coordinator.partition_of("g"))
+    assert not house.coordinator._shard.transactions._groups.get(house.coordinator.partition_of("g"))
     house.error = E.NONE
     house.commit_in(P, "g", {T0: 5})
     house.error = error

@@ -8,7 +8,6 @@ from attrs import evolve
 from ...ports.clock import Clock
 from ...ports.metrics import Metrics
 from ..cluster.topics import NO_LEADER, PartitionState, ReplicaId
-from .partition.isr_manager import InSync
 from .partition.partition import Partition
 from .purgatory import Purgatory
 
@@ -33,14 +32,13 @@ class Roles:
     """Owner thread only."""
 
     def __init__(
-        self, own: ReplicaId, purgatory: Purgatory, insync: InSync, following: Following, clock: Clock, metrics: Metrics
+        self, own: ReplicaId, purgatory: Purgatory, following: Following, clock: Clock, metrics: Metrics
     ) -> None:
         self.own = own
         """This broker, in its present life; with an unknown epoch it leads nothing."""
         self.when_led: list[Callable[[Partition], None]] = []
         self.when_resigned: list[Callable[[Partition], None]] = []
         self._purgatory = purgatory
-        self._insync = insync
         self._following = following
         self._clock = clock
         name = "kafka_server_replicamanager_isr"
@@ -86,7 +84,6 @@ class Roles:
         """It is no more."""
         was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
         self._following.forget(partition)
-        self._insync.forget(partition.topic_partition)
         if was_leader:
             self._tell(self.when_resigned, partition)
         self._purgatory.check(partition.topic_partition)
@@ -94,8 +91,7 @@ class Roles:
     def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
         was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
         in_sync = set(partition.isr)
-        added = self._insync.still_asked(partition.topic_partition, state)
-        risen = partition.take(state, replicas, self.own, self._clock.monotonic_ms(), added)
+        risen = partition.apply_state(state, replicas, self.own, self._clock.monotonic_ms())
         again = before == (partition.leader, partition.leader_epoch)
         if again and was_leader:
             self._shrinks.add(len(in_sync - set(partition.isr)))

@@ -24,7 +24,7 @@ from .leader.reader import Reads
 from .leader.txn_markers import Markers
 from .leader.verified_appends import VerifiedAppends
 from .leadership import Following, Roles
-from .partition.isr_manager import InSync, IsrChange
+from .partition.isr_manager import IsrManager, SubmitAlterPartition
 from .partition.local_partitions import LocalPartitions
 from .partition.partition import Partition
 from .partition.replication_quota import Throttle, leaders_throttled
@@ -71,7 +71,7 @@ class Replicas:
         settings: ReplicationSettings = DEFAULT_SETTINGS,
         fetch_from: Submit | None = None,
         lease_valid: Callable[[], bool] | None = None,
-        change_isr: Callable[[IsrChange], None] | None = None,
+        alter_partition: SubmitAlterPartition | None = None,
         may_join: Callable[[ReplicaId], bool] = _yes,
         is_alive: Callable[[int], bool] = _yes,
         went_offline: Callable[[TopicPartition], None] | None = None,
@@ -80,8 +80,8 @@ class Replicas:
 
         fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is nobody to follow.
         lease_valid:  tells if nobody can have elected another leader in place of this broker; None: nobody ever can.
-        change_isr:   is to store a change of an ISR; see `InSync`.
-        may_join:     tells if a replica may come into an ISR: its broker lives, in this life, and is not about to stop.
+        alter_partition: stores another ISR, as `AlterPartitionManager.submit` does.
+        may_join:     tells if a replica may be added to an ISR; see `IsrManager`.
         is_alive:     tells if a broker lives.
         went_offline: is told of a partition whose disk has failed here.
         """
@@ -98,9 +98,10 @@ class Replicas:
         self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
-        self._insync = InSync(
+        self._isr_manager = IsrManager(
             lambda: self._roles.own,
-            change_isr,
+            self.purgatory,
+            alter_partition,
             may_join,
             self._local.may_lead,
             lag_time_max_ms=settings.lag_time_max_ms,
@@ -109,7 +110,7 @@ class Replicas:
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
         self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
-        self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
+        self._roles = Roles(own, self.purgatory, self.fetchers, clock, metrics)
         appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
         self._when_opened.append(appends.opened)
         self.append = appends.append
@@ -121,7 +122,7 @@ class Replicas:
         self.markers = Markers(self._local, self.purgatory, self._flushes, clock)
         """They end transactions in the partitions that this broker leads."""
         throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
-        reads = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock)
+        reads = Reads(self._local, self.purgatory, self.stats, self._isr_manager, throttle, clock)
         self.read = reads.read
         self.read_in_session = FollowerSessions(reads, self.purgatory).read
         self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
@@ -130,7 +131,7 @@ class Replicas:
         if went_offline is not None:
             self._local.broken = self._take_offline
             logs.add_flush_listener(self._flushed)
-        if change_isr is not None:
+        if alter_partition is not None:
             self._check_in_time()
         logs.high_watermark_of = self._high_watermark_of
         metrics.gauge(
@@ -298,6 +299,11 @@ class Replicas:
     # --- leading and following
 
     @property
+    def own(self) -> ReplicaId:
+        """This broker with its present broker epoch; -1: the epoch is unknown, so that the broker leads nothing."""
+        return self._roles.own
+
+    @property
     def broker_epoch(self) -> int:
         """The life of this broker, as it is registered; -1: not known now, so that it leads nothing."""
         return self._roles.own.broker_epoch
@@ -320,17 +326,11 @@ class Replicas:
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._roles.end_leadership(partition)
 
-    def isr_unchanged(self, change: IsrChange) -> None:
-        """The change that was asked for is sure not to be in the tree, and will not come there."""
-        partition = self.partitions.get(change.key)
-        if partition is not None and self._insync.unchanged(change, partition):
-            self.purgatory.check(change.key)
-
     def brokers_changed(self) -> None:
         """Brokers have come or gone: nobody waits any more for one that is not there."""
         for key, partition in list(self.partitions.items()):
             if partition.followers is not None:
-                self._insync.recheck_joining(partition)
+                self._isr_manager.on_brokers_changed(partition)
                 self.purgatory.check(key)
 
     def _check_in_time(self) -> None:
@@ -338,7 +338,7 @@ class Replicas:
         self._timer = self._scheduler.call_later(self._lag_time_max_ms / 2, self._check_in_time)
         now_ms = self._clock.monotonic_ms()
         for key, partition in list(self.partitions.items()):
-            if partition.followers is not None and self._insync.check(partition, now_ms):
+            if partition.followers is not None and self._isr_manager.maybe_shrink_isr(partition, now_ms):
                 self.purgatory.check(key)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from barnabas.core.cluster.broker_lifecycle import Membership
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.core.cluster.topics import PartitionState
+from barnabas.core.cluster.topics import PartitionState, ReplicaId
 from barnabas.core.coordinator import log as coordinator_log
 from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.coordinator.log_loader import _Reading
@@ -27,7 +27,7 @@ from barnabas.core.replica.leader import appender
 from barnabas.core.replica.leader.delayed_produce import Required
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.core.replica.partition.followers import NO_BOUND, Followers
-from barnabas.core.replica.partition.isr_manager import InSync
+from barnabas.core.replica.partition.isr_manager import IsrManager
 from barnabas.core.replica.partition.local_partitions import LocalPartitions
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.coordination import SessionState, SetNode
@@ -124,28 +124,27 @@ def believes_the_first_that_tells(patch: pytest.MonkeyPatch) -> None:
 
 def shrinks_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     """The high watermark waits no more for who is about to be taken out of the ISR."""
-    check = InSync.check
+    maybe_shrink_isr = IsrManager.maybe_shrink_isr
 
-    def checked(self: InSync, partition: Partition, now_ms: float) -> bool:
-        risen = check(self, partition, now_ms)
-        followers = partition.followers
-        if followers is not None and partition.is_leader:
-            for member in followers.lagging(partition.log.log_end_offset, now_ms - self._lag_time_max_ms):
-                followers._isr.pop(member, None)
-            followers.recount()
-        return partition.in_sync_changed() or risen
+    def shrunk(self: IsrManager, partition: Partition, now_ms: float) -> bool:
+        risen = maybe_shrink_isr(self, partition, now_ms)
+        state = partition.isr_state
+        if partition.followers is not None and partition.is_leader:
+            lagging = self.lagging(partition, now_ms - self._lag_time_max_ms)
+            state = evolve(state, isr=tuple(each for each in state.isr if each not in lagging))
+        return partition.set_isr_state(state) or risen
 
-    patch.setattr(InSync, "check", checked)
+    patch.setattr(IsrManager, "maybe_shrink_isr", shrunk)
 
 
 def forgets_the_slowest_in_sync(patch: pytest.MonkeyPatch) -> None:
     """The high watermark waits for all of the ISR but one."""
 
-    def recount(self: Followers) -> None:
-        ends = sorted(self._by_id[each].log_end for each in self._isr if each in self._by_id)
-        self.low = ends[-1] if ends else NO_BOUND
+    def lowest_log_end(self: Followers, isr: Iterable[ReplicaId], _catching_up: Any) -> Offset:
+        ends = sorted(self._by_id[each.broker_id].log_end for each in isr if each.broker_id in self._by_id)
+        return ends[-1] if ends else NO_BOUND
 
-    patch.setattr(Followers, "recount", recount)
+    patch.setattr(Followers, "lowest_log_end", lowest_log_end)
 
 
 def commits_with_too_few_in_sync(patch: pytest.MonkeyPatch) -> None:
@@ -242,53 +241,52 @@ def counts_one_more_in_sync_than_there_are(patch: pytest.MonkeyPatch) -> None:
 
 def leads_with_all_committed(patch: pytest.MonkeyPatch) -> None:
     """The high watermark of a new leader is the end of its log."""
-    take = Partition.take
+    apply_state = Partition.apply_state
 
-    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
+    def applied(self: Partition, *arguments: Any, **others: Any) -> bool:
         before = self.leader_epoch if self.is_leader else -1
-        risen = take(self, *arguments, **others)
+        risen = apply_state(self, *arguments, **others)
         if self.is_leader and self.leader_epoch != before and self.followers is not None:
             self.high_watermark = self.log.log_end_offset
         return risen
 
-    patch.setattr(Partition, "take", taken)
+    patch.setattr(Partition, "apply_state", applied)
 
 
 def cuts_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """A follower of a new leader cuts its log at its own high watermark, and not where the epochs part (KIP-101)."""
-    take = Partition.take
+    apply_state = Partition.apply_state
 
-    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
+    def applied(self: Partition, *arguments: Any, **others: Any) -> bool:
         before = self.leader_epoch
-        risen = take(self, *arguments, **others)
+        risen = apply_state(self, *arguments, **others)
         if not self.is_leader and self.leader >= 0 and 0 <= before < self.leader_epoch:
             self.truncate_to(self.high_watermark, 0)
         return risen
 
-    patch.setattr(Partition, "take", taken)
+    patch.setattr(Partition, "apply_state", applied)
 
 
 def counts_followers_of_earlier_lives(patch: pytest.MonkeyPatch) -> None:
     """What a follower has fetched counts, whichever life of its broker is in the ISR."""
 
-    def recount(self: Followers) -> None:
-        waited = {*self._isr, *(each.broker_id for each in self._added)}
-        waited |= {each.broker_id for each in self if each.joining}
-        self.low = min((self._by_id[each].log_end for each in waited if each in self._by_id), default=NO_BOUND)
+    def lowest_log_end(self: Followers, isr: Iterable[ReplicaId], catching_up: Iterable[ReplicaId]) -> Offset:
+        waited = {each.broker_id for each in (*isr, *catching_up)}
+        return min((self._by_id[each].log_end for each in waited if each in self._by_id), default=NO_BOUND)
 
-    patch.setattr(Followers, "recount", recount)
+    patch.setattr(Followers, "lowest_log_end", lowest_log_end)
 
 
 def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """A follower comes into the ISR at the leader's high watermark, which may be behind that of the leader before."""
-    take = Partition.take
+    apply_state = Partition.apply_state
 
-    def taken(self: Partition, *arguments: Any, **others: Any) -> bool:
-        risen = take(self, *arguments, **others)
+    def applied(self: Partition, *arguments: Any, **others: Any) -> bool:
+        risen = apply_state(self, *arguments, **others)
         self.epoch_start_offset = Offset(0)
         return risen
 
-    patch.setattr(Partition, "take", taken)
+    patch.setattr(Partition, "apply_state", applied)
 
 
 def takes_the_leaders_high_watermark_as_it_is(patch: pytest.MonkeyPatch) -> None:

@@ -338,7 +338,7 @@ class Situation:
         self.raise_high_watermark(broker)
 
     def compare_epochs(self, broker: int) -> None:
-        """Find out whether the log has later leader epochs than the state, as `Partition.take` does."""
+        """Find out whether the log has later leader epochs than the state, as `Partition.apply_state` does."""
         if not self.rolls_back:
             return
         image, own = self.images[broker], ReplicaId(broker, self.life_of(broker))

@@ -17,7 +17,7 @@ from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.leader.fetch_sessions import SessionAnswer
-from barnabas.core.replica.partition.isr_manager import IsrChange
+from barnabas.core.replica.partition.isr_state import AlterPartition
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.core.replica.replica_manager import AssignedReplica, Replicas
 from barnabas.core.replica.settings import ReplicationSettings
@@ -121,7 +121,7 @@ class Member:
             settings=cluster.settings,
             fetch_from=lambda node, request, reply: cluster.send(self, life, node, request, reply),
             lease_valid=lambda: self.lease_valid,
-            change_isr=lambda change: cluster.change_isr(self, life, change),
+            alter_partition=lambda change, on_rejected: cluster.alter_partition(self, life, change, on_rejected),
             may_join=lambda replica: cluster.epoch_of(replica.broker_id) == replica.broker_epoch,
             is_alive=lambda broker: broker in cluster.brokers,
             went_offline=self.offline.append,
@@ -217,9 +217,11 @@ class ReplicaCluster:
         self.state = new_state(self.topic.partitions[0], self.brokers)
         for member in self.members.values():
             member.open(self.state)
-        self.isr_requests: list[IsrChange] = []
+        self.isr_requests: list[AlterPartition] = []
+        self.isr_rejections: list[Callable[[], None]] = []
+        """What is called when the request of the same index was rejected."""
         self.refuse_isr = False
-        self._unknown: list[tuple[Member, int, IsrChange]] = []
+        self._unknown: list[tuple[Member, int, AlterPartition, Callable[[], None]]] = []
 
     def __getitem__(self, broker_id: int) -> Member:
         return self.members[broker_id]
@@ -282,21 +284,26 @@ class ReplicaCluster:
 
     # --- the tree
 
-    def change_isr(self, source: Member, life: int, change: IsrChange) -> None:
+    def alter_partition(
+        self, source: Member, life: int, change: AlterPartition, on_rejected: Callable[[], None]
+    ) -> None:
         """Compare and set, a moment later."""
         self.isr_requests.append(change)
+        self.isr_rejections.append(on_rejected)
 
         def store() -> None:
             state = self.state
             same = (state.partition_epoch, state.leader_epoch) == (change.partition_epoch, change.leader_epoch)
             if not self.reaches(0, source.broker_id):
-                self._unknown.append((source, life, change))  # until it is healed nobody knows what came of it
+                self._unknown.append(
+                    (source, life, change, on_rejected)
+                )  # until it is healed nobody knows what came of it
                 return
             if same and not self.refuse_isr:
-                after = with_isr(state, change.isr, self.topic.partitions[0], self.brokers, self.rules)
+                after = with_isr(state, change.new_isr, self.topic.partitions[0], self.brokers, self.rules)
                 self.set(evolve(after, partition_epoch=state.partition_epoch + 1))
             elif source.alive and source.life == life:
-                source.replicas.isr_unchanged(change)
+                on_rejected()
 
         self.scheduler.call_later(HOP_MS, store)
 
@@ -396,9 +403,9 @@ class ReplicaCluster:
         self.cut.clear()
         self.announce()
         unknown, self._unknown = self._unknown, []
-        for source, life, change in unknown:
+        for source, life, change, on_rejected in unknown:
             if source.alive and source.life == life and self.state.partition_epoch == change.partition_epoch:
-                source.replicas.isr_unchanged(change)
+                on_rejected()
 
 
 def _in_memory(result: FetchResultPartition) -> bytes:

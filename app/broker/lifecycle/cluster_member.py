@@ -4,18 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ....core.cluster.broker_lifecycle import LastLife, Membership
-from ....core.cluster.change_queue import ChangeQueue, elsewhere, on_disk
+from ....core.cluster.change_queue import elsewhere, on_disk
 from ....core.cluster.controller import Controller, without_leader
 from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from ....core.cluster.election import (
-    Brokers,
     claimed,
     distrusted,
     is_distrusted,
-    later,
-    may_join,
     wants_claim,
-    with_isr,
 )
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.lease import Lease
@@ -30,7 +26,6 @@ from ....core.cluster.topics import (
     ReplicaId,
     Topic,
 )
-from ....core.replica.partition.isr_manager import IsrChange
 from ....core.replica.partition.partition import Partition
 from ....ports.broker_api.envelope import Reply
 from ....ports.errors import BarnabasError
@@ -78,8 +73,7 @@ class ClusterMember:
         self._registry = state.registry
         self._report = report
         self._ready: Callable[[], None] | None = ready
-        self._queue = ChangeQueue(state.scheduler, state.registry.coordination)
-        """Of what concerns leaders: topics that are being made, which takes long, do not stand in its way."""
+        self._queue = state.leader_changes
         self.controller = Controller(
             state.registry,
             self._queue,
@@ -110,8 +104,6 @@ class ClusterMember:
             submit_topics=state.changes.submit,
             settle=topics.settle_some,
         )
-        self._isr_changes: dict[TopicPartition, IsrChange] = {}
-        self._isr_due = False
         self._differing: Mapping[int, list[int]] = {}
         """The values of `min.insync.replicas` in the brokers' files, as they were reported."""
         self._awaited: set[tuple[str, int]] = set()
@@ -198,6 +190,7 @@ class ClusterMember:
         if self._balancing is not None:
             self._balancing.cancel()
         self._follower.close()
+        self._state.alter_partition_manager.close()
         self.controller.close()
         self._membership.close()
         self._queue.close()
@@ -363,62 +356,6 @@ class ClusterMember:
         self._elections.add()
         self._report(election_log_line(key, before, after))
 
-    # --- the ISR of what this broker leads
-
-    def change_isr(self, change: IsrChange) -> None:
-        """Store another ISR, with others that come in the meantime. The outcome is told by the image, or
-        `Replicas.isr_unchanged`."""
-        self._isr_changes[change.key] = change
-        self._change_isr_soon()
-
-    def _change_isr_soon(self) -> None:
-        if self._isr_changes and not self._isr_due and not self._is_closed:
-            self._isr_due = True
-            self._submit("changing in-sync replicas", self._changing_isr, self._isr_changed)
-
-    async def _changing_isr(self) -> None:
-        self._isr_due = False
-        changes, self._isr_changes = self._isr_changes, {}
-        try:
-            names = dict.fromkeys(key.topic for key in changes)
-            changed = set(await self._registry.change_states(names, partial(self._with_isr, changes)))
-        except BaseException:
-            # It may have been stored: that shows when it is tried again.
-            self._isr_changes = {**changes, **self._isr_changes}
-            raise
-        for key in changes.keys() - changed:
-            self._state.replicas.isr_unchanged(changes[key])
-
-    def _isr_changed(self, error: BarnabasError | None) -> None:
-        if error is not None and not self._is_closed:
-            self._state.scheduler.call_later(RETRY_MS, self._change_isr_soon)
-
-    def _with_isr(
-        self, changes: Mapping[TopicPartition, IsrChange], topic: Topic, image: ClusterImage
-    ) -> Mapping[int, PartitionState]:
-        decided = {}
-        for number, replicas in topic.partitions.items():
-            key = TopicPartition(topic.name, number)
-            change = changes.get(key)
-            known = image.state(key)
-            if change is None or not self._still_holds(change, topic, known):
-                continue
-            brokers = image.brokers_with(key)
-            isr = [each for each in change.isr if _may_be_in(each, brokers, known)]
-            after = with_isr(known, isr, replicas, brokers, self._state.election_rules(topic))
-            if after != known:
-                decided[number] = later(after, known)
-        return decided
-
-    def _still_holds(self, change: IsrChange, topic: Topic, known: PartitionState) -> bool:
-        return (
-            change.topic_id == topic.topic_id
-            and known.leader == self._state.node_id
-            and known.leader_epoch == change.leader_epoch
-            and known.partition_epoch == change.partition_epoch
-            and self._membership.registration is not None
-        )
-
     # --- what this broker has of partitions that nobody leads
 
     def _claim(self, names: Iterable[str]) -> None:
@@ -544,9 +481,3 @@ class ClusterMember:
     def _own(self) -> ReplicaId | None:
         registration = self._membership.registration
         return None if registration is None else ReplicaId(registration.broker_id, registration.broker_epoch)
-
-
-def _may_be_in(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
-    """Who is in sync stays so in the life in which it was; the others have to be there to come in."""
-    stays = member.broker_id in known.isr and known.broker_epochs.get(member.broker_id) == member.broker_epoch
-    return stays or may_join(member, brokers)

@@ -76,7 +76,6 @@ def joined(
         failed=failed,
         report=report,
     )
-    state.store_isr = member.change_isr
     state.listen_offline(member.offline)
     return member
 

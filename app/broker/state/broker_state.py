@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ....core.client.driver import Submit
+from ....core.cluster.change_queue import ChangeQueue
 from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, LeadershipEnded, StatesChanged, TopicSet
 from ....core.cluster.election import ElectionRules, may_join
 from ....core.cluster.image import ClusterImage
@@ -11,7 +12,7 @@ from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
 from ....core.log.manager.log_manager import LogManager
 from ....core.log.partition_log.unified_log import UnifiedLog
-from ....core.replica.partition.isr_manager import IsrChange
+from ....core.replica.alter_partition_manager import AlterPartitionManager
 from ....core.replica.partition.partition import Partition
 from ....core.replica.replica_manager import AssignedReplica, Replicas
 from ....core.replica.settings import ReplicationSettings
@@ -78,6 +79,15 @@ class BrokerState:
         self.changes = Changes(scheduler, registry.coordination, report)
         self._when_offline: list[Callable[[TopicPartition], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
+        self.leader_changes = ChangeQueue(scheduler, registry.coordination)
+        """Changes of leaders and ISRs: they do not wait for topics that are being created, which takes long."""
+        self.alter_partition_manager = AlterPartitionManager(
+            registry,
+            scheduler,
+            own=lambda: self.replicas.own,
+            rules=self.election_rules,
+            submit_change=lambda what, change, done: self.changes.submit(what, change, done, self.leader_changes),
+        )
         self.replicas = Replicas(
             broker_id=self.node_id,
             logs=logs,
@@ -90,13 +100,11 @@ class BrokerState:
             settings=_replication_settings(settings),
             lease_valid=lease_valid,
             fetch_from=fetch_from,
-            change_isr=None if self.is_alone else self._change_isr,
+            alter_partition=None if self.is_alone else self.alter_partition_manager.submit,
             may_join=lambda replica: may_join(replica, self.image.brokers),
             is_alive=lambda broker_id: broker_id in self.image.brokers,
             went_offline=None if self.is_alone else self._went_offline,
         )
-        self.store_isr: Callable[[IsrChange], None] | None = None
-        """Has another ISR stored (settable)."""
         self.replicas.listen(self._opened, self._dropped)
         self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))
         registry.listen(self._cluster_changed)
@@ -139,12 +147,6 @@ class BrokerState:
     def _went_offline(self, key: TopicPartition) -> None:
         for told in self._when_offline:
             told(key)
-
-    def _change_isr(self, change: IsrChange) -> None:
-        if self.store_isr is None:
-            self.replicas.isr_unchanged(change)
-        else:
-            self.store_isr(change)
 
     def apply_states(self, topic: Topic) -> None:
         """Let the partitions of a topic that are open here lead, follow, or neither, as the image says."""

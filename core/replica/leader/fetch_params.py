@@ -10,8 +10,8 @@ from ....ports.storage import size_of
 from ....ports.types import Offset
 from ...cluster.topics import ReplicaId
 from ..partition.fetch_isolation import FetchIsolation
-from ..partition.followers import UNKNOWN, FollowerProgress, Followers
-from ..partition.isr_manager import InSync
+from ..partition.followers import UNKNOWN, FollowerProgress
+from ..partition.isr_manager import IsrManager
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
 from ..partition.replication_quota import Throttle
@@ -86,13 +86,13 @@ class FetchReader:
 class FollowerReader(FetchReader):
     """A follower that reads, and tells by that how far it is."""
 
-    __slots__ = ("_insync", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
+    __slots__ = ("_isr_manager", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
 
-    def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
+    def __init__(self, replica: ReplicaId, isr_manager: IsrManager, throttle: Throttle, now_ms: float) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
         self.is_plain = False
         self._replica = replica
-        self._insync = insync
+        self._isr_manager = isr_manager
         self._throttle = throttle
         self.now_ms = now_ms
         """When it asked, monotonic."""
@@ -129,7 +129,7 @@ class FollowerReader(FetchReader):
         if entry.offset == follower.given_at:
             self.refused_records.append((partition, entry.offset))
         risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self.now_ms)
-        risen = self._insync.fetched(partition, follower, self.now_ms) or risen
+        risen = self._isr_manager.maybe_expand_isr(partition, follower, self.now_ms) or risen
         if risen or before != follower.log_start:
             self.changed.append(partition)
 
@@ -154,35 +154,32 @@ class FollowerReader(FetchReader):
 
     def answered(self, partition: Partition, result: FetchResultPartition, *, is_taken: bool = True) -> None:
         """This is what it is told of the partition; `is_taken` off: it is sure to pass over it."""
-        known = self._known(partition)
-        if known is not None:
-            followers, follower = known
+        follower = self._known(partition)
+        if follower is not None:
             if is_taken:
                 follower.sent_high_watermark = Offset(result.high_watermark)
                 follower.sent_log_start = Offset(result.log_start_offset)
             follower.given_at = follower.log_end if is_taken and size_of(result.records) else UNKNOWN
-            if not followers.is_in_sync(follower):
+            if not partition.is_in_sync(follower):
                 self._throttle.spend(partition, size_of(result.records))
 
     def held_back(self, partition: Partition) -> bool:
-        known = self._known(partition)
-        return known is not None and self._throttle.holds(partition) and not known[0].is_in_sync(known[1])
+        follower = self._known(partition)
+        return follower is not None and self._throttle.holds(partition) and not partition.is_in_sync(follower)
 
     def needs_news(self, partition: Partition) -> bool:
         """Also when it follows no more: it is to hear of that."""
         if self._replica.broker_epoch < 0:
             return False
-        known = self._known(partition)
-        if known is None:
+        follower, start = self._known(partition), partition.log.log_start_offset
+        if follower is None:
             return True
-        follower, start = known[1], partition.log.log_start_offset
         return follower.sent_high_watermark < partition.high_watermark or follower.sent_log_start < start
 
-    def _known(self, partition: Partition) -> tuple[Followers, FollowerProgress] | None:
-        """Its place at the leader; None where it is no follower (any more), or of a life that is over or unknown."""
-        followers = partition.followers
-        follower = None if followers is None else followers.known(self._replica)
-        return None if followers is None or follower is None else (followers, follower)
+    def _known(self, partition: Partition) -> FollowerProgress | None:
+        """Return what the leader knows of the follower; None if it follows no longer, or its broker epoch is over or
+        unknown."""
+        return None if partition.followers is None else partition.followers.known(self._replica)
 
 
 def empty(

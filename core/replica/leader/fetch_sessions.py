@@ -77,14 +77,14 @@ class _SessionPartition:
 
     def is_noted(self) -> bool:
         """True if what the follower tells of itself is known, and it needs nothing but to be seen again."""
-        progress, entry, followers = self.progress, self.entry, self.followers
+        progress, entry, partition = self.progress, self.entry, self.partition
         return (
             progress is not None
-            and followers is not None
+            and partition is not None
             and progress.log_end == entry.offset
             and progress.leader_end == entry.offset
             and progress.log_start == entry.log_start_offset
-            and followers.is_in_sync(progress)
+            and partition.is_in_sync(progress)
         )
 
 

@@ -13,7 +13,7 @@ from ...cluster.topics import ReplicaId
 from ...message.batch_header import ZSTD_ID
 from ...message.codec_prefix import bytes_without_codec
 from ..partition.fetch_isolation import FetchIsolation
-from ..partition.isr_manager import InSync
+from ..partition.isr_manager import IsrManager
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
 from ..partition.replication_quota import Throttle
@@ -42,7 +42,7 @@ class Reads:
         local: LocalPartitions,
         purgatory: Purgatory,
         stats: BrokerTopicStats,
-        insync: InSync,
+        isr_manager: IsrManager,
         throttle: Throttle,
         clock: Clock,
     ) -> None:
@@ -50,7 +50,7 @@ class Reads:
         self._partitions = local.by_key
         self._purgatory = purgatory
         self._stats = stats
-        self._insync = insync
+        self._isr_manager = isr_manager
         self._throttle = throttle
         self._clock = clock
 
@@ -116,7 +116,7 @@ class Reads:
 
     def follower_reading(self, replica: ReplicaId) -> FollowerReader:
         """A follower that reads now."""
-        return FollowerReader(replica, self._insync, self._throttle, self._clock.monotonic_ms())
+        return FollowerReader(replica, self._isr_manager, self._throttle, self._clock.monotonic_ms())
 
     def check_changed(self, reading: FollowerReader) -> None:
         """Look after those who wait for what a follower has told."""

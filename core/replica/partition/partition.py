@@ -1,6 +1,6 @@
 """One partition as a broker holds it: a log with a leader epoch, a high watermark and an in-sync set (facts D4, D5)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ....ports.broker_api.fetch import AbortedTransaction, DivergingEpoch
 from ....ports.error_codes import ErrorCode
@@ -13,7 +13,8 @@ from ...log.check_budget import CheckBudget
 from ...log.log_format import ValidatedBatch
 from ...log.partition_log.unified_log import AppendResult, UnifiedLog
 from .fetch_isolation import FetchIsolation
-from .followers import FollowerProgress, Followers
+from .followers import NO_BOUND, FollowerProgress, Followers
+from .isr_state import CommittedIsr, IsrState, with_partition_state
 
 _HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK  # a member costs a tenth of a microsecond to look up
 _BEGINNING = Offset(0)
@@ -29,19 +30,24 @@ class Partition:
     leader:             who leads by the state in the tree; nobody (-1) if that is an earlier life of this broker.
     epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
     followers:          what is known of them where this broker leads; None where it does not, or there are none.
+    isr_state:          the ISR of the tree, with the change that the leader has asked for; `IsrManager` changes it.
     offline:            the disk of this replica has failed: it neither leads nor follows.
     is_ahead:           the log has a later leader epoch than the state, or, where this broker is to lead, the same one:
                         the coordination service has lost states. The replica neither leads nor follows then.
     """
 
     __slots__ = (
+        "_epochs_in_sync",
         "_led",
+        "_lowest_log_end",
+        "_maximal_isr",
         "broker_id",
         "epoch_start_offset",
         "followers",
         "high_watermark",
         "is_ahead",
         "isr",
+        "isr_state",
         "leader",
         "leader_epoch",
         "log",
@@ -71,22 +77,19 @@ class Partition:
         self.leader, self.leader_epoch = NO_LEADER, -1
         self.epoch_start_offset = Offset(0)
         self.followers: Followers | None = None
+        self.isr_state: IsrState = CommittedIsr()
+        self._maximal_isr: tuple[ReplicaId, ...] = ()  # without the leader
+        self._epochs_in_sync: dict[int, int] = {}
+        self._lowest_log_end = NO_BOUND  # over the maximal ISR and the followers that are about to join it
         self.offline = self.is_ahead = False
         self._led = -1, -1  # the leader epoch, and the life, in which this broker has led last
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
-        self.take(state, replicas, own, now_ms)
+        self.apply_state(state, replicas, own, now_ms)
 
-    def take(
-        self,
-        state: PartitionState,
-        replicas: Sequence[int],
-        own: ReplicaId,
-        now_ms: float,
-        added: Iterable[ReplicaId] = (),
-    ) -> bool:
-        """Go by this state of the partition, as this life of the broker; True if that raised the high watermark.
+    def apply_state(self, state: PartitionState, replicas: Sequence[int], own: ReplicaId, now_ms: float) -> bool:
+        """Apply a partition state of the tree, as this broker epoch sees it; True if that raised the high watermark.
 
-        `now_ms`: monotonic. `added`: whom the tree is still being asked to have in this state's ISR.
+        `now_ms`: monotonic.
         """
         before = self.leader_epoch if self.leader == own.broker_id else -1
         self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
@@ -101,16 +104,31 @@ class Partition:
             self.leader = NO_LEADER
         elif self.leader == own.broker_id:
             self._led = self.leader_epoch, own.broker_epoch
-        others = {each: epochs.get(each, ALONE_EPOCH) for each in state.isr if each != own.broker_id}
+        isr = tuple(ReplicaId(each, epochs.get(each, ALONE_EPOCH)) for each in state.isr)
         if self.leader != own.broker_id or before != self.leader_epoch:
             self.followers = None
             self.epoch_start_offset = self.log.log_end_offset
-        if self.leader == own.broker_id and (others or self.replicas != (own.broker_id,)):
-            self.followers = self.followers or Followers()
-            self.followers.take([each for each in self.replicas if each != own.broker_id], others, now_ms, added)
-        elif self.followers is not None:
+        catching_up: list[ReplicaId] = []
+        if self.leader == own.broker_id and {own.broker_id} != {*state.isr, *self.replicas}:
+            if self.followers is None:
+                self.followers = Followers()
+            else:
+                catching_up = [each for each in self.isr_state.catching_up if each.broker_id in self.replicas]
+            self.followers.update([each for each in self.replicas if each != own.broker_id], isr, now_ms)
+        else:
             self.followers = None
-        return self._raise_high_watermark()
+        return self.set_isr_state(with_partition_state(self.isr_state, state, isr, catching_up))
+
+    def set_isr_state(self, isr_state: IsrState) -> bool:
+        """Compute the high watermark by this ISR from now on; True if that raised it."""
+        self.isr_state = isr_state
+        self._maximal_isr = tuple(each for each in isr_state.maximal_isr if each.broker_id != self.broker_id)
+        self._epochs_in_sync = {each.broker_id: each.broker_epoch for each in isr_state.isr}
+        return self._on_log_ends_changed()
+
+    def is_in_sync(self, follower: FollowerProgress) -> bool:
+        """Return True if the tree has the follower in the ISR, in its present broker epoch."""
+        return self._epochs_in_sync.get(follower.broker_id) == follower.broker_epoch
 
     def _is_ahead(self, own: ReplicaId) -> bool:
         """No two leaders have one epoch, so a log has nothing of an epoch in which this broker begins to lead; and what
@@ -143,7 +161,11 @@ class Partition:
     def isr_fetched_since(self, since_ms: float) -> bool:
         """True if every follower in the ISR has fetched from this leader, in its leader epoch, since then; also where
         the leader is the only member."""
-        return self.followers is None or self.followers.fetched_since(since_ms)
+        followers = self.followers
+        if followers is None:
+            return True
+        members = (followers.known(each) for each in self.isr_state.isr if each.broker_id != self.broker_id)
+        return all(each is not None and each.fetched_ms >= since_ms for each in members)
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
@@ -223,12 +245,12 @@ class Partition:
         """
         self._check_range(offset)
         follower.fetched(Offset(offset), Offset(log_start), self.log.log_end_offset, now_ms)
-        if self.followers is not None:
-            self.followers.recount()
-        return self._raise_high_watermark()
+        return self._on_log_ends_changed()
 
-    def in_sync_changed(self) -> bool:
-        """Who is counted as in sync has changed; True if that raised the high watermark."""
+    def _on_log_ends_changed(self) -> bool:
+        followers = self.followers
+        if followers is not None:
+            self._lowest_log_end = followers.lowest_log_end(self._maximal_isr, self.isr_state.catching_up)
         return self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> bool:
@@ -239,7 +261,7 @@ class Partition:
         if followers is not None:
             if self.under_min_isr:
                 return False  # so that whoever leaves the ISR now has all that is committed (KIP-966)
-            end = min(end, followers.low)
+            end = min(end, self._lowest_log_end)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end

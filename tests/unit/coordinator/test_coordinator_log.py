@@ -252,7 +252,7 @@ def copied(partition: Partition, *batches: bytearray) -> None:
     for batch in batches:
         assign_offset(batch, partition.log.log_end_offset, 0)
         partition.log.append_replicated(memoryview(batch), now_ms=1)
-    partition.in_sync_changed()
+    partition.set_isr_state(partition.isr_state)
 
 
 def in_transaction(producer: int, codec: Codec | None = None, /, **records: str) -> bytearray:

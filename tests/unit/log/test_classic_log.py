@@ -217,7 +217,7 @@ def test_the_high_watermark_is_what_is_flushed(folder: Folder) -> None:
     partition.append_as_leader(memoryview(message_set(b"b")), now_ms=1)
     assert partition.high_watermark == OVERHEAD + 1
     flush(log)
-    assert partition.take(state, [1], own, 0)
+    assert partition.apply_state(state, [1], own, 0)
     assert partition.high_watermark == log.log_end_offset
 
 

@@ -313,8 +313,8 @@ def test_replica_with_a_later_epoch_than_the_state_neither_leads_nor_follows(
         partition, own = member.partition, ReplicaId(member.broker_id, member.epoch + 10)
         epochs = {1: cluster[1].epoch + 10, 2: cluster[2].epoch + 10}
         state = evolve(cluster.state, leader=1, leader_epoch=epoch, broker_epochs=epochs)
-        partition.take(state, (1, 2), own, 0)
+        partition.apply_state(state, (1, 2), own, 0)
         is_ahead = epoch < 2 or member.broker_id == 1
         assert (partition.is_ahead, partition.leader) == (is_ahead, -1 if is_ahead else 1)
-        partition.take(evolve(state, leader_epoch=3), (1, 2), own, 0)
+        partition.apply_state(evolve(state, leader_epoch=3), (1, 2), own, 0)
         assert (partition.is_ahead, partition.leader) == (False, 1)

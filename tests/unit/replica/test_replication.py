@@ -57,8 +57,8 @@ def test_who_is_too_slow_leaves_the_isr_and_comes_back(cluster: ReplicaCluster) 
     cluster.until(lambda: cluster.state.isr == (1, 2, 3))
     assert cluster[3].values == [b"a"]
     shrink, expand = cluster.isr_requests
-    assert [each.broker_id for each in shrink.isr] == [1, 2]
-    assert [each.broker_id for each in expand.isr] == [1, 2, 3]
+    assert [each.broker_id for each in shrink.new_isr] == [1, 2]
+    assert [each.broker_id for each in expand.new_isr] == [1, 2, 3]
 
 
 def test_a_lease_that_is_lost_for_a_moment_lets_nothing_pass_what_it_has_refused(cluster: ReplicaCluster) -> None:
@@ -238,10 +238,10 @@ def test_a_wish_counts_though_the_partition_gets_other_replicas_meanwhile(cluste
     told = cluster[1].produce(b"a", timeout_ms=60_000)
     cluster.run(500)
     assert (told, cluster[1].partition.high_watermark) == ([], 0), "broker 3 may be in the ISR by now"
-    cluster[1].replicas.isr_unchanged(evolve(cluster.isr_requests[1], partition_epoch=0))
+    cluster.isr_rejections[0]()
     cluster.run(500)
     assert told == [], "that was another wish"
-    cluster[1].replicas.isr_unchanged(cluster.isr_requests[1])
+    cluster.isr_rejections[1]()
     cluster.run(500)
     assert [each.error for each in told] == [ErrorCode.NONE]
 

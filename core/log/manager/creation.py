@@ -85,6 +85,8 @@ class LogCreation:
         self.openings = openings
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.errors: dict[TopicPartition, BarnabasError] = {}
+        self._new_folders: dict[TopicPartition, LogOpening] = {}
+        """Those of partitions that had none. They go again where a log cannot be begun."""
         size = max(PART_MIN, -(-len(openings) // PARTS_MAX))
         self.parts: Sequence[Callable[[], None]] = [
             partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)
@@ -110,10 +112,13 @@ class LogCreation:
     def _begin_logs(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
         for opening, topic_id in openings:
             try:
+                folder = opening.home.log_dir.folder(str(opening.partition))
+                if not folder.files():
+                    self._new_folders[opening.partition] = opening
                 log = opening.open()
                 self.logs[opening.partition] = log
                 if topic_id is not None:
-                    write_partition_metadata(opening.home.log_dir.folder(str(opening.partition)), topic_id)
+                    write_partition_metadata(folder, topic_id)
                     log.flushes.mark_names_durable()
             except BarnabasError as error:
                 self._failed(opening.partition, error)
@@ -123,6 +128,12 @@ class LogCreation:
         log = self.logs.pop(partition, None)
         if log is not None:
             log.abandon()
+        opening = self._new_folders.pop(partition, None)
+        if opening is not None:
+            try:
+                opening.home.log_dir.delete_folder(str(partition))
+            except StorageError as left:
+                opening.report(f"{opening.home.log_dir.path}/{partition} could not be removed: {left}")
 
 
 def write_partition_metadata(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:

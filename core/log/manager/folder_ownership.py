@@ -1,12 +1,13 @@
 """The owners of partition folders: only folders of known topics are opened, and each gets a partition.metadata."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from ....ports.scheduler import Outcome, Scheduler
-from ....ports.storage import FileMissing, Folder, StorageError
+from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
 from ....ports.types import TopicPartition
+from ..checkpoints import PARTITION_METADATA
 from ..formats.registry import CLASSIC, detect_format
-from ..names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
+from ..names import DELETE_FOLDER_SUFFIX, SEGMENT_FILE, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .creation import read_partition_metadata, write_partition_metadata
 from .data_folder import DataFolder
 
@@ -17,7 +18,8 @@ class FolderOwnership:
     """Owner thread only. `topic_id_of` returns the topic id of a partition, None for an unknown partition.
 
     A folder of another topic id is renamed to *-stray. A folder of an unknown partition is an orphan: it is reported
-    and left unchanged. Without `topic_id_of`, and for classic logs without a creator, any folder is opened.
+    and left unchanged, unless it is empty as a crash during its creation leaves it. Without `topic_id_of`, and for
+    classic logs without a creator, any folder is opened.
     """
 
     def __init__(
@@ -46,13 +48,16 @@ class FolderOwnership:
         folder = home.log_dir.folder(str(partition))
         known, (noted, incomplete_until) = self._topic_id_of(partition), read_partition_metadata(folder, self._report)
         if noted in self._deleted_ids and noted != known:
-            name = transient_folder_name(partition, unique(), DELETE_FOLDER_SUFFIX)
-            home.log_dir.rename_folder(str(partition), name)
-            home.forget(partition)
-            self.removable.append((home, name))
+            self._begin_removal(home, partition, unique)
             return False
         if known is None:
-            found = detect_format(f"{home.log_dir.path}/{partition}", folder.files())
+            files = folder.files()
+            found = detect_format(f"{home.log_dir.path}/{partition}", files)
+            if found not in (CLASSIC, None) and not home.is_checkpointed(partition) and _was_never_used(files):
+                path = f"{home.log_dir.path}/{partition}"
+                self._report(f"{path} was begun for a topic that is gone, and never used: removing it")
+                self._begin_removal(home, partition, unique)
+                return False
             if found not in (CLASSIC, None):
                 self._orphans[partition] = home
                 self._report(
@@ -74,6 +79,13 @@ class FolderOwnership:
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
         return True
+
+    def _begin_removal(self, home: DataFolder, partition: TopicPartition, unique: Callable[[], str]) -> None:
+        """Rename a folder whose files are to be removed. Raises `StorageError`."""
+        name = transient_folder_name(partition, unique(), DELETE_FOLDER_SUFFIX)
+        home.log_dir.rename_folder(str(partition), name)
+        home.forget(partition)
+        self.removable.append((home, name))
 
     def orphans_of(self, topic: str) -> list[str]:
         """Return the existing folders. Raises `StorageError`."""
@@ -135,3 +147,10 @@ class FolderOwnership:
             self.write_missing_metadata(still_wanted)
 
         self._scheduler.offload(work, done)
+
+
+def _was_never_used(files: Mapping[str, FileInfo]) -> bool:
+    """Return True for the files of a log that was begun at offset 0, has no partition.metadata, and has never held a record."""
+    segments = {name: match for name in files if (match := SEGMENT_FILE.fullmatch(name)) is not None}
+    is_empty = all(int(match["base"]) == 0 and files[name].size == 0 for name, match in segments.items())
+    return is_empty and PARTITION_METADATA not in files

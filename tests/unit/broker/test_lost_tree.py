@@ -4,6 +4,7 @@ import pytest
 from support.classic_frames import message_set
 
 from barnabas.adapters.coord_memory import MemoryTree
+from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.cluster import layout
 from barnabas.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
 from barnabas.core.log.manager.meta_properties import META_PROPERTIES, parse_meta_properties
@@ -159,6 +160,45 @@ def test_nothing_comes_into_its_place_until_somebody_decides() -> None:
         broker.disk.folders[f"elsewhere-{number}"] = broker.disk.folders.pop(f"lost-{number}")
     broker.create("lost")
     assert broker.values("lost") == []
+
+
+@pytest.mark.parametrize("other_files", [(), ("partition.metadata.tmp",)])
+def test_the_folder_of_an_interrupted_creation_gives_way_to_the_next_topic_of_that_name(
+    other_files: tuple[str, ...],
+) -> None:
+    broker = broker_with("known")
+    broker.stop()
+    log_dir = MemoryLogDir(broker.disk)
+    for name in ("00000000000000000000.log", "00000000000000000000.index", *other_files):
+        log_dir.folder("begun-0").open(name).close()
+    log_dir.close()
+    broker.node = broker._started()
+    assert any("begun-0 was begun for a topic that is gone, and never used" in line for line in broker.reports)
+    broker.create("begun")
+    assert broker.produce("begun", b"new").base_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("00000000000000000000.log", b"records"),
+        ("00000000000000000007.log", b""),
+        (PARTITION_METADATA, format_partition_metadata(b"another topic's.")),
+        (PARTITION_METADATA, b"damaged"),
+    ],
+)
+def test_folders_that_tell_of_a_log_wait_for_somebody_to_decide(name: str, content: bytes) -> None:
+    broker = broker_with("known")
+    broker.stop()
+    log_dir = MemoryLogDir(broker.disk)
+    folder = log_dir.folder("lost-0")
+    folder.open("00000000000000000000.log").close()
+    folder.write_small(name, content)
+    log_dir.close()
+    broker.node = broker._started()
+    refused = broker.ask(CreateTopics(topics=[NewTopic(name="lost")])).topics[0]
+    assert refused.error is ErrorCode.POLICY_VIOLATION
+    assert broker.disk.folders["lost-0"]
 
 
 def test_partitions_beyond_those_that_the_tree_has_are_left_alone_too() -> None:

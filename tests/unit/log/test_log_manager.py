@@ -18,7 +18,7 @@ from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.storage import FolderLocked, LogDir, StorageError
+from barnabas.ports.storage import FolderLocked, LogDir, StorageError, StorageFull
 from barnabas.ports.types import TopicPartition
 from barnabas.testing.logs import numbered, put, read_all
 
@@ -538,6 +538,19 @@ def test_disk_full_at_the_checkpoints_and_at_the_end(broker: Broker) -> None:
     found = manager.get(tp("t"))
     assert found is not None
     assert read_all(found) == [(0, b"x")]
+
+
+def test_a_creation_without_room_leaves_no_folder_behind(broker: Broker) -> None:
+    manager = broker.start()
+    disk = broker.disks[0]
+    disk.capacity = disk.used
+    creation = manager.begin_create({tp("new"): b"i" * 16})
+    for part in creation.parts:
+        part()
+    creation()
+    assert isinstance(manager.complete_create(creation)[tp("new")], StorageFull)
+    assert manager.get(tp("new")) is None
+    assert "new-0" not in disk.folders
 
 
 def test_folders_are_locked_and_given_back(broker: Broker) -> None:

@@ -1,8 +1,10 @@
 """Consume, transform, produce, exactly once: librdkafka's clients in threads, each of which goes on after any error."""
 
+import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -66,7 +68,12 @@ class Source(Work):
 
     def work(self) -> None:
         failed: list[KafkaError] = []
-        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
+        lines = LastLines()
+        settings = {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        producer = Producer(
+            {**settings, **QUICK, "log_level": 6, "statistics.interval.ms": 5000, "stats_cb": lines.note_statistics},
+            logger=lines.logger,
+        )
         began = time.monotonic()
         while not self.stopping.is_set():
             while self.sent < (time.monotonic() - began) * self._per_second:
@@ -79,7 +86,27 @@ class Source(Work):
                 self.sent += 1
             producer.poll(0.01)
         assert producer.flush(3 * CALL_S) == 0
-        assert not failed, failed[0]
+        assert not failed, f"{failed[0]}; {lines}"
+
+
+class LastLines(logging.Handler):
+    """The last log lines and statistics of a client of librdkafka, for when it does not go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logger = logging.Logger("librdkafka", logging.DEBUG)
+        self.logger.addHandler(self)
+        self._lines: deque[str] = deque(maxlen=40)
+        self._statistics = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(f"{time.strftime('%X')} {record.getMessage()}")
+
+    def note_statistics(self, text: str) -> None:
+        self._statistics = text
+
+    def __str__(self) -> str:
+        return "\n".join(["last lines of its log:", *self._lines, "last statistics:", self._statistics])
 
 
 class Transformer(Work):

@@ -86,7 +86,7 @@ class LogCreation:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.errors: dict[TopicPartition, BarnabasError] = {}
         self._new_folders: dict[TopicPartition, LogOpening] = {}
-        """Those of partitions that had none. They go again where a log cannot be begun."""
+        """The creations that have made a folder, which a failure removes again."""
         size = max(PART_MIN, -(-len(openings) // PARTS_MAX))
         self.parts: Sequence[Callable[[], None]] = [
             partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)

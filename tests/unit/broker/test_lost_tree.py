@@ -187,7 +187,7 @@ def test_the_folder_of_an_interrupted_creation_gives_way_to_the_next_topic_of_th
         (PARTITION_METADATA, b"damaged"),
     ],
 )
-def test_folders_that_tell_of_a_log_wait_for_somebody_to_decide(name: str, content: bytes) -> None:
+def test_creating_a_topic_is_refused_where_an_unknown_folder_may_have_records(name: str, content: bytes) -> None:
     broker = broker_with("known")
     broker.stop()
     log_dir = MemoryLogDir(broker.disk)

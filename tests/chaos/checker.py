@@ -28,6 +28,7 @@ KINDS = {
     "partial-transaction": "only some messages of a transaction can be read",
     "output-wrong": "a message of the source was transformed twice, or never",
     "aborted-read": "a read_committed reader was given something else than what is committed",
+    "client-stuck": "a client does not end though the cluster is healthy, or has died",
     "offsets-apart": "the committed offsets of a transactional group and its output are apart",
     "offset-of-deleted-topic": "a group was given an offset, or a message, of a deleted topic of that name",
     "diverging-replicas": "two replicas have different batches at one offset",

@@ -109,10 +109,13 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                     figures |= load.finish(history)
                 history.final = read_all(cluster.bootstrap)
                 _drain(history, readers, tell)
+                for failure in _stop_all([*producers, *readers]):
+                    history.transactional.append(("client-stuck", str(failure)))
             finally:
                 if load is not None:
                     load.close()
-                _stop_all([*producers, *readers])
+                for worker in (*producers, *readers):
+                    worker.stopping.set()
             for broker in cluster.brokers:
                 broker.stop()
             folders = [(broker.number, broker.data) for broker in cluster.brokers]
@@ -262,13 +265,14 @@ def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[s
     history.drained = names
 
 
-def _stop_all(workers: Sequence[SendingWorker | ReadingWorker]) -> None:
+def _stop_all(workers: Sequence[SendingWorker | ReadingWorker]) -> list[BaseException]:
+    """Stop all workers together; return why some did not, or what they died of."""
     failures: list[BaseException] = []
 
     def stop(worker: SendingWorker | ReadingWorker) -> None:
         try:
             worker.stop(FINISH_S)
-        except BaseException as error:  # noqa: BLE001  raised again below
+        except BaseException as error:  # noqa: BLE001  returned
             failures.append(error)
 
     threads = [threading.Thread(target=stop, args=(worker,)) for worker in workers]
@@ -276,8 +280,7 @@ def _stop_all(workers: Sequence[SendingWorker | ReadingWorker]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    if failures:
-        raise failures[0]
+    return failures
 
 
 def _figures(history: History, recoveries: Sequence[float]) -> dict[str, Any]:

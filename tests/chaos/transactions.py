@@ -48,7 +48,10 @@ class TransactionalLoad:
 
     def finish(self, history: History) -> dict[str, Any]:
         """Let the load come to its end on a healthy cluster, note every anomaly, and return figures."""
-        self._source.stop()
+        try:
+            self._source.stop()
+        except (RuntimeError, TimeoutError) as error:
+            history.transactional.append(("client-stuck", f"{error}: {error.__cause__}"))
         ends = watermarks(self._bootstrap)
         try:
             _wait_until(lambda: positions(self._bootstrap) == ends)
@@ -56,7 +59,10 @@ class TransactionalLoad:
             doing = ", ".join(f"{each.name}: {each.doing}" for each in self._transformers)
             history.transactional.append(("offsets-apart", f"the transformers are in {doing}"))
         for each in self._transformers:
-            each.stop()
+            try:
+                each.stop()
+            except (RuntimeError, TimeoutError) as error:
+                history.transactional.append(("client-stuck", f"{error}, in {each.doing}: {error.__cause__}"))
         target = everything(self._bootstrap)
         try:
             _wait_until(lambda: len(self._witness.seen) >= len(target))

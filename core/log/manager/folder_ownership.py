@@ -150,7 +150,7 @@ class FolderOwnership:
 
 
 def _was_never_used(files: Mapping[str, FileInfo]) -> bool:
-    """Return True for the files of a log that was begun at offset 0, has no partition.metadata, and has never held a record."""
+    """Return True for the files of a log that begins at offset 0 and has neither records nor a partition.metadata."""
     segments = {name: match for name in files if (match := SEGMENT_FILE.fullmatch(name)) is not None}
     is_empty = all(int(match["base"]) == 0 and files[name].size == 0 for name, match in segments.items())
     return is_empty and PARTITION_METADATA not in files

@@ -35,7 +35,7 @@ from .times import parse_time_ms
 if TYPE_CHECKING:
     from ...core.message.message import Message
     from ..clients.shared.delivery import ManyHandle
-    from ..clients.shared.protocols import ProducerFace
+    from ..clients.shared.protocols import AnyProducer
 
 LINES_AT_ONCE = 5_000
 
@@ -193,7 +193,7 @@ def _not_delivered(count: int) -> str:
     return counted(count, "message was not delivered", "messages were not delivered")
 
 
-def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, Any]) -> ProducerFace:
+def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, Any]) -> AnyProducer:
     if not cluster.classic:
         check_reachable(str(cluster.bootstrap))
         config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
@@ -204,7 +204,7 @@ def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settin
     return Producer(cluster.bootstrap, config={"compression.codec": compression, **settings}, **places)
 
 
-def _finish(producer: ProducerFace) -> None:
+def _finish(producer: AnyProducer) -> None:
     """Wait for the answers; classic brokers send none, and are asked whether they have received everything."""
     from ..clients.classic.producer import ClassicProducer
 

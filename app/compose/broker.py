@@ -13,7 +13,7 @@ from .coordination import broker_backend, broker_session_request
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
-    from ...core.client.network.connection import Connect, Opened
+    from ...core.client.network.connection import Connect, ConnectCallback
     from ...core.traffic.steps import StepRunner
     from ...plugins.host import PluginHost
     from ...ports.broker_api.envelope import BrokerApi, Request
@@ -112,7 +112,7 @@ def outside_of(
 def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler) -> Connect:
     """How the broker reaches the other ones."""
 
-    def connect(address: Address, opened: Opened) -> None:
+    def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka
 
         connect_kafka(

@@ -20,7 +20,7 @@ from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import ClientTimeout, no_partition, silent
 
 ItemT = TypeVar("ItemT")
-Done = Callable[[Any], None]
+CallCallback = Callable[[Any], None]
 COORDINATORS_MAX = 10_000
 """Of so many groups and transactional ids it is remembered who coordinates them: of those found last."""
 
@@ -49,7 +49,7 @@ class NodeCall:
 
     request: Request[Any]
     target: Destination
-    done: Done
+    done: CallCallback
     """Takes the result, or the `BarnabasError` for which there is none."""
     deadline_ms: float
     retriable: Callable[[Any], ErrorCode] = lambda _result: ErrorCode.NONE

@@ -10,13 +10,13 @@ from .cluster_view import COORDINATORS, ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import silent
 
-GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
+COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
 """What a broker answers that does not coordinate it (any more): ask again which one does."""
 
 
 def is_gone(error: BarnabasError) -> bool:
-    """True for an answer of `GONE`, and where there was none because the connection failed."""
-    return error.code in GONE if isinstance(error, ApiError) else True
+    """True for an answer of `COORDINATOR_MOVED`, and where there was none because the connection failed."""
+    return error.code in COORDINATOR_MOVED if isinstance(error, ApiError) else True
 
 
 class CoordinatorFinder:

@@ -8,7 +8,7 @@ from ...ports.broker_api.envelope import Request
 
 NEVER = math.inf
 
-TakeAnswer = Callable[[Any, float], None]
+ResponseCallback = Callable[[Any, float], None]
 """Takes the result, or the `BarnabasError` that took its place, and the time in ms (monotonic)."""
 
 
@@ -20,7 +20,7 @@ class Send(NamedTuple):
 
     node: int
     request: Request[Any]
-    answer: TakeAnswer
+    answer: ResponseCallback
 
 
 class Poll(NamedTuple):

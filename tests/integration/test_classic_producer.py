@@ -14,7 +14,7 @@ from support.waiting import wait_for
 from barnabas import Broker, Producer, SimpleConsumer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.clients.shared.protocols import ProducerFace, SimpleConsumerFace
+from barnabas.app.clients.shared.protocols import AnyProducer, AnySimpleConsumer
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -34,13 +34,13 @@ def broker() -> Iterator[Broker]:
 
 
 def consumer_of(broker: Broker, **settings: Any) -> ClassicSimpleConsumer:
-    made: SimpleConsumerFace = SimpleConsumer(broker.listeners[0], **settings)
+    made: AnySimpleConsumer = SimpleConsumer(broker.listeners[0], **settings)
     assert isinstance(made, ClassicSimpleConsumer)
     return made
 
 
 def producer_of(**settings: Any) -> ClassicProducer:
-    made: ProducerFace = Producer(**settings)
+    made: AnyProducer = Producer(**settings)
     assert isinstance(made, ClassicProducer)
     return made
 

@@ -14,7 +14,7 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.clients.aio import AsyncProducer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.runs import ProducerData
-from barnabas.app.clients.shared.protocols import ProducerFace
+from barnabas.app.clients.shared.protocols import AnyProducer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, QueueFull
 from barnabas.core.client.producer.producer_batch import Delivery
 from barnabas.core.message.classic.reader import ShallowMessage
@@ -100,7 +100,7 @@ def test_all_classic_settings_under_their_names() -> None:
         "zk.connectiontimeout.ms": 15,
         "zk.synctime.ms": 16,
     }
-    made: ProducerFace = Producer(config=config)
+    made: AnyProducer = Producer(config=config)
     with made:
         assert isinstance(made, ClassicProducer)
         chosen = made.settings

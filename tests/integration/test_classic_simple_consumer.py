@@ -10,7 +10,7 @@ from support.waiting import wait_for
 
 from barnabas import Producer, SimpleConsumer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.clients.shared.protocols import SimpleConsumerFace
+from barnabas.app.clients.shared.protocols import AnySimpleConsumer
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
@@ -54,14 +54,14 @@ def broker() -> Iterator[FakeClassicBroker]:
 def test_it_is_a_simple_consumer_of_the_other_generation(broker: FakeClassicBroker) -> None:
     with SimpleConsumer(f"classic://{broker.address}") as made:
         assert isinstance(made, SimpleConsumer)
-        assert type(made).__mro__[1] is SimpleConsumerFace
+        assert type(made).__mro__[1] is AnySimpleConsumer
     assert not isinstance(broker, SimpleConsumer)
     assert not issubclass(ClassicSimpleConsumer, Producer)
 
 
 @pytest.fixture
 def consumer(broker: FakeClassicBroker) -> Iterator[ClassicSimpleConsumer]:
-    made: SimpleConsumerFace = SimpleConsumer(f"classic://{broker.address}")
+    made: AnySimpleConsumer = SimpleConsumer(f"classic://{broker.address}")
     assert isinstance(made, ClassicSimpleConsumer)
     with made:
         yield made

@@ -9,8 +9,8 @@ from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.consumer.subscription_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.producer.identity import ProducerIdentity
-from barnabas.core.client.producer.producer_batch import Batch
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.producer_batch import ProducerBatch
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -157,7 +157,7 @@ class Writer(Client):
         sizes = AccumulatorSettings(
             batch_size=1_500, batch_messages=1 + self.entropy.below(8), delivery_timeout_ms=delivery_timeout_ms
         )
-        self._accumulator = Accumulator(sizes, world.clock, lambda _: None)
+        self._accumulator = RecordAccumulator(sizes, world.clock, lambda _: None)
         identity = ProducerIdentity(
             self.view, self.entropy, retry_backoff_ms=50, retry_backoff_max_ms=500, unsupported=self._unsupported
         )
@@ -184,12 +184,12 @@ class Writer(Client):
             self._taken += 1
         return self.entropy.below(self.pause_ms)
 
-    def _settled(self, batches: Sequence[Batch]) -> None:
+    def _settled(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:
             assert batch.error is None, batch.error
             self._note(batch)
 
-    def _note(self, batch: Batch) -> None:
+    def _note(self, batch: ProducerBatch) -> None:
         """It was acknowledged."""
         for index, value in enumerate(batch.values):
             assert value is not None

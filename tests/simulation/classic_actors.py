@@ -13,7 +13,7 @@ from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.group import Owned
 from barnabas.core.classic.registry.layout import ClassicBroker
 from barnabas.core.classic.registry.subscription import ClassicSubscription
-from barnabas.core.client.network.connection import Opened
+from barnabas.core.client.network.connection import ConnectCallback
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -243,7 +243,7 @@ class Member(Machine):
         consumer.member = self
         return consumer
 
-    def _connect(self, address: Address, opened: Opened) -> None:
+    def _connect(self, address: Address, opened: ConnectCallback) -> None:
         connect_classic(
             self.transport(),
             self.life,

@@ -4,9 +4,9 @@ from barnabas.adapters.wire_kafka.client import connect_kafka
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
-from barnabas.core.client.network.connection import Opened
-from barnabas.core.client.network.links import LinkOutside, Links
-from barnabas.core.client.network.overdue_requests import Overdue
+from barnabas.core.client.network.connection import ConnectCallback
+from barnabas.core.client.network.links import LinkDependencies, Links
+from barnabas.core.client.network.overdue_requests import OverdueRequests
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World
@@ -31,7 +31,7 @@ class Client:
         )
         self.view.want([TOPIC])
         self._transport = world.network.transport(name)
-        outside = LinkOutside(
+        outside = LinkDependencies(
             scheduler=world.scheduler,
             clock=world.clock,
             entropy=self.entropy,
@@ -39,7 +39,7 @@ class Client:
             caller=Caller(client_id=name),
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = Overdue(self._links.submit, world.clock, self.view.late)
+        overdue = OverdueRequests(self._links.submit, world.clock, self.view.late)
         self._driver = Driver(world.scheduler, world.clock, overdue.submit)
         self._driver.add(self.view)
         self._driver.add(overdue)
@@ -65,7 +65,7 @@ class Client:
             self._driver.wake()
             self.world.scheduler.call_later(delay_ms, self._turn)
 
-    def _connect(self, address: Address, opened: Opened) -> None:
+    def _connect(self, address: Address, opened: ConnectCallback) -> None:
         connect_kafka(
             self._transport,
             self.world.scheduler,

@@ -11,7 +11,7 @@ from simulation.cluster_checker import Broken, ClusterChecker
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.consumer.fetcher import Fetcher
 from barnabas.core.client.consumer.subscription_state import AtTime, FetcherSettings, Reset
-from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.producer_batch import ProducerBatch
 from barnabas.core.cluster.topics import NO_LEADER, PartitionState
 from barnabas.core.message.corrupt_record import CorruptRecord
 from barnabas.ports.broker_api.configs import ResourceKind
@@ -48,7 +48,7 @@ class ClusterWriter(Writer):
         """Given up: they may stand in the log, or not."""
         self._checker = checker
 
-    def _settled(self, batches: Sequence[Batch]) -> None:
+    def _settled(self, batches: Sequence[ProducerBatch]) -> None:
         topic = self.world.look.topics().get(TOPIC)
         assert topic is not None
         for batch in batches:

@@ -5,7 +5,7 @@ from simulation.actors import Actor
 from simulation.client import TOPIC, Client
 
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
-from barnabas.core.client.group.consumer_coordinator import GroupMembership
+from barnabas.core.client.group.consumer_coordinator import ConsumerCoordinator
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
 from barnabas.ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from barnabas.ports.error_codes import ErrorCode
@@ -74,7 +74,7 @@ class GroupMember(Client):
             retry_backoff_ms=50,
             retry_backoff_max_ms=200,
         )
-        self.membership = GroupMembership(self.view, self.entropy, settings, [builtin_assignor(assignor)])
+        self.membership = ConsumerCoordinator(self.view, self.entropy, settings, [builtin_assignor(assignor)])
         self.membership.subscribe([TOPIC], world.clock.monotonic_ms())
         self.drive(self.membership)
 

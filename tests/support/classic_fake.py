@@ -11,7 +11,7 @@ from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.app.background import ReactorThread
 from barnabas.app.clients.classic.producer import ClassicProducer
-from barnabas.app.clients.shared.protocols import ProducerFace
+from barnabas.app.clients.shared.protocols import AnyProducer
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.transport import Connection, Limits, TransportError
@@ -157,7 +157,7 @@ def offsets_answer(offsets: Sequence[int], error: int = 0) -> bytes:
 
 
 def listed(broker: FakeClassicBroker, **settings: Any) -> ClassicProducer:
-    made: ProducerFace = Producer(broker_list=f"0:{broker.address}", plugins=(), **settings)
+    made: AnyProducer = Producer(broker_list=f"0:{broker.address}", plugins=(), **settings)
     assert isinstance(made, ClassicProducer)
     return made
 
@@ -198,7 +198,7 @@ class FakeClassicCluster:
             session.close()
 
     def producer(self, **settings: Any) -> ClassicProducer:
-        made: ProducerFace = Producer(coordination=self.tree.session, plugins=(), **settings)
+        made: AnyProducer = Producer(coordination=self.tree.session, plugins=(), **settings)
         assert isinstance(made, ClassicProducer)
         return made
 

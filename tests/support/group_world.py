@@ -12,7 +12,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, Send
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
-from barnabas.core.client.group.consumer_coordinator import GroupMembership
+from barnabas.core.client.group.consumer_coordinator import ConsumerCoordinator
 from barnabas.core.client.group.events import (
     Assigned,
     CommittedOffset,
@@ -204,7 +204,7 @@ class Consumer:
             "max_poll_interval_ms": POLL_INTERVAL_MS,
             **settings,
         }
-        self.membership = GroupMembership(
+        self.membership = ConsumerCoordinator(
             self.view,
             self.entropy,
             GroupSettings(group_id=group, group_instance_id=instance, **chosen),

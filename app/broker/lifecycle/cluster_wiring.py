@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from ....core.client.network.links import LinkOutside, Links
+from ....core.client.network.links import LinkDependencies, Links
 from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.lease import Lease
 from ....core.cluster.metadata_listener import ClusterFollower, Refresh
@@ -35,7 +35,7 @@ def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterReg
         broker = registry.image.brokers.get(broker_id)
         return None if broker is None else inter_broker_address(broker)
 
-    made = LinkOutside(
+    made = LinkDependencies(
         scheduler=outside.scheduler,
         clock=outside.clock,
         entropy=outside.entropy,

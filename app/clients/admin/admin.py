@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ..shared.connect import open_shell
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
-from .asker import Asker
+from .asker import AdminRequests
 from .cluster import ClusterAdmin
 from .configs import ConfigAdmin
 from .groups import GroupAdmin
@@ -71,7 +71,7 @@ class Admin:
         """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
         self.settings = read_settings(CommonSettings, config, settings)
         self._shell = open_shell(bootstrap, self.settings)
-        asker = Asker(self._shell, self.settings)
+        asker = AdminRequests(self._shell, self.settings)
         self._topics = TopicAdmin(asker)
         self._configs = ConfigAdmin(asker)
         self._groups = GroupAdmin(asker, self._topics)

@@ -30,7 +30,7 @@ _PASSING = frozenset(
 Place = TopicPartition | tuple[str, int]
 
 
-class Asker:
+class AdminRequests:
     """A shell to ask with, and whom: any broker, each of them, a coordinator."""
 
     def __init__(self, shell: ClientShell, settings: CommonSettings) -> None:

@@ -20,7 +20,7 @@ from ....ports.broker_api.replicas import (
 )
 from ....ports.error_codes import ErrorCode
 from ....ports.types import TopicPartition
-from .asker import Asker, Place, check
+from .asker import AdminRequests, Place, check
 
 PlaceT = TypeVar("PlaceT", bound=Place)
 
@@ -28,7 +28,7 @@ PlaceT = TypeVar("PlaceT", bound=Place)
 class ClusterAdmin:
     """Describes brokers and folders; asks for other leaders and replicas."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: AdminRequests) -> None:
         self._asker = asker
 
     def describe_cluster(self) -> DescribeClusterResult:

@@ -20,13 +20,13 @@ from ....ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
-from .asker import Asker, check
+from .asker import AdminRequests, check
 
 
 class ConfigAdmin:
     """Describes and changes settings."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: AdminRequests) -> None:
         self._asker = asker
 
     def describe_configs(

@@ -28,7 +28,7 @@ from ....ports.broker_api.groups import (
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
-from .asker import Asker, Place, check, passing
+from .asker import AdminRequests, Place, check, passing
 from .group_details import GroupDetails, GroupLag, details_of
 from .group_reset import OffsetChange, ResetTo, planned
 from .topics import TopicAdmin
@@ -37,7 +37,7 @@ from .topics import TopicAdmin
 class GroupAdmin:
     """Lists, describes and deletes groups; tells, changes and removes what they have committed."""
 
-    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+    def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
         self._asker = asker
         self._topics = topics
 

@@ -28,7 +28,7 @@ from ....ports.types import TopicPartition
 from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
 from ..shared.settings import isolation_level_of
-from .asker import Asker, Place, check
+from .asker import AdminRequests, Place, check
 
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
@@ -36,7 +36,7 @@ _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP
 class TopicAdmin:
     """Makes, changes, describes and deletes topics."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: AdminRequests) -> None:
         self._asker = asker
 
     def create_topic(

@@ -22,7 +22,7 @@ from ....ports.errors import ConfigError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ..shared.connect import first_error
-from .asker import Asker, Place, check, passing
+from .asker import AdminRequests, Place, check, passing
 from .topics import TopicAdmin
 
 
@@ -53,7 +53,7 @@ class OpenTransaction:
 class TransactionAdmin:
     """Lists and describes transactions; finds those that hang, and ends them."""
 
-    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+    def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
         self._asker = asker
         self._topics = topics
 

@@ -319,7 +319,7 @@ class ConsumerConnector:
         *,
         closing: bool = False,
     ) -> T:
-        """As `WaitingRoom.on_reactor`, unless the connector is shut down."""
+        """As `BlockingShell.on_reactor`, unless the connector is shut down."""
 
         def run(done: Callable[[Outcome[T]], None]) -> None:
             if self._shutting and not closing:

@@ -13,7 +13,7 @@ from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import ClientTimeout, QueueFull
 from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
-from ....core.client.producer.producer_batch import DeliveryCallback, Home, UnseenFailures
+from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, UnseenFailures
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
@@ -24,7 +24,7 @@ from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
 from ..shared.hooks import HookPath, still_wait
 from ..shared.process import check_process_in_methods
-from ..shared.protocols import ProducerFace
+from ..shared.protocols import AnyProducer
 from ..shared.settings import read_settings
 from .choice import Whereabouts, find_out
 from .dispatch import RunDispatch
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @check_process_in_methods("shell", but=("end_with_program",))
-class ClassicProducer(ProducerFace):
+class ClassicProducer(AnyProducer):
     """Sends messages to topics of classic brokers. All methods may be called from any thread.
 
         with Producer(broker_list="0:localhost:9093") as producer: ...
@@ -490,7 +490,7 @@ class ClassicProducer(ProducerFace):
     def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no run: failed, or (None) handled elsewhere. For the hooks' path."""
         with self._lock:
-            home: Home = handle.home
+            home: BatchFuture = handle.home
             if home.done:
                 return
             home.finish(error)

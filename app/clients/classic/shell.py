@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..shared.blocking_shell import WaitingRoom
+from ..shared.blocking_shell import BlockingShell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...connector import Connector
 
 
-class ClassicShell(WaitingRoom):
+class ClassicShell(BlockingShell):
     """A reactor, machines that are polled in time, and what to do when hanging up."""
 
     def __init__(self, connector: Connector) -> None:

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....core.classic.one_broker import OneBroker
-from ....core.client.network.links import LinkOutside, NodeLink
+from ....core.client.network.links import LinkDependencies, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
 from ....ports.broker_api.classic import (
     ClassicFetch,
@@ -21,7 +21,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
 from ..shared.connect import plugin_host
 from ..shared.process import check_process_in_methods
-from ..shared.protocols import SimpleConsumerFace
+from ..shared.protocols import AnySimpleConsumer
 from ..shared.settings import read_settings
 from .choice import classic_addresses
 from .opening import classic_connector
@@ -39,7 +39,7 @@ _LENGTH = Struct(">i")
 
 
 @check_process_in_methods("shell")
-class ClassicSimpleConsumer(SimpleConsumerFace):
+class ClassicSimpleConsumer(AnySimpleConsumer):
     """Fetches from one classic broker; offsets are byte positions. Callable from any thread.
 
     with SimpleConsumer("classic://localhost:9093") as consumer:
@@ -66,7 +66,7 @@ class ClassicSimpleConsumer(SimpleConsumerFace):
         if len(addresses) != 1:
             raise ConfigError(f"bootstrap {bootstrap!r}: a simple consumer asks one broker, give one address")
         self.shell = ClassicShell(connector or classic_connector((), self.settings))
-        outside = LinkOutside(
+        outside = LinkDependencies(
             scheduler=self.shell.scheduler,
             clock=self.shell.clock,
             entropy=self.shell.connector.entropy,

@@ -23,11 +23,11 @@ from ..shared.machine_settings import fetching
 from ..shared.process import check_process_in_methods
 from ..shared.settings import ConsumerSettings, read_settings
 from .assignors import assignors_of
-from .fetch_buffer import Reading
-from .group_coordinator import CommitCallback, GroupSide
-from .partition_finder import Place, PlaceFinder, StartOffset, start_at, subscription_of
+from .fetch_buffer import FetchBuffer
+from .group_coordinator import CommitCallback, GroupCoordinatorClient
+from .partition_finder import PartitionFinder, Place, StartOffset, start_at, subscription_of
 from .positions import ConsumerPositions, committed_or_reset, offsets_to_commit
-from .rebalance_listener import RebalanceListener, Told, listener_of
+from .rebalance_listener import PartitionsCallback, RebalanceListener, listener_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -89,14 +89,14 @@ class Consumer:
         view, entropy = self._shell.view, self._shell.connector.entropy
         self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs(), self._shell.changed.notify_all)
         self._shell.add_part(self._fetcher)
-        self._finder = PlaceFinder(
+        self._finder = PartitionFinder(
             self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
         )
-        self._reading = Reading(self._shell, self._fetcher, values, keys)
+        self._reading = FetchBuffer(self._shell, self._fetcher, values, keys)
         self._positions = ConsumerPositions(self._shell, self._fetcher, self._reading, chosen)
-        self._group: GroupSide | None = None
+        self._group: GroupCoordinatorClient | None = None
         if chosen.group_id:
-            self._group = GroupSide(self._shell, self._fetcher, self._reading, assignors, chosen)
+            self._group = GroupCoordinatorClient(self._shell, self._fetcher, self._reading, assignors, chosen)
         self._failure: BarnabasError | None = None
         self._closing = False
         self._asked = False
@@ -112,9 +112,9 @@ class Consumer:
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
-        on_assigned: Told | None = None,
-        on_revoked: Told | None = None,
-        on_lost: Told | None = None,
+        on_assigned: PartitionsCallback | None = None,
+        on_revoked: PartitionsCallback | None = None,
+        on_lost: PartitionsCallback | None = None,
     ) -> None:
         """Read one's share of these topics, and no others, as a member of `group.id`.
 
@@ -421,7 +421,7 @@ class Consumer:
     def _is_member(self) -> bool:
         return self._group is not None and self._group.membership.subscribed
 
-    def _in_group(self, what: str, instead: str = "") -> GroupSide:
+    def _in_group(self, what: str, instead: str = "") -> GroupCoordinatorClient:
         if self._group is None:
             raise ConfigError(", ".join(filter(None, (f"{what} needs a group: Consumer(..., group_id=NAME)", instead))))
         return self._group
@@ -514,7 +514,7 @@ class Consumer:
             del ends[gone]
         ends |= self.end_offsets([place for place in places if place not in ends])
 
-    def _offsets_of(self, what: Any, group: GroupSide) -> dict[TopicPartition, CommittedOffset]:
+    def _offsets_of(self, what: Any, group: GroupCoordinatorClient) -> dict[TopicPartition, CommittedOffset]:
         with self._lock:
             positions = group.positions()
         return positions if what is None else offsets_to_commit(what, positions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from ....core.client.consumer.subscription_state import AssignedPartition, AtOffset, AtTime, Chunk
+from ....core.client.consumer.subscription_state import AtOffset, AtTime, CompletedFetch, TopicPartitionState
 from ....core.client.errors import EncodeError
 from ....core.message.batch_header import BatchHeader
 from ....core.message.corrupt_record import CorruptRecord, Damage, is_damage
@@ -31,18 +31,18 @@ Ends = Mapping[TopicPartition, int]
 
 
 @define(eq=False)
-class _Hand:
+class _CurrentFetch:
     """A chunk in the user's hand, and what is left of it."""
 
-    chunk: Chunk
-    state: AssignedPartition
+    chunk: CompletedFetch
+    state: TopicPartitionState
     messages: Iterator[Message]
 
 
-class Reading:
+class FetchBuffer:
     """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
 
-    A message counts as read once it is handed out: `AssignedPartition.read_offset` is behind it then.
+    A message counts as read once it is handed out: `TopicPartitionState.read_offset` is behind it then.
     """
 
     def __init__(self, shell: ClientShell, fetcher: Fetcher, decoder: Decoder, key_decoder: Decoder) -> None:
@@ -51,9 +51,9 @@ class Reading:
         self._decoder = decoder
         self._key_decoder = key_decoder
         self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
-        self._hand: _Hand | None = None
-        self._aside: dict[TopicPartition, _Hand] = {}
-        self._latest: AssignedPartition | None = None
+        self._hand: _CurrentFetch | None = None
+        self._aside: dict[TopicPartition, _CurrentFetch] = {}
+        self._latest: TopicPartitionState | None = None
         self.damaged: list[Damage] = []
         """What was left out, in the order in which the user came past it."""
 
@@ -68,7 +68,7 @@ class Reading:
         latest = self._latest
         return None if latest is None else (latest.place, latest.read_offset)
 
-    def epoch_of(self, state: AssignedPartition) -> int:
+    def epoch_of(self, state: TopicPartitionState) -> int:
         """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
         hand = self._aside.get(state.place, self._hand)
         in_hand = hand is not None and hand.state is state
@@ -140,7 +140,7 @@ class Reading:
             self._left_out(chunk.damage)
         if self._fetcher.settings.skip_damaged:
             chunk.messages.on_damage = partial(self._cannot_decode, chunk.place)
-        self._hand = _Hand(chunk, state, iter(chunk.messages))
+        self._hand = _CurrentFetch(chunk, state, iter(chunk.messages))
         return True
 
     def put_aside(self) -> None:
@@ -172,14 +172,14 @@ class Reading:
     def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
         self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
-    def _finish(self, hand: _Hand) -> None:
+    def _finish(self, hand: _CurrentFetch) -> None:
         """All of a chunk was handed out."""
         hand.state.read_offset = max(hand.state.read_offset, hand.chunk.next_offset)
         hand.state.read_epoch = hand.chunk.messages.leader_epoch
         with self._shell.lock:
             self.drop([hand.chunk.place])
 
-    def _cannot_read(self, state: AssignedPartition, error: ApiError) -> ApiError:
+    def _cannot_read(self, state: TopicPartitionState, error: ApiError) -> ApiError:
         """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
         told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
         with self._shell.lock:

@@ -13,7 +13,7 @@ from ....core.client.consumer.subscription_state import AtOffset, AtTime
 from ....core.client.effects import NEVER, Poll
 from ....core.client.errors import ClientTimeout, CommitFailed, NoOffset
 from ....core.client.group.assignor import Assignor
-from ....core.client.group.consumer_coordinator import GroupMembership
+from ....core.client.group.consumer_coordinator import ConsumerCoordinator
 from ....core.client.group.events import (
     Assigned,
     CommittedOffset,
@@ -31,7 +31,7 @@ from ..shared.blocking_shell import GRACE_S, logger
 from ..shared.client_shell import ClientShell
 from ..shared.machine_settings import membership_of
 from ..shared.settings import ConsumerSettings
-from .fetch_buffer import Reading
+from .fetch_buffer import FetchBuffer
 from .rebalance_listener import RebalanceListener
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -48,7 +48,7 @@ _NOT_A_MEMBER = {
 }
 
 
-class GroupSide:
+class GroupCoordinatorClient:
     """The group's side of a consumer: what membership events mean for reading and for the listener, and commits.
 
     A part of the client, too: on the reactor it looks whether the user's thread is wanted, and then has the iteration
@@ -59,12 +59,12 @@ class GroupSide:
         self,
         shell: ClientShell,
         fetcher: Fetcher,
-        reading: Reading,
+        reading: FetchBuffer,
         assignors: Sequence[Assignor],
         settings: ConsumerSettings,
     ) -> None:
         view, entropy = shell.view, shell.connector.entropy
-        self.membership = GroupMembership(view, entropy, membership_of(settings), assignors, self._summon)
+        self.membership = ConsumerCoordinator(view, entropy, membership_of(settings), assignors, self._summon)
         self.wanted = False
         """The user's thread has something to carry out."""
         self._shell = shell

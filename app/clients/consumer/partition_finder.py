@@ -61,7 +61,7 @@ def subscription_of(
     return several
 
 
-class PlaceFinder:
+class PartitionFinder:
     """Tells what partitions there are."""
 
     def __init__(self, shell: ClientShell, *, timeout_ms: int, auto_create: bool) -> None:

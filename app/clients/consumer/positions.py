@@ -7,7 +7,7 @@ from typing import Any
 
 from ....core.client.arguments import as_topic_partition, check_offset
 from ....core.client.consumer.fetcher import Fetcher
-from ....core.client.consumer.subscription_state import AssignedPartition, AtOffset, AtTime, FetchPosition
+from ....core.client.consumer.subscription_state import AtOffset, AtTime, StartPosition, TopicPartitionState
 from ....core.client.errors import ClientTimeout
 from ....core.client.group.events import CommittedOffset
 from ....core.message.message import Message
@@ -18,14 +18,14 @@ from ..shared.client_shell import ClientShell
 from ..shared.connect import first_error
 from ..shared.list_offsets import list_offsets
 from ..shared.settings import ConsumerSettings
-from .fetch_buffer import Reading
+from .fetch_buffer import FetchBuffer
 from .partition_finder import Place
 
 
 class ConsumerPositions:
     """Tells and moves the positions of one consumer. The methods without a text here are explained at `Consumer`."""
 
-    def __init__(self, shell: ClientShell, fetcher: Fetcher, reading: Reading, settings: ConsumerSettings) -> None:
+    def __init__(self, shell: ClientShell, fetcher: Fetcher, reading: FetchBuffer, settings: ConsumerSettings) -> None:
         self._shell = shell
         self._fetcher = fetcher
         self._reading = reading
@@ -71,7 +71,7 @@ class ConsumerPositions:
     def high_watermark(self, place: Place) -> int:
         return self.state(as_topic_partition(place)).high_watermark
 
-    def seek(self, positions: Mapping[TopicPartition, FetchPosition]) -> None:
+    def seek(self, positions: Mapping[TopicPartition, StartPosition]) -> None:
         """Go on there. Raises `ConfigError` for what is not assigned."""
         for place in positions:
             self.state(place)
@@ -101,7 +101,7 @@ class ConsumerPositions:
         """These, or (None) all assigned ones."""
         return self.assignment if places is None else [as_topic_partition(place) for place in places]
 
-    def state(self, place: TopicPartition) -> AssignedPartition:
+    def state(self, place: TopicPartition) -> TopicPartitionState:
         """Raises `ConfigError` for what is not assigned."""
         state = self._fetcher.partitions.get(place)
         if state is None:
@@ -160,9 +160,9 @@ def _committed(position: Any) -> CommittedOffset:
 
 def committed_or_reset(
     places: Sequence[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], reset: int
-) -> dict[TopicPartition, FetchPosition]:
+) -> dict[TopicPartition, StartPosition]:
     """Where to begin: where the group has got to, else at that time. Raises `ConfigError` if that is 0 (none)."""
-    starts: dict[TopicPartition, FetchPosition] = {}
+    starts: dict[TopicPartition, StartPosition] = {}
     for place in places:
         at = committed.get(place)
         if at is None and not reset:

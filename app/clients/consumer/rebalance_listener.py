@@ -8,7 +8,7 @@ from typing import Any
 from ....ports.errors import ConfigError
 from ....ports.types import TopicPartition
 
-Told = Callable[[list[TopicPartition]], object]
+PartitionsCallback = Callable[[list[TopicPartition]], object]
 
 
 class RebalanceListener:
@@ -35,7 +35,9 @@ class RebalanceListener:
 class CallableListener(RebalanceListener):
     """Functions in place of methods."""
 
-    def __init__(self, assigned: Told | None, revoked: Told | None, lost: Told | None) -> None:
+    def __init__(
+        self, assigned: PartitionsCallback | None, revoked: PartitionsCallback | None, lost: PartitionsCallback | None
+    ) -> None:
         self._assigned = assigned
         self._revoked = revoked
         self._lost = lost or revoked
@@ -50,12 +52,17 @@ class CallableListener(RebalanceListener):
         _tell(self._lost, partitions)
 
 
-def _tell(function: Told | None, partitions: Sequence[TopicPartition]) -> None:
+def _tell(function: PartitionsCallback | None, partitions: Sequence[TopicPartition]) -> None:
     if function is not None:
         function(list(partitions))
 
 
-def listener_of(listener: Any, assigned: Told | None, revoked: Told | None, lost: Told | None) -> RebalanceListener:
+def listener_of(
+    listener: Any,
+    assigned: PartitionsCallback | None,
+    revoked: PartitionsCallback | None,
+    lost: PartitionsCallback | None,
+) -> RebalanceListener:
     """An object with the methods of a `RebalanceListener`, or functions. Raises `ConfigError` for both, or a misfit."""
     functions = CallableListener(assigned, revoked, lost)
     if listener is None:

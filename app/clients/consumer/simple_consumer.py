@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ....core.client.consumer.fetch_position import Course, CoursePiece, CourseRules
+from ....core.client.consumer.fetch_position import CheckedRecords, FetchPosition, PartitionFetchSettings
 from ....core.message.codec import Codecs
 from ....core.message.message_set import MessageSet
 from ....ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
@@ -17,7 +17,7 @@ from ..arrow import gather
 from ..classic.choice import is_classic_address
 from ..shared.connect import first_error, open_shell, plugin_host
 from ..shared.process import check_process_in_methods
-from ..shared.protocols import SimpleConsumerFace
+from ..shared.protocols import AnySimpleConsumer
 from ..shared.settings import FetchSettings, read_settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FetchedSet(MessageSet):
 
     __slots__ = ("damage", "high_watermark", "log_start_offset")
 
-    def __init__(self, piece: CoursePiece, codecs: Codecs, outcome: FetchResultPartition) -> None:
+    def __init__(self, piece: CheckedRecords, codecs: Codecs, outcome: FetchResultPartition) -> None:
         super().__init__(
             piece.records,
             codecs,
@@ -51,7 +51,7 @@ class FetchedSet(MessageSet):
 
 
 @check_process_in_methods("_shell")
-class SimpleConsumer(SimpleConsumerFace):
+class SimpleConsumer(AnySimpleConsumer):
     """Fetches from the leaders of partitions. Callable from any thread.
 
     with SimpleConsumer("localhost:9092") as consumer:
@@ -71,7 +71,7 @@ class SimpleConsumer(SimpleConsumerFace):
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
         """What `SimpleConsumer(...)` makes is a `SimpleConsumer`, of whatever generation."""
-        return True if cls is SimpleConsumer and SimpleConsumerFace in other.__mro__ else NotImplemented
+        return True if cls is SimpleConsumer and AnySimpleConsumer in other.__mro__ else NotImplemented
 
     def __init__(
         self,
@@ -195,21 +195,21 @@ class SimpleConsumer(SimpleConsumerFace):
             offset = self.offset_at(topic, partition, LATEST)
         return list(dict.fromkeys((offset, earliest)))[:max_offsets]
 
-    def _course(self, topic: str, partition: int, offset: int, max_bytes: int) -> Course:
+    def _course(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchPosition:
         settings = self.settings
-        rules = CourseRules(
+        rules = PartitionFetchSettings(
             max_bytes=max_bytes,
             bytes_max=settings.fetch_max_bytes,
             check_crc=settings.check_crcs,
             skip_damaged=settings.skip_damaged,
             committed_only=settings.isolation_level > 0,
         )
-        course = Course(TopicPartition(topic, partition), rules)
+        course = FetchPosition(TopicPartition(topic, partition), rules)
         course.jump(offset)
         return course
 
     def _fetch(
-        self, courses: Sequence[Course], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+        self, courses: Sequence[FetchPosition], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
     ) -> list[FetchResultPartition | BarnabasError]:
         partitions = [FetchPartition(*course.place, *course.ask()) for course in courses]
 
@@ -230,13 +230,13 @@ class SimpleConsumer(SimpleConsumerFace):
             timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
         )
 
-    def _taken(self, course: Course, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
+    def _taken(self, course: FetchPosition, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
         """What an answer for one of so many brings; asked again until that is clear. Without messages at the end."""
         piece, outcome = _next(course, answer, first=asked == 1)
         while piece is None and not course.at_end:
             again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
             piece, outcome = _next(course, again)
-        return FetchedSet(piece or CoursePiece(b"", [], course.position, course.position), self._codecs, outcome)
+        return FetchedSet(piece or CheckedRecords(b"", [], course.position, course.position), self._codecs, outcome)
 
     def close(self) -> None:
         """Hang up. Twice is harmless."""
@@ -263,8 +263,8 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
 
 
 def _next(
-    course: Course, answer: FetchResultPartition | BarnabasError, *, first: bool = True
-) -> tuple[CoursePiece | None, FetchResultPartition]:
+    course: FetchPosition, answer: FetchResultPartition | BarnabasError, *, first: bool = True
+) -> tuple[CheckedRecords | None, FetchResultPartition]:
     """What the answer brings, and the answer. Raises what is no answer to go on with."""
     if not isinstance(answer, BarnabasError):
         if answer.error is ErrorCode.CORRUPT_MESSAGE:

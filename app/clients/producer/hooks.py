@@ -22,16 +22,16 @@ from ..shared.hooks import HookOwner, HookPath, QueueLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ....core.client.producer.producer_batch import Batch
+    from ....core.client.producer.producer_batch import ProducerBatch
     from ....core.message.numbered_header import NumberedHeader
-    from .record_appender import Intake
+    from .record_appender import RecordAppender
 
 
 class ProducerHooks(HookPath):
     """On the way to the accumulator of the current generation."""
 
     def __init__(
-        self, owner: HookOwner, intake: Intake, events: EventHandler, callbacks: CallbackHandler | None
+        self, owner: HookOwner, intake: RecordAppender, events: EventHandler, callbacks: CallbackHandler | None
     ) -> None:
         settings = intake.settings
         limits = QueueLimits(
@@ -105,7 +105,7 @@ class BatchHooks:
         """The producer begins. Raises what the handler raises."""
         self._callbacks.start(bootstrap)
 
-    def on_batch_done(self, batch: Batch) -> None:
+    def on_batch_done(self, batch: ProducerBatch) -> None:
         """Report a batch whose outcome is known. Call it on the reactor, or when that has stopped."""
         if batch.numbered is None:
             return

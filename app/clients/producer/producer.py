@@ -10,8 +10,8 @@ from ....core.client.arguments import check_topic
 from ....core.client.errors import ClientTimeout
 from ....core.client.producer.identity import ProducerIdentity
 from ....core.client.producer.partitioner import Partitioner
-from ....core.client.producer.pending_messages import UnplacedMessage
-from ....core.client.producer.producer_batch import Batch, DeliveryCallback, Home, UnseenFailures
+from ....core.client.producer.pending_messages import PendingMessage
+from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, ProducerBatch, UnseenFailures
 from ....core.client.producer.sender import Sender
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
@@ -31,25 +31,25 @@ from ..shared.encoding import (
     encoding_of,
 )
 from ..shared.hooks import HookPath, still_wait
-from ..shared.locked import Guarded, GuardedSender
+from ..shared.locked import Locked, LockedSender
 from ..shared.machine_settings import sending, transacting
 from ..shared.process import check_process_in_methods
-from ..shared.protocols import ProducerFace
+from ..shared.protocols import AnyProducer
 from ..shared.settings import ProducerSettings, read_settings
 from .hooks import BatchHooks, Handlers, ProducerHooks, needs_queue
 from .partition_count import partition_count
-from .record_appender import Intake
+from .record_appender import RecordAppender
 from .send_many import send_many
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ....core.client.producer.handlers import CallbackHandler, EventHandler
-    from ....core.client.producer.numbering import Numbering
+    from ....core.client.producer.numbering import SequenceAssigner
     from ....core.client.producer.transaction_manager import PreparedTransaction
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
-    from .transactions import Transactions
+    from .transactions import ProducerTransactions
 
 _FIRST_LOOK_MS = 5_000.0
 """How long after a failure the producer looks whether its program has asked for the outcome; a log line says if not."""
@@ -57,7 +57,7 @@ _NEXT_LOOK_MS = 60_000.0
 
 
 @check_process_in_methods("_shell", but=("send", "end_with_program"))
-class Producer(ProducerFace):
+class Producer(AnyProducer):
     """Sends messages to topics. All methods may be called from any thread.
 
         with Producer("localhost:9092", compression_type="zstd") as producer:
@@ -91,7 +91,7 @@ class Producer(ProducerFace):
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
         """What `Producer(...)` makes is a `Producer`, of whatever generation."""
-        return True if cls is Producer and ProducerFace in other.__mro__ else NotImplemented
+        return True if cls is Producer and AnyProducer in other.__mro__ else NotImplemented
 
     def __init__(
         self,
@@ -137,9 +137,9 @@ class Producer(ProducerFace):
         """So many of them are in the log."""
         self._looks = False
         self._sync = chosen.producer_type == "sync"
-        self._ended: list[Batch] = []
+        self._ended: list[ProducerBatch] = []
         """Their outcome is known, and their callbacks have not run."""
-        self._refused: list[tuple[Sequence[UnplacedMessage], BarnabasError]] = []
+        self._refused: list[tuple[Sequence[PendingMessage], BarnabasError]] = []
         """Never placed; their handles have not been told."""
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
@@ -147,7 +147,9 @@ class Producer(ProducerFace):
         runs = encoding.plain and partitioned.sticky and not needs_queue(handlers) and not self._sync
         try:
             partitioned.start(self._shell.connector.entropy)
-            self._intake = Intake(self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed)
+            self._intake = RecordAppender(
+                self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed
+            )
             self._batch_hooks = BatchHooks(
                 handlers, self._shell.report, transactional=chosen.transactional_id is not None
             )
@@ -176,22 +178,22 @@ class Producer(ProducerFace):
             stamp=self._batch_hooks.stamp,
         )
         changed = self._shell.changed
-        self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
-        self._shell.add_part(Guarded(intake.unplaced, changed, self._tell), guarded=False)
+        self._shell.add_part(LockedSender(self._sender, changed, self._tell), guarded=False)
+        self._shell.add_part(Locked(intake.unplaced, changed, self._tell), guarded=False)
         self._hooks: ProducerHooks | None = None
         if handlers is not None and needs_queue(handlers):
             self._hooks = ProducerHooks(self, intake, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
-    def _make_transactions(self) -> Transactions | None:
+    def _make_transactions(self) -> ProducerTransactions | None:
         wanted = transacting(self.settings)
         if wanted is None:
             return None
-        from ....core.client.producer.transaction_manager import Transaction
-        from .transactions import Transactions
+        from ....core.client.producer.transaction_manager import TransactionManager
+        from .transactions import ProducerTransactions
 
         accumulator, entropy = self._accumulator, self._shell.connector.entropy
-        machine = Transaction(
+        machine = TransactionManager(
             self._view,
             entropy,
             wanted,
@@ -199,9 +201,9 @@ class Producer(ProducerFace):
             changed=self._shell.changed.notify_all,
         )
         self._intake.transaction = machine
-        return Transactions(self._intake, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
+        return ProducerTransactions(self._intake, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
 
-    def _numbering(self) -> Numbering | None:
+    def _numbering(self) -> SequenceAssigner | None:
         if self._transactions is not None:
             return self._transactions.machine
         return self._make_identity() if self.settings.idempotent else None
@@ -311,7 +313,7 @@ class Producer(ProducerFace):
             self._accumulator.hurry += 1
             try:
                 self._flush_hooks(timeout)
-                homes: list[Home] = list(self._accumulator.unsettled)
+                homes: list[BatchFuture] = list(self._accumulator.unsettled)
                 unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
                 if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
@@ -407,7 +409,7 @@ class Producer(ProducerFace):
         """
         self._transactional().send_offsets(offsets, group, timeout)
 
-    def _transactional(self) -> Transactions:
+    def _transactional(self) -> ProducerTransactions:
         if self._transactions is None:
             raise ConfigError(
                 "a producer without transactional.id has no transactions: Producer(..., transactional_id=ID)"
@@ -502,12 +504,12 @@ class Producer(ProducerFace):
 
     # --- with the lock held
 
-    def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+    def _not_placed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:
         self._refused.append((group, error))
         if self._transactions is not None:
             self._transactions.machine.failed(error)
 
-    def _settled(self, batches: Sequence[Batch]) -> None:
+    def _settled(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:
             if batch.error is None:
                 self.delivered += batch.count

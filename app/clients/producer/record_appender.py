@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from ....core.client.errors import QueueFull, no_partition
-from ....core.client.producer.pending_messages import UnplacedMessage, UnplacedMessages
-from ....core.client.producer.producer_batch import Batch, DeliveryCallback, EncodedMessage, Home
-from ....core.client.producer.record_accumulator import Accumulator, message_bytes
+from ....core.client.producer.pending_messages import PendingMessage, PendingTopicMessages
+from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, EncodedMessage, ProducerBatch
+from ....core.client.producer.record_accumulator import RecordAccumulator, message_bytes
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.report import counted
@@ -22,14 +22,14 @@ from ..shared.machine_settings import accumulating
 if TYPE_CHECKING:
     from ....core.client.cluster_view import TopicView
     from ....core.client.producer.partitioner import Partitioner
-    from ....core.client.producer.transaction_manager import Transaction
+    from ....core.client.producer.transaction_manager import TransactionManager
     from ..shared.client_shell import ClientShell
     from ..shared.settings import ProducerSettings
 
-NotPlaced = Callable[[Sequence[UnplacedMessage], BarnabasError], None]
+AppendFailedCallback = Callable[[Sequence[PendingMessage], BarnabasError], None]
 
 
-class Intake:
+class RecordAppender:
     """Takes messages until it is closed. `not_placed` is told, with the lock held, of those that never had a place.
 
     `runs`: whether a message without anything but a value may follow the last such one of its topic.
@@ -43,7 +43,7 @@ class Intake:
         partitioner: Partitioner,
         *,
         runs: bool,
-        not_placed: NotPlaced,
+        not_placed: AppendFailedCallback,
     ) -> None:
         self.shell = shell
         self.lock = shell.lock
@@ -51,9 +51,9 @@ class Intake:
         self.settings = settings
         self.encoding = encoding
         self.partitioner = partitioner
-        self.accumulator = Accumulator(accumulating(settings), shell.clock, self._batch_closed)
+        self.accumulator = RecordAccumulator(accumulating(settings), shell.clock, self._batch_closed)
         blocks = 0 < settings.max_block_ms < settings.delivery_timeout_ms
-        self.unplaced = UnplacedMessages(
+        self.unplaced = PendingTopicMessages(
             shell.view,
             limit_ms=settings.max_block_ms if blocks else settings.delivery_timeout_ms,
             limit_key="max.block.ms" if blocks else "delivery.timeout.ms",
@@ -62,9 +62,9 @@ class Intake:
         )
         self.closed = False
         """Settable, with the lock held: nothing is taken any more."""
-        self.transaction: Transaction | None = None
+        self.transaction: TransactionManager | None = None
         """Settable, before anything is sent: what is sent belongs to it."""
-        self.runs: dict[str, Batch] = {}
+        self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch that the next message without anything but a value goes into."""
         self._may_run = runs
         self._tell_not_placed = not_placed
@@ -113,7 +113,7 @@ class Intake:
                     self.wait_for_room(size)
             view = self.view.topic(topic)
             if view is None or topic in self.unplaced:
-                return self._place_later(topic, UnplacedMessage(message, partition, size, handle), on_delivery)
+                return self._place_later(topic, PendingMessage(message, partition, size, handle), on_delivery)
             place = self.place(view, topic, message, partition)
             batch = self.accumulator.append(place, message, size)
             index = batch.count - 1
@@ -154,11 +154,11 @@ class Intake:
         raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
 
     def _place_later(
-        self, topic: str, unplaced: UnplacedMessage, on_delivery: DeliveryCallback | None
+        self, topic: str, unplaced: PendingMessage, on_delivery: DeliveryCallback | None
     ) -> DeliveryHandle:
         handle = unplaced.token
         if not isinstance(handle, DeliveryHandle):
-            handle = DeliveryHandle(Home(), 0, self.shell)
+            handle = DeliveryHandle(BatchFuture(), 0, self.shell)
             unplaced = evolve(unplaced, token=handle)
         if on_delivery is not None:
             handle.home.callbacks.append((0, on_delivery))
@@ -167,7 +167,7 @@ class Intake:
         self.shell.wake()
         return handle
 
-    def _place_late(self, topic: str, unplaced: UnplacedMessage, since_ms: float) -> None:
+    def _place_late(self, topic: str, unplaced: PendingMessage, since_ms: float) -> None:
         view, handle = self.view.topic(topic), unplaced.token
         if view is None or not isinstance(handle, DeliveryHandle):
             raise BarnabasError(f"topic {topic} has gone")
@@ -178,7 +178,7 @@ class Intake:
         batch = self.accumulator.append(place, unplaced.message, unplaced.size, since_ms)
         handle.move(batch, batch.count - 1)
 
-    def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+    def _not_placed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:
         for unplaced in group:
             self.accumulator.hold(-unplaced.size)
         self._tell_not_placed(group, error)

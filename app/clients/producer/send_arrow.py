@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.client.errors import ClientTimeout, EncodeError, QueueFull
-from ....core.client.producer.prebuilt_batch import LaidOutBatch
-from ....core.client.producer.producer_batch import Home
+from ....core.client.producer.prebuilt_batch import PrebuiltBatch
+from ....core.client.producer.producer_batch import BatchFuture
 from ....core.message.message import Message
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
@@ -20,7 +20,7 @@ from ..arrow.varints import Numbers
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.hooks import HookPath
 from ..shared.machine_settings import accumulating
-from .record_appender import Intake
+from .record_appender import RecordAppender
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -66,7 +66,9 @@ def _messages_of(batch: pa.RecordBatch) -> Iterator[tuple[int | None, Message]]:
         yield partition, Message(value=value, key=key, headers=pairs, timestamp_ms=time)
 
 
-def send_arrow(intake: Intake, hooks: HookPath | None, table: Any, topic: str, partition: int | None) -> ManyHandle:
+def send_arrow(
+    intake: RecordAppender, hooks: HookPath | None, table: Any, topic: str, partition: int | None
+) -> ManyHandle:
     """See `Producer.send_arrow`. Hooks see the messages one by one."""
     if hooks is None:
         sender = _ArrowSender(intake, topic, partition)
@@ -89,11 +91,11 @@ def send_arrow(intake: Intake, hooks: HookPath | None, table: Any, topic: str, p
 class _ArrowSender:
     """Sends blocks of rows to one topic."""
 
-    def __init__(self, intake: Intake, topic: str, partition: int | None) -> None:
+    def __init__(self, intake: RecordAppender, topic: str, partition: int | None) -> None:
         self._intake = intake
         self._topic = topic
         self._partition = partition
-        self._runs: list[tuple[Home, int, int]] = []
+        self._runs: list[tuple[BatchFuture, int, int]] = []
 
     @property
     def handle(self) -> ManyHandle:
@@ -137,7 +139,7 @@ class _ArrowSender:
             view = intake.view.topic(self._topic)
             if view is None or partition >= len(view.leaders):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition} has gone")
-            batch = LaidOutBatch(
+            batch = PrebuiltBatch(
                 view.places[partition],
                 intake.shell.now_ms(),
                 block.records,

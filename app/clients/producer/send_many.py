@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....core.client.errors import QueueFull
-from ....core.client.producer.producer_batch import EncodedMessage, Home
+from ....core.client.producer.producer_batch import BatchFuture, EncodedMessage
 from ....core.client.producer.record_accumulator import bytes_up_to
 from ....core.message.message import Message
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import checked_headers, checked_partition, checked_timestamp
 
 if TYPE_CHECKING:
-    from .record_appender import Intake
+    from .record_appender import RecordAppender
 
 _RUN_BYTES = 65_536
 """So much room at least is waited for before the next run of values is taken."""
 
 
-def send_many(intake: Intake, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
+def send_many(intake: RecordAppender, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
     """See `Producer.send_many`."""
     if partition is not None:
         partition = checked_partition(partition)
@@ -41,7 +41,7 @@ def send_many(intake: Intake, topic: str, values: Sequence[Any], partition: int 
     return ManyHandle(intake.shell, [], handles)
 
 
-def _encoded(intake: Intake, topic: str, value: Any, key: Any) -> EncodedMessage:
+def _encoded(intake: RecordAppender, topic: str, value: Any, key: Any) -> EncodedMessage:
     if type(value) is not Message:
         return (*intake.encoding.encode(topic, value, key), (), None)
     data, own_key = intake.encoding.encode(topic, value[0], value[1] if key is None else key)
@@ -51,10 +51,10 @@ def _encoded(intake: Intake, topic: str, value: Any, key: Any) -> EncodedMessage
     return data, own_key, headers, value[3]
 
 
-def _send_values(intake: Intake, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
+def _send_values(intake: RecordAppender, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
     """Values without keys, headers and timestamps; with a sticky partitioner a batch at a time."""
     shell, accumulator = intake.shell, intake.accumulator
-    runs: list[tuple[Home, int, int]] = []
+    runs: list[tuple[BatchFuture, int, int]] = []
     singles: list[DeliveryHandle] = []
     ends = bytes_up_to(values)
     at, count = 0, len(values)
@@ -86,11 +86,11 @@ def _send_values(intake: Intake, topic: str, values: list[bytes], partition: int
 
 
 def _take_one(
-    intake: Intake,
+    intake: RecordAppender,
     topic: str,
     value: bytes,
     partition: int | None,
-    runs: list[tuple[Home, int, int]],
+    runs: list[tuple[BatchFuture, int, int]],
     singles: list[DeliveryHandle],
 ) -> DeliveryHandle:
     try:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.client.errors import ClientTimeout, ProducerFenced, TransactionAborted, TransactionError
 from ....core.client.group.events import CommittedOffset, GroupMetadata
-from ....core.client.producer.transaction_manager import PreparedTransaction, Transaction
+from ....core.client.producer.transaction_manager import PreparedTransaction, TransactionManager
 from ....core.client.producer.transaction_states import TxnState
 from ....ports.errors import BarnabasError, ConfigError
 from ....ports.types import TopicPartition
 from ..consumer.positions import offsets_to_commit
 from ..shared.blocking_shell import logger
-from .record_appender import Intake
+from .record_appender import RecordAppender
 
 if TYPE_CHECKING:
     from ..consumer.consumer import Consumer
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 FlushHooks = Callable[[float | None], None]
 
 
-class Transactions:
+class ProducerTransactions:
     """What `Producer` says of transactions is explained there. Timeouts are in seconds."""
 
     def __init__(
         self,
-        intake: Intake,
-        machine: Transaction,
+        intake: RecordAppender,
+        machine: TransactionManager,
         flush_hooks: FlushHooks,
         ended: Callable[[BarnabasError | None], None],
     ) -> None:

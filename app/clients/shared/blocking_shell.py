@@ -11,7 +11,7 @@ from ....core.client.errors import ClientTimeout
 from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Outcome, Scheduler
 from ...connector import Connector
-from .process import OfOneProcess
+from .process import ProcessBound
 
 T = TypeVar("T")
 GRACE_S = 5.0
@@ -20,7 +20,7 @@ GRACE_S = 5.0
 logger = logging.getLogger("barnabas.client")
 
 
-class WaitingRoom(OfOneProcess, ABC):
+class BlockingShell(ProcessBound, ABC):
     """A lock, a condition on it that is notified when something may have come true, and a driver on the reactor."""
 
     _scheduler: Scheduler

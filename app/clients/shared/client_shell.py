@@ -7,8 +7,8 @@ from ....core.client.calls import Calls, Destination, LeaderCall, NodeCall, Targ
 from ....core.client.cluster_view import ClusterView, ViewSettings
 from ....core.client.effects import Part
 from ....core.client.errors import ClientTimeout
-from ....core.client.network.links import LinkOutside, Links
-from ....core.client.network.overdue_requests import Overdue
+from ....core.client.network.links import LinkDependencies, Links
+from ....core.client.network.overdue_requests import OverdueRequests
 from ....core.client.network.unreachable_brokers import UnreachableBrokers
 from ....core.client.request_types import check_request
 from ....ports.broker_api.envelope import Caller, Request, ResultT
@@ -17,8 +17,8 @@ from ....ports.errors import BarnabasError, ClosedError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ...connector import Connector
-from .blocking_shell import GRACE_S, WaitingRoom, logger
-from .locked import Guarded
+from .blocking_shell import GRACE_S, BlockingShell, logger
+from .locked import Locked
 
 ItemT = TypeVar("ItemT")
 
@@ -39,7 +39,7 @@ class ShellSettings:
     allow_auto_create: bool = False
 
 
-class ClientShell(WaitingRoom):
+class ClientShell(BlockingShell):
     """The part of a client that has threads.
 
     The reactor's thread drives the machines; the user's threads change them under `lock`, then `wake`, and wait on
@@ -70,7 +70,7 @@ class ClientShell(WaitingRoom):
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
         )
         self._unreachable = UnreachableBrokers(connector.clock, logger.warning)
-        outside = LinkOutside(
+        outside = LinkDependencies(
             scheduler=scheduler,
             clock=connector.clock,
             entropy=entropy,
@@ -81,7 +81,7 @@ class ClientShell(WaitingRoom):
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = Overdue(self._links.submit, connector.clock, self._on_late)
+        overdue = OverdueRequests(self._links.submit, connector.clock, self._on_late)
         self._begin(scheduler, overdue.submit)
         # The view comes last: the others tell it that they miss something.
         self.add_part(self.view)
@@ -95,7 +95,7 @@ class ClientShell(WaitingRoom):
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:
         """Drive this machine too; `guarded`: under the lock, else it takes the lock by itself."""
-        self._driver.add(Guarded(part, self.changed) if guarded else part)
+        self._driver.add(Locked(part, self.changed) if guarded else part)
 
     def ask(
         self,

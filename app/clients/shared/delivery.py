@@ -8,9 +8,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ....core.client.errors import ClientTimeout
-from ....core.client.producer.producer_batch import Delivery, DeliveryCallback, Home, UnseenFailures
+from ....core.client.producer.producer_batch import BatchFuture, Delivery, DeliveryCallback, UnseenFailures
 from ....ports.errors import BarnabasError
-from .blocking_shell import WaitingRoom
+from .blocking_shell import BlockingShell
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -21,7 +21,7 @@ class DeliveryHandle:
 
     __slots__ = ("_home", "_index", "_shell")
 
-    def __init__(self, home: Home, index: int, shell: WaitingRoom) -> None:
+    def __init__(self, home: BatchFuture, index: int, shell: BlockingShell) -> None:
         self._home = home
         self._index = index
         self._shell = shell
@@ -45,11 +45,11 @@ class DeliveryHandle:
         return self._outcome()
 
     @property
-    def home(self) -> Home:
+    def home(self) -> BatchFuture:
         """Where the message is now. For the producer."""
         return self._home
 
-    def move(self, home: Home, index: int) -> None:
+    def move(self, home: BatchFuture, index: int) -> None:
         """The message is somewhere else now. With the shell's lock held."""
         home.callbacks += [(index, callback) for _, callback in self._home.callbacks]
         self._home.callbacks = []
@@ -92,7 +92,7 @@ class DeliveryHandle:
                 UnseenFailures.saw(home, index)
         return home.delivery(index)
 
-    def _find(self) -> tuple[Home, int]:
+    def _find(self) -> tuple[BatchFuture, int]:
         return self._home.find(self._index)
 
     def __repr__(self) -> str:
@@ -109,7 +109,9 @@ class ManyHandle:
 
     __slots__ = ("_runs", "_shell", "_singles", "count")
 
-    def __init__(self, shell: WaitingRoom, runs: list[tuple[Home, int, int]], singles: list[DeliveryHandle]) -> None:
+    def __init__(
+        self, shell: BlockingShell, runs: list[tuple[BatchFuture, int, int]], singles: list[DeliveryHandle]
+    ) -> None:
         """`runs`: batch, number of its first message that is ours, how many."""
         self._shell = shell
         self._runs = runs
@@ -172,7 +174,7 @@ class ManyHandle:
                 raise ClientTimeout(text)
 
 
-def all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:
+def all_done(homes: list[BatchFuture], handles: list[DeliveryHandle]) -> bool:
     """True when all of them have ended; those that have are taken out."""
     while homes:
         last = homes[-1]

@@ -12,7 +12,7 @@ from ....core.client.producer.handlers import (
     ProducerItem,
 )
 from ....core.client.producer.hook_queue import HookQueue
-from ....core.client.producer.producer_batch import DeliveryCallback, Home
+from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback
 from ....core.message.message import Headers
 from ....ports.errors import BarnabasError, ConfigError
 from ....ports.report import counted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....plugins.host import PluginHost
-    from .blocking_shell import WaitingRoom
+    from .blocking_shell import BlockingShell
 
 
 @frozen(kw_only=True)
@@ -78,7 +78,7 @@ class HookPath(ABC):
     def __init__(
         self,
         owner: HookOwner,
-        shell: WaitingRoom,
+        shell: BlockingShell,
         events: EventHandler,
         callbacks: CallbackHandler | None,
         limits: QueueLimits,
@@ -130,7 +130,7 @@ class HookPath(ABC):
         on_delivery: DeliveryCallback | None,
     ) -> DeliveryHandle:
         """Queue a message. A hook that fails fails the handle; raises `QueueFull`, `ClosedError`."""
-        handle = DeliveryHandle(Home(), 0, self._shell)
+        handle = DeliveryHandle(BatchFuture(), 0, self._shell)
         if on_delivery is not None:
             handle.home.callbacks.append((0, on_delivery))
         item = ProducerItem(
@@ -221,6 +221,6 @@ class HookPath(ABC):
 
     def taken(self, item: ProducerItem) -> DeliveryHandle:
         """The handle of an item that is sent on; one made by a hook gets a new one."""
-        handle = item.token if isinstance(item.token, DeliveryHandle) else DeliveryHandle(Home(), 0, self._shell)
+        handle = item.token if isinstance(item.token, DeliveryHandle) else DeliveryHandle(BatchFuture(), 0, self._shell)
         self._handles.pop(id(handle), None)
         return handle

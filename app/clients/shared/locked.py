@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import Any
 
-from ....core.client.effects import Part, Poll, Send, TakeAnswer
+from ....core.client.effects import Part, Poll, ResponseCallback, Send
 from ....core.client.producer.sender import Sender
 
 
@@ -12,7 +12,7 @@ def _nothing() -> None:
     pass
 
 
-class Guarded:
+class Locked:
     """Polls and answers a machine with the condition's lock held, and notifies after each answer."""
 
     def __init__(self, part: Part, changed: Condition, after: Callable[[], None] = _nothing) -> None:
@@ -28,8 +28,8 @@ class Guarded:
         return Poll(_guarded(poll.sends, self._changed, self._after), poll.wake_ms)
 
 
-class GuardedSender:
-    """As `Guarded`, but that batches are compressed without the lock, so that users go on filling others meanwhile."""
+class LockedSender:
+    """As `Locked`, but that batches are compressed without the lock, so that users go on filling others meanwhile."""
 
     def __init__(self, sender: Sender, changed: Condition, after: Callable[[], None]) -> None:
         self._sender = sender
@@ -47,7 +47,7 @@ class GuardedSender:
 
 
 def _guarded(sends: Sequence[Send], changed: Condition, after: Callable[[], None]) -> list[Send]:
-    def behind(answer: TakeAnswer) -> TakeAnswer:
+    def behind(answer: ResponseCallback) -> ResponseCallback:
         def guarded(result: Any, now_ms: float) -> None:
             with changed:
                 answer(result, now_ms)

@@ -14,7 +14,7 @@ from ....ports.errors import BarnabasError
 ClassT = TypeVar("ClassT", bound=type)
 
 
-class OfOneProcess:
+class ProcessBound:
     """Knows of which process it is."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class OfOneProcess:
             )
 
 
-_all: WeakSet[OfOneProcess] = WeakSet()
+_all: WeakSet[ProcessBound] = WeakSet()
 
 
 def _forked() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .delivery import DeliveryHandle, ManyHandle
 
 
-class ProducerFace(Protocol):
+class AnyProducer(Protocol):
     """A producer: `Producer`, or `ClassicProducer`. What each method promises is said there."""
 
     delivered: int
@@ -96,7 +96,7 @@ class FetchedMessages(Protocol):
     def __iter__(self) -> Iterator[Message]: ...
 
 
-class SimpleConsumerFace(Protocol):
+class AnySimpleConsumer(Protocol):
     """A simple consumer: `SimpleConsumer`, or `ClassicSimpleConsumer`. What each method promises is said there."""
 
     def fetch(

@@ -15,7 +15,7 @@ from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.values import frozen
 from ...client.errors import NoOffset
 from ...client.network.connection import Connect
-from ...client.network.links import LinkOutside
+from ...client.network.links import LinkDependencies
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
@@ -110,7 +110,7 @@ class ClassicConsumer:
         self._brokers: Mapping[int, ClassicBroker] = {}
         self._fetch_outside = FetchOutside(
             scheduler=outside.scheduler,
-            links=LinkOutside(
+            links=LinkDependencies(
                 scheduler=outside.scheduler,
                 clock=outside.clock,
                 entropy=outside.entropy,

@@ -19,7 +19,7 @@ from ....ports.transport import TransportError
 from ....ports.types import Buffer
 from ....ports.values import frozen
 from ...client.errors import NoOffset
-from ...client.network.links import LinkOutside, NodeLink
+from ...client.network.links import LinkDependencies, NodeLink
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
 from ..registry.layout import ClassicBroker
@@ -36,7 +36,7 @@ class FetchOutside:
     """What the fetchers of one consumer need."""
 
     scheduler: Scheduler
-    links: LinkOutside
+    links: LinkDependencies
     codecs: Codecs
     report: Callable[[str], None]
     write_reset: Callable[[OwnedPartition], None]

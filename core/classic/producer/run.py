@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
-from ...client.producer.producer_batch import Delivery, Home
+from ...client.producer.producer_batch import BatchFuture, Delivery
 from ...message.classic.reader import ShallowMessage
 from ...message.classic.writer import encode_set, encode_shallow
 from ...message.codec import Codec
@@ -17,7 +17,7 @@ ENTRY_OVERHEAD = 10
 """Length, magic, attributes and CRC of a message (facts A2)."""
 
 
-class Run(Home):
+class Run(BatchFuture):
     """One or more values with one key, which go to one partition together. One handle may point at each of them.
 
     A plain slotted class: an asynchronous producer makes one for each message.

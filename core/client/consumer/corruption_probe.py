@@ -1,7 +1,7 @@
 """The search for the next offset at which a log can be read again."""
 
 
-class Detour:
+class CorruptionProbe:
     """Asks at offsets twice as far away each time, then halves what lies between: about 2 log2(n) questions at most.
 
     For damage that does not show where it ends. A broker finds batches by its index, so that from some offset on it

@@ -20,18 +20,18 @@ from ...message.batch_sequence import (
     validate_batches,
 )
 from ...message.corrupt_record import CorruptRecord, Damage
-from .corruption_probe import Detour
+from .corruption_probe import CorruptionProbe
 
-EMPTY_MAX = 5
+EMPTY_FETCHES_MAX = 5
 """So often a broker may bring nothing of a partition that goes on, by its own word."""
-BEYOND_MAX = 2
+BEYOND_END_MAX = 2
 """So often a batch may lie beyond the end that came with it: Kafka tells the end as it was before it read."""
 _BYTES_MAX = 0x7FFFFFFF
 _STEP_BYTES = 65_536
 
 
 @frozen(kw_only=True)
-class CourseRules:
+class PartitionFetchSettings:
     """`bytes_max` bounds what is asked for when a batch does not fit into `max_bytes`."""
 
     max_bytes: int = 1_048_576
@@ -41,7 +41,7 @@ class CourseRules:
     committed_only: bool = False
 
 
-class _Doubt(Enum):
+class _ProbeState(Enum):
     """Why the next answer is not taken as usual."""
 
     NONE = auto()
@@ -54,7 +54,7 @@ class _Doubt(Enum):
 
 
 @define
-class CoursePiece:
+class CheckedRecords:
     """Records to hand out, none perhaps: from `from_offset` on, up to `next_offset`."""
 
     records: Buffer
@@ -65,14 +65,14 @@ class CoursePiece:
     """What was left out before `next_offset`."""
 
 
-class Course:
+class FetchPosition:
     """Tells what to fetch (`ask`), and takes what came (`answered`, `refused`): a piece, or None to ask again.
 
     Both raise `CorruptRecord` for what cannot be believed at `position`, or go on behind it if that is wanted. Every
     piece gets on, and what brings none is bounded, so that damage is never asked for for ever.
     """
 
-    def __init__(self, place: TopicPartition, rules: CourseRules) -> None:
+    def __init__(self, place: TopicPartition, rules: PartitionFetchSettings) -> None:
         self.place = place
         self.rules = rules
         self.position = -1
@@ -90,8 +90,8 @@ class Course:
         self._shunning = False
         self._shunned: BatchHeader | None = None
         self._leapt: BatchHeader | None = None
-        self._doubt = _Doubt.NONE
-        self._detour: Detour | None = None
+        self._doubt = _ProbeState.NONE
+        self._detour: CorruptionProbe | None = None
         self._asked = self._before = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
 
@@ -106,16 +106,16 @@ class Course:
     @property
     def exploring(self) -> bool:
         """What is asked for next is not `position`: that it is not there means nothing."""
-        return self._detour is not None or self._doubt in (_Doubt.LOOK_BACK, _Doubt.WITNESS)
+        return self._detour is not None or self._doubt in (_ProbeState.LOOK_BACK, _ProbeState.WITNESS)
 
     def ask(self) -> tuple[int, int]:
         """(offset, max bytes) of the next fetch."""
         self._asked = self.position
         if self._detour is not None:
             self._asked = self._detour.offset
-        elif self._doubt is _Doubt.LOOK_BACK:
+        elif self._doubt is _ProbeState.LOOK_BACK:
             self._asked = self._before
-        elif self._doubt is _Doubt.WITNESS and self._leapt is not None:
+        elif self._doubt is _ProbeState.WITNESS and self._leapt is not None:
             self._asked = self._leapt.last_offset
         self._asked_bytes = self._max_bytes or self.rules.max_bytes
         return self._asked, self._asked_bytes
@@ -125,7 +125,7 @@ class Course:
         """The leader epoch of what lies before the offset that was last asked for; -1 = not known."""
         return self.epoch if self._asked == self.position else -1
 
-    def answered(self, found: FetchResultPartition, *, first: bool = True) -> CoursePiece | None:
+    def answered(self, found: FetchResultPartition, *, first: bool = True) -> CheckedRecords | None:
         """`found` has no error; `first`: the partition was the first that was asked for, so that a whole batch fits."""
         self.pause = self.at_end = False
         records = _bytes_of(found.records)
@@ -136,54 +136,54 @@ class Course:
         self._gaps_seen |= chain.gaps_seen
         if self._detour is not None:
             return self._explored(self._detour, found.high_watermark, chain)
-        if self._doubt is _Doubt.WITNESS:
+        if self._doubt is _ProbeState.WITNESS:
             return self._testified(chain, records, found, trust)
         if chain.suspect is not None and chain.suspect.header != self._leapt:
             if chain.suspect.expected <= self.position:
-                self._doubt, self._leapt = _Doubt.WITNESS, chain.suspect.header
+                self._doubt, self._leapt = _ProbeState.WITNESS, chain.suspect.header
                 return None
             chain.truncate_before(chain.suspect)  # it is looked at when what is before is handed out
         if chain.next_offset > self.position:
             return self._got_on(chain, records, found, self._lost(chain))
         if chain.fault is not None:
             if chain.fault.expected < self.position and not chain.batches:  # what is before is none of ours
-                self._doubt = _Doubt.TRUST
+                self._doubt = _ProbeState.TRUST
                 return None
             return self._wrong(chain.fault, records, found, trust)
         if chain.probe_offset >= 0:
-            self._doubt, self._before = _Doubt.LOOK_BACK, chain.probe_offset
+            self._doubt, self._before = _ProbeState.LOOK_BACK, chain.probe_offset
             return None
-        if chain.unconfirmed or (self._doubt is _Doubt.LOOK_BACK and trust.has_more):
+        if chain.unconfirmed or (self._doubt is _ProbeState.LOOK_BACK and trust.has_more):
             self._max_bytes = max(chain.cut_bytes, self._larger())
             return None
         if len(records) and (chain.cut_bytes or not chain.batches):
             return self._cut(chain, records, found, trust, first)
-        if self._doubt is _Doubt.LOOK_BACK:  # a segment ends there
-            self._doubt = _Doubt.TRUST
+        if self._doubt is _ProbeState.LOOK_BACK:  # a segment ends there
+            self._doubt = _ProbeState.TRUST
             return None
         return self._nothing(found, first)
 
-    def refused(self, reason: str, *, out_of_range: bool = False) -> CoursePiece | None:
+    def refused(self, reason: str, *, out_of_range: bool = False) -> CheckedRecords | None:
         """The broker cannot read what was asked for, or (`out_of_range`, while `exploring`) has no such offset."""
         if self._detour is not None:
             return self._explored(self._detour, self._asked - 1 if out_of_range else -1, None)
         if self.exploring:
-            self._doubt = _Doubt.TRUST
+            self._doubt = _ProbeState.TRUST
             return None
         return self._leave_out(reason)
 
     def _lost(self, chain: BatchSequence) -> Damage | None:
         """After damage, a broker may no longer find what it brought before, and so not what lay behind that either."""
         base = chain.batches[0][1].base_offset
-        if self._shunning and self._doubt is _Doubt.LOOK_BACK and base > self.position:
+        if self._shunning and self._doubt is _ProbeState.LOOK_BACK and base > self.position:
             return Damage(*self.place, self.position, base, "the broker does not find what is there")
         return None
 
     def _testified(
         self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, trust: ValidationContext
-    ) -> CoursePiece | None:
+    ) -> CheckedRecords | None:
         assert self._leapt is not None
-        self._doubt = _Doubt.TRUST
+        self._doubt = _ProbeState.TRUST
         if chain.batches and chain.batches[0][1] == self._leapt:
             return None
         leapt, self._leapt = self._leapt, None
@@ -193,7 +193,7 @@ class Course:
     # --- what comes of it
 
     def _trust(self, found: FetchResultPartition, records: memoryview) -> ValidationContext:
-        doubted = self._doubt is not _Doubt.NONE or self._detour is not None
+        doubted = self._doubt is not _ProbeState.NONE or self._detour is not None
         return ValidationContext(
             log_end_offset=found.high_watermark if found.high_watermark >= 0 else LONG_MAX,
             check_crc=self.rules.check_crc,
@@ -205,7 +205,7 @@ class Course:
 
     def _got_on(
         self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, damage: Damage | None = None
-    ) -> CoursePiece:
+    ) -> CheckedRecords:
         batches = chain.batches
         if self.rules.committed_only and found.aborted:
             try:
@@ -214,15 +214,15 @@ class Course:
                 raise CorruptRecord(*self.place, self.position, error.message) from error
         position, header = chain.batches[-1]
         begin = self.position if damage is None else damage.end
-        piece = CoursePiece(records[: position + header.size], batches, begin, chain.next_offset, damage)
+        piece = CheckedRecords(records[: position + header.size], batches, begin, chain.next_offset, damage)
         self._move(chain.next_offset, header.leader_epoch)
         return piece
 
     def _wrong(
         self, fault: SequenceFault, records: memoryview, found: FetchResultPartition, trust: ValidationContext
-    ) -> CoursePiece | None:
+    ) -> CheckedRecords | None:
         """What came for `position` cannot be believed."""
-        if fault.beyond_end and self._beyond < BEYOND_MAX:
+        if fault.beyond_end and self._beyond < BEYOND_END_MAX:
             self._beyond += 1
             self.pause = True
             return None
@@ -248,28 +248,28 @@ class Course:
         damage = Damage(*self.place, self.position, header.base_offset, fault.reason)
         return self._got_on(chain, records, found, damage if damage.start < damage.end else None)
 
-    def _leave_out(self, reason: str) -> CoursePiece | None:
+    def _leave_out(self, reason: str) -> CheckedRecords | None:
         """Nothing can be read at `position`, and nothing shows where it can be again."""
         if not self.rules.skip_damaged:
             raise CorruptRecord(*self.place, self.position, reason)
         self._shunning = True
-        self._detour = Detour(self.position, self._end if self._end > self.position else LONG_MAX, reason)
+        self._detour = CorruptionProbe(self.position, self._end if self._end > self.position else LONG_MAX, reason)
         return self._past(self._detour)
 
-    def _explored(self, detour: Detour, end: int, chain: BatchSequence | None) -> CoursePiece | None:
+    def _explored(self, detour: CorruptionProbe, end: int, chain: BatchSequence | None) -> CheckedRecords | None:
         if end >= 0:
             detour.limit(end)
         detour.told(self._asked, chain.batches[0][1].base_offset if chain is not None and chain.batches else None)
         return self._past(detour)
 
-    def _past(self, detour: Detour) -> CoursePiece | None:
+    def _past(self, detour: CorruptionProbe) -> CheckedRecords | None:
         return None if detour.found is None else self._skip(detour.found, detour.reason)
 
-    def _skip(self, behind: int, reason: str) -> CoursePiece:
+    def _skip(self, behind: int, reason: str) -> CheckedRecords:
         damage = Damage(*self.place, self.position, behind, reason)
         self._move(behind)
-        self._doubt = _Doubt.TRUST
-        return CoursePiece(b"", [], behind, behind, damage)
+        self._doubt = _ProbeState.TRUST
+        return CheckedRecords(b"", [], behind, behind, damage)
 
     def _larger(self) -> int:
         """How many bytes to ask for next, when what came was not enough."""
@@ -286,7 +286,7 @@ class Course:
         found: FetchResultPartition,
         trust: ValidationContext,
         first: bool,
-    ) -> CoursePiece | None:
+    ) -> CheckedRecords | None:
         """The answer ends within a batch: an old broker, a small limit; or the batch lies about its size."""
         if not first:
             self.urgent = True
@@ -300,12 +300,12 @@ class Course:
         if not reason:
             self._max_bytes = needed if chain.cut_bytes else self._larger()
             return None
-        if self._doubt is _Doubt.LOOK_BACK:
-            self._doubt = _Doubt.TRUST
+        if self._doubt is _ProbeState.LOOK_BACK:
+            self._doubt = _ProbeState.TRUST
             return None
         return self._wrong(SequenceFault(0, self.position, reason), records, found, trust)
 
-    def _nothing(self, found: FetchResultPartition, first: bool) -> CoursePiece | None:
+    def _nothing(self, found: FetchResultPartition, first: bool) -> CheckedRecords | None:
         stable = found.last_stable_offset
         readable = stable if self.rules.committed_only and stable >= 0 else found.high_watermark
         if self.position >= readable:
@@ -313,7 +313,7 @@ class Course:
             return None
         self.urgent = self.pause = True
         self._empty += first
-        if self._empty < EMPTY_MAX:
+        if self._empty < EMPTY_FETCHES_MAX:
             return None
         self._empty = 0
         return self._leave_out(f"the broker brings nothing, although the partition goes on to offset {readable}")
@@ -324,7 +324,7 @@ class Course:
         self._settle()
 
     def _settle(self) -> None:
-        self._doubt = _Doubt.NONE
+        self._doubt = _ProbeState.NONE
         self._detour = None
         self._asked = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0

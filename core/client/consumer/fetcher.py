@@ -22,8 +22,16 @@ from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import LogTruncated, NoOffset, no_partition, silent
-from .fetch_position import Course, CoursePiece
-from .subscription_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
+from .fetch_position import CheckedRecords, FetchPosition
+from .subscription_state import (
+    AtOffset,
+    AtTime,
+    CompletedFetch,
+    FetcherSettings,
+    Reset,
+    StartPosition,
+    TopicPartitionState,
+)
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
@@ -54,19 +62,19 @@ class Fetcher:
         self._entropy = entropy
         self.settings = settings
         self._codecs = codecs
-        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.partitions: dict[TopicPartition, TopicPartitionState] = {}
         self._order: list[TopicPartition] = []
         self._fetching: set[int] = set()
 
-    def assign(self, positions: Mapping[TopicPartition, FetchPosition]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, StartPosition]) -> None:
         """Read these partitions, and no others, from these positions."""
         self.remove(list(self.partitions))
         self.add(positions)
 
-    def add(self, positions: Mapping[TopicPartition, FetchPosition | None]) -> None:
+    def add(self, positions: Mapping[TopicPartition, StartPosition | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
-            self.partitions[place] = AssignedPartition(place, Course(place, self.settings.rules))
+            self.partitions[place] = TopicPartitionState(place, FetchPosition(place, self.settings.rules))
             if position is not None:
                 self.seek(place, position)
         self._order = list(self.partitions)
@@ -78,7 +86,7 @@ class Fetcher:
             self.partitions.pop(place, None)
         self._order = [place for place in self._order if place in self.partitions]
 
-    def seek(self, place: TopicPartition, position: FetchPosition) -> None:
+    def seek(self, place: TopicPartition, position: StartPosition) -> None:
         """Go on from there. Raises `KeyError` for a partition that is not assigned."""
         state = self.partitions[place]
         if isinstance(position, AtTime):
@@ -99,12 +107,12 @@ class Fetcher:
         """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
         self._surface(self.partitions[place], error)
 
-    def why(self, state: AssignedPartition) -> str:
+    def why(self, state: TopicPartitionState) -> str:
         """Why the partition does not get on, as the end of a text."""
         waits_for = silent(self._view.address(state.tried[0])) if state.busy else state.last_error
         return self._view.why if waits_for is None else f"; last: {waits_for}"
 
-    def next_chunk(self) -> Chunk | None:
+    def next_chunk(self) -> CompletedFetch | None:
         """The next chunk for the reader, partitions in turn; None when nothing is there yet."""
         for turn, place in enumerate(self._order):
             state = self.partitions[place]
@@ -116,8 +124,8 @@ class Fetcher:
     def poll(self, now_ms: float) -> Poll:
         sends: list[Send] = []
         wake = NEVER
-        lookups: dict[int, list[AssignedPartition]] = {}
-        fetches: dict[int, list[AssignedPartition]] = {}
+        lookups: dict[int, list[TopicPartitionState]] = {}
+        fetches: dict[int, list[TopicPartitionState]] = {}
         full: set[int] = set()
         no_room = self._buffered() >= self.settings.max_bytes
         for place in self._order:
@@ -150,12 +158,12 @@ class Fetcher:
         """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
         return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
 
-    def _has_moved(self, state: AssignedPartition) -> bool:
+    def _has_moved(self, state: TopicPartitionState) -> bool:
         """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
         node, epoch = self._view.leadership(*state.place)
         return state.failures > 0 and node >= 0 and epoch > state.tried[1]
 
-    def _node_of(self, state: AssignedPartition, now_ms: float) -> int | None:
+    def _node_of(self, state: TopicPartitionState, now_ms: float) -> int | None:
         topic, partition = state.place
         if state.near >= 0 and state.lookup is None:
             if now_ms < state.near_until_ms and self._view.address(state.near) is not None:
@@ -174,24 +182,24 @@ class Fetcher:
             self._view.request_refresh()
         return node
 
-    def _is_another(self, state: AssignedPartition) -> bool:
+    def _is_another(self, state: TopicPartitionState) -> bool:
         """True if the topic is not the one of the position: it was deleted, and one of its name was made."""
         there = self._topic_id(state)
         if state.topic_id == NO_TOPIC_ID:
             state.topic_id = there
         return there not in (NO_TOPIC_ID, state.topic_id)
 
-    def _topic_id(self, state: AssignedPartition) -> bytes:
+    def _topic_id(self, state: TopicPartitionState) -> bytes:
         """Of the topic that is there now, if it is known and brokers tell it."""
         return self._view.topic_id(state.place.topic)
 
-    def _begin(self, state: AssignedPartition) -> int:
+    def _begin(self, state: TopicPartitionState) -> int:
         """A question about the partition goes out; in which leader epoch."""
         state.busy = True
         state.tried = self._view.leadership(*state.place)
         return state.tried[1] if state.fenced < FENCED_MAX else -1
 
-    def _lookup(self, node: int, states: Sequence[AssignedPartition]) -> Send:
+    def _lookup(self, node: int, states: Sequence[TopicPartitionState]) -> Send:
         asked = [(state, state.version) for state in states]
         for state in states:
             state.topic_id = self._topic_id(state)
@@ -221,7 +229,7 @@ class Fetcher:
         return Send(node, request, answered)
 
     def _found(
-        self, state: AssignedPartition, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float
+        self, state: TopicPartitionState, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float
     ) -> None:
         if isinstance(outcome, BarnabasError):
             self._failed(state, outcome, now_ms, refresh=True)
@@ -235,7 +243,7 @@ class Fetcher:
         else:
             state.jump(None, outcome.offset, topic_id=state.topic_id)
 
-    def _fetch(self, node: int, states: Sequence[AssignedPartition], others_full: bool) -> Send:
+    def _fetch(self, node: int, states: Sequence[TopicPartitionState], others_full: bool) -> Send:
         states = sorted(states, key=lambda state: not state.course.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
@@ -267,7 +275,7 @@ class Fetcher:
 
         return Send(node, request, answered)
 
-    def _question(self, state: AssignedPartition) -> FetchPartition:
+    def _question(self, state: TopicPartitionState) -> FetchPartition:
         offset, size = state.course.ask()
         return FetchPartition(
             *state.place,
@@ -279,7 +287,7 @@ class Fetcher:
         )
 
     def _fetched(
-        self, state: AssignedPartition, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
+        self, state: TopicPartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
     ) -> None:
         course = state.course
         if isinstance(outcome, BarnabasError):
@@ -310,7 +318,7 @@ class Fetcher:
             state.log_start_offset = outcome.log_start_offset
             self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
 
-    def _keep(self, state: AssignedPartition, take: Callable[[], CoursePiece | None], now_ms: float) -> None:
+    def _keep(self, state: TopicPartitionState, take: Callable[[], CheckedRecords | None], now_ms: float) -> None:
         """Have what `take` gives wait for the reader, if that is anything."""
         try:
             piece = take()
@@ -330,9 +338,9 @@ class Fetcher:
                 batches=piece.batches,
                 next_offset=piece.next_offset,
             )
-            state.chunks.append(Chunk(state.place, messages, piece.next_offset, damage=piece.damage))
+            state.chunks.append(CompletedFetch(state.place, messages, piece.next_offset, damage=piece.damage))
 
-    def _out_of_range(self, state: AssignedPartition) -> None:
+    def _out_of_range(self, state: TopicPartitionState) -> None:
         reset = self.settings.reset
         if reset is not Reset.NONE:
             state.lookup = AtTime(reset.value)
@@ -340,30 +348,30 @@ class Fetcher:
         text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
         self._surface(state, NoOffset(text))
 
-    def _truncated(self, state: AssignedPartition, diverging: DivergingEpoch) -> None:
+    def _truncated(self, state: TopicPartitionState, diverging: DivergingEpoch) -> None:
         """The log has lost what lies between there and here: a leader was elected that did not have it (KIP-320)."""
         here, end = state.fetch_offset, diverging.end_offset
         text = f"{state.place} was read up to offset {here}, and its log has lost what it had from {end} on"
         error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
         self._go_back(state, text, AtOffset(end, diverging.epoch), error)
 
-    def _replaced(self, state: AssignedPartition) -> None:
+    def _replaced(self, state: TopicPartitionState) -> None:
         """What was fetched before is handed out; then the other topic is read from where `auto.offset.reset` says."""
         text = f"topic {state.place.topic} was deleted and made again, so that {state.place} is another log"
         go_back = AtTime(self.settings.reset.value)
         self._go_back(state, text, go_back, NoOffset(f"{text}, and auto.offset.reset is none: seek"))
 
-    def _go_back(self, state: AssignedPartition, text: str, where: AtOffset | AtTime, error: NoOffset) -> None:
+    def _go_back(self, state: TopicPartitionState, text: str, where: AtOffset | AtTime, error: NoOffset) -> None:
         """The reader goes on there when it has come here, or is told the error, unless it may be reset."""
         resets = self.settings.reset is not Reset.NONE
         self._surface(state, BarnabasError(text) if resets else error)
         state.chunks[-1].go_back = where if resets else None
 
-    def _refused(self, state: AssignedPartition, error: ApiError, now_ms: float) -> None:
+    def _refused(self, state: TopicPartitionState, error: ApiError, now_ms: float) -> None:
         state.fenced = state.fenced + 1 if error.code is ErrorCode.FENCED_LEADER_EPOCH else 0
         self._failed(state, error, now_ms, refresh=error.code.refresh_metadata or error.code in _BEHIND)
 
-    def _failed(self, state: AssignedPartition, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
+    def _failed(self, state: TopicPartitionState, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
         if refresh:
             self._view.request_refresh()
         state.last_error = error
@@ -375,9 +383,9 @@ class Fetcher:
         if isinstance(error, ApiError) and not error.retriable:
             self._surface(state, error)
 
-    def _surface(self, state: AssignedPartition, error: BarnabasError) -> None:
+    def _surface(self, state: TopicPartitionState, error: BarnabasError) -> None:
         state.last_error = error
         state.stopped = True
         nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)
-        state.chunks.append(Chunk(state.place, nothing, state.fetch_offset, error))
+        state.chunks.append(CompletedFetch(state.place, nothing, state.fetch_offset, error))
         self._surfaced()

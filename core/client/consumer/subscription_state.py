@@ -12,7 +12,7 @@ from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ...message.corrupt_record import Damage
 from ...message.message_set import MessageSet
-from .fetch_position import Course, CourseRules
+from .fetch_position import FetchPosition, PartitionFetchSettings
 
 
 class Reset(Enum):
@@ -41,7 +41,7 @@ class AtOffset:
     """Of which topic: one that was made again under the name is another one. NO_TOPIC_ID: of the one that is there."""
 
 
-FetchPosition = AtTime | AtOffset | int
+StartPosition = AtTime | AtOffset | int
 """Where to read from."""
 
 
@@ -68,8 +68,8 @@ class FetcherSettings:
     """How long it goes there, before it asks the leader again."""
 
     @property
-    def rules(self) -> CourseRules:
-        return CourseRules(
+    def rules(self) -> PartitionFetchSettings:
+        return PartitionFetchSettings(
             max_bytes=self.max_partition_bytes,
             bytes_max=self.max_bytes,
             check_crc=self.check_crc,
@@ -79,7 +79,7 @@ class FetcherSettings:
 
 
 @define(eq=False)
-class Chunk:
+class CompletedFetch:
     """What one fetch brought of one partition: messages from `messages.from_offset` on, or an error to be raised."""
 
     place: TopicPartition
@@ -93,11 +93,11 @@ class Chunk:
 
 
 @define(eq=False)
-class AssignedPartition:
+class TopicPartitionState:
     """One assigned partition."""
 
     place: TopicPartition
-    course: Course
+    course: FetchPosition
     """Where the next fetch begins. Without that and a lookup, nothing happens until a `seek`."""
     lookup: AtTime | None = None
     """The position is to be looked up."""
@@ -114,7 +114,7 @@ class AssignedPartition:
     end_offset: int = -1
     """Up to where the user may read, as of the last fetch: the last stable offset for who reads committed only."""
     log_start_offset: int = -1
-    chunks: deque[Chunk] = field(factory=deque)
+    chunks: deque[CompletedFetch] = field(factory=deque)
     version: int = 0
     """Grows with every jump, so that answers to earlier questions are recognised."""
     busy: bool = False

@@ -22,10 +22,10 @@ from ....ports.values import frozen
 from ..coordinator_finder import CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout
-from .events import CommitDone, CommittedDone, CommittedOffset, GroupSettings, Places
-from .generation import LOST
+from .events import CommitResultCallback, CommittedOffset, GroupSettings, OffsetsCallback, TopicPartitions
+from .generation import FENCED_ERRORS
 
-NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
+NOT_A_MEMBER = (*FENCED_ERRORS, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
 """The group's answers to commits of those whom it does not take for members."""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _UNKNOWN_TOPIC_RETRIES = 4
@@ -40,14 +40,14 @@ class CommitIdentity:
     generation_id: int = NO_GENERATION
 
 
-class Committing(Protocol):
+class CommitMembership(Protocol):
     """What commits must know of the membership, and what they tell it."""
 
     def node(self) -> int | None:
         """The coordinator, by a way that is free; None while it is being looked for."""
         ...
 
-    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+    def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         """As whom to commit these now; or why it cannot be done.
 
         `since` is who the member was when the commit was first tried.
@@ -59,7 +59,7 @@ class Committing(Protocol):
         ...
 
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
-        """A commit got one of `NOT_OURS`. The error to tell; None if trying again may help."""
+        """A commit got one of `NOT_A_MEMBER`. The error to tell; None if trying again may help."""
         ...
 
 
@@ -68,7 +68,7 @@ class _Call:
     """A commit, or a question."""
 
     number: int = 0
-    places: Places
+    places: TopicPartitions
     positions: Mapping[TopicPartition, CommittedOffset] | None
     """To be committed; None for a question."""
     done: Callable[[Any], None]
@@ -88,11 +88,11 @@ class _Call:
         return "the committed offsets" if self.positions is None else "the commit"
 
 
-class GroupPositions:
+class CommitRequestManager:
     """Calls are sent in the order in which they were made. A commit that a later one has overtaken is not repeated."""
 
     def __init__(
-        self, finder: CoordinatorFinder, entropy: Entropy, settings: GroupSettings, membership: Committing
+        self, finder: CoordinatorFinder, entropy: Entropy, settings: GroupSettings, membership: CommitMembership
     ) -> None:
         self._finder = finder
         self._entropy = entropy
@@ -108,20 +108,20 @@ class GroupPositions:
     def commit(
         self,
         positions: Mapping[TopicPartition, CommittedOffset],
-        done: CommitDone,
+        done: CommitResultCallback,
         *,
         deadline_ms: float,
         retry: bool,
     ) -> None:
-        """See `GroupMembership.commit`."""
+        """See `ConsumerCoordinator.commit`."""
         if not positions:
             done(None)
             return
         kept = dict(positions)
         self._add(_Call(places=kept.keys(), positions=kept, done=done, deadline_ms=deadline_ms, retry=retry))
 
-    def committed(self, places: Places, done: CommittedDone, *, deadline_ms: float) -> None:
-        """See `GroupMembership.committed`."""
+    def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
+        """See `ConsumerCoordinator.committed`."""
         if not places:
             done({})
             return
@@ -234,7 +234,7 @@ class GroupPositions:
             self._finish(call, call.stale)
             return
         code = wrong[0].error
-        if code in NOT_OURS:
+        if code in NOT_A_MEMBER:
             told = self._membership.refused(code, call.identity or CommitIdentity(), now_ms)
             if told is not None or not call.retry:
                 self._finish(call, told or ApiError(code, f"commit of group {self._settings.group_id}"))

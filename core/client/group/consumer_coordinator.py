@@ -9,11 +9,11 @@ from ..cluster_view import ClusterView
 from ..coordinator_finder import CoordinatorFinder
 from ..effects import Poll
 from .assignor import Assignor
-from .events import CommitDone, CommittedDone, CommittedOffset, GroupEvent, GroupSettings, Places
-from .membership_manager import MemberMachine
+from .events import CommitResultCallback, CommittedOffset, GroupEvent, GroupSettings, OffsetsCallback, TopicPartitions
+from .membership_manager import MembershipManager
 
 
-class GroupMembership:
+class ConsumerCoordinator:
     """Joins the group of `settings.group_id` and stays in it, whatever its user is busy with.
 
     A part of a client like the fetcher: a shell polls it and carries out its sends; every method under the shell's
@@ -44,7 +44,7 @@ class GroupMembership:
         """
         backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
-        self._member = MemberMachine(view, self._finder, entropy, settings, assignors, notify)
+        self._member = MembershipManager(view, self._finder, entropy, settings, assignors, notify)
 
     # --- what the user wants
 
@@ -99,7 +99,7 @@ class GroupMembership:
     def commit(
         self,
         positions: Mapping[TopicPartition, CommittedOffset],
-        done: CommitDone,
+        done: CommitResultCallback,
         *,
         deadline_ms: float,
         retry: bool = True,
@@ -112,7 +112,7 @@ class GroupMembership:
         """
         self._member.positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
-    def committed(self, places: Places, done: CommittedDone, *, deadline_ms: float) -> None:
+    def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
         """Find what the group has committed. `done` is called exactly once, maybe at once."""
         self._member.positions.committed(places, done, deadline_ms=deadline_ms)
 

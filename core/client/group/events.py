@@ -92,9 +92,9 @@ class Failed:
 
 GroupEvent = Assigned | Revoke | Lost | Failed
 
-CommitDone = Callable[[BarnabasError | None], None]
+CommitResultCallback = Callable[[BarnabasError | None], None]
 """Takes None once the positions are committed, or why they are not."""
-CommittedDone = Callable[[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError], None]
+OffsetsCallback = Callable[[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError], None]
 """Takes what is committed of each partition (None: nothing), or why that cannot be told."""
 
-Places = Collection[TopicPartition]
+TopicPartitions = Collection[TopicPartition]

@@ -7,7 +7,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from .events import GroupSettings
 
-LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 """The group has gone on without this member."""
 
 

@@ -11,15 +11,15 @@ from ..effects import NEVER, Poll, Send
 from .events import GroupSettings
 from .generation import Generation
 
-Heard = Callable[[ErrorCode, float], None]
+HeartbeatErrorCallback = Callable[[ErrorCode, float], None]
 """Takes what the coordinator said to a heartbeat of the present generation, if it is not NONE."""
 
 
-class Heartbeats:
+class HeartbeatRequests:
     """One at a time, every `heartbeat.interval.ms`, while someone polls."""
 
     def __init__(
-        self, finder: CoordinatorFinder, settings: GroupSettings, generation: Generation, heard: Heard
+        self, finder: CoordinatorFinder, settings: GroupSettings, generation: Generation, heard: HeartbeatErrorCallback
     ) -> None:
         self._finder = finder
         self._settings = settings

@@ -17,7 +17,7 @@ from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
-from ..coordinator_finder import GONE, CoordinatorFinder, is_gone
+from ..coordinator_finder import COORDINATOR_MOVED, CoordinatorFinder, is_gone
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import HookError
 from .assignor import Assignor
@@ -31,21 +31,21 @@ from .consumer_protocol import (
     encode_subscription,
 )
 from .events import GroupSettings
-from .generation import LOST, Generation, explained
-from .subscribed_topics import LeaderWatch
+from .generation import FENCED_ERRORS, Generation, explained
+from .subscribed_topics import GroupTopics
 
 _REASON_MAX = 255
 """Letters, as Java has it."""
 
 
-class _Stage(Enum):
+class _JoinStage(Enum):
     IDLE = "idle"
     JOIN = "join"
     ASSIGN = "assign"
     SYNC = "sync"
 
 
-class Owner(Protocol):
+class JoinListener(Protocol):
     """Whom the joiner asks and tells. Whatever it is told but `entered` ends the round."""
 
     @property
@@ -88,8 +88,8 @@ class Joiner:
         settings: GroupSettings,
         assignors: Sequence[Assignor],
         generation: Generation,
-        watch: LeaderWatch,
-        owner: Owner,
+        watch: GroupTopics,
+        owner: JoinListener,
     ) -> None:
         self._finder = finder
         self._entropy = entropy
@@ -98,7 +98,7 @@ class Joiner:
         self._generation = generation
         self._watch = watch
         self._owner = owner
-        self._stage = _Stage.IDLE
+        self._stage = _JoinStage.IDLE
         self._turn = 0
         self._in_flight = False
         self._reason = ""
@@ -120,36 +120,36 @@ class Joiner:
     @property
     def is_assigning(self) -> bool:
         """True while this member leads and does not know enough of the topics."""
-        return self._stage is _Stage.ASSIGN
+        return self._stage is _JoinStage.ASSIGN
 
     def begin(self, reason: str) -> None:
         """Join with what the owner wants when it comes to it."""
         self.stop()
-        self._stage = _Stage.JOIN
+        self._stage = _JoinStage.JOIN
         self._reason = reason
 
     def stop(self) -> None:
         self._turn += 1
         self._in_flight = False
-        self._stage = _Stage.IDLE
+        self._stage = _JoinStage.IDLE
 
     def poll(self, now_ms: float) -> Poll:
-        if self._in_flight or self._stage is _Stage.IDLE:
+        if self._in_flight or self._stage is _JoinStage.IDLE:
             return Poll([], NEVER)
-        if self._stage is _Stage.ASSIGN:
+        if self._stage is _JoinStage.ASSIGN:
             if not self._watch.ready or not self._assign(now_ms):
                 return Poll([], NEVER)
-            self._stage = _Stage.SYNC
+            self._stage = _JoinStage.SYNC
         if now_ms < self._not_before_ms:
             return Poll([], self._not_before_ms)
-        if self._stage is _Stage.JOIN and not self._owner.ready:
+        if self._stage is _JoinStage.JOIN and not self._owner.ready:
             return Poll([], NEVER)
         node = self._finder.node()
         if node is None:
             return Poll([], NEVER)
         self._in_flight = True
         turn = self._turn
-        if self._stage is _Stage.JOIN:
+        if self._stage is _JoinStage.JOIN:
             return Poll([Send(node, self._join(), lambda result, now: self._joined(turn, result, now))], NEVER)
         return Poll([Send(node, self._sync(), lambda result, now: self._synced(turn, result, now))], NEVER)
 
@@ -197,10 +197,10 @@ class Joiner:
             self._enter(result, now_ms)
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
             self._generation.member_id = result.member_id
-        elif code in LOST:
+        elif code in FENCED_ERRORS:
             self._later(now_ms)
             self._owner.lost(code, now_ms)
-        elif code in GONE:
+        elif code in COORDINATOR_MOVED:
             self._finder.lost(ApiError(code, "join"), now_ms)
             self._later(now_ms)
         elif code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -222,10 +222,10 @@ class Joiner:
             self._skip_assignment = result.skip_assignment
             self._members = {member.member_id: _told_by(member) for member in result.members}
             self._watch.begin({topic for each in self._members.values() for topic in each.topics} | self.topics)
-            self._stage = _Stage.ASSIGN
+            self._stage = _JoinStage.ASSIGN
         else:
             self._watch.end(self.topics)
-            self._stage = _Stage.SYNC
+            self._stage = _JoinStage.SYNC
         self._owner.entered(now_ms)
 
     # --- assign
@@ -276,10 +276,10 @@ class Joiner:
             self._take(result.assignment, now_ms)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._owner.again("the group was rebalanced again before the member was in", now_ms)
-        elif code in LOST:
+        elif code in FENCED_ERRORS:
             self._owner.lost(code, now_ms)
-        elif code in GONE or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            if code in GONE:
+        elif code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            if code in COORDINATOR_MOVED:
                 self._finder.lost(ApiError(code, "sync"), now_ms)
             self._later(now_ms)
             self._owner.again(f"the coordinator answered the sync with {code.name}", now_ms)
@@ -312,7 +312,7 @@ class Joiner:
         if is_gone(error):
             self._finder.lost(error, now_ms)
         self._later(now_ms)
-        if self._stage is _Stage.SYNC:
+        if self._stage is _JoinStage.SYNC:
             self._owner.again(f"the coordinator did not answer: {error}", now_ms)
 
     def _fail(self, code: ErrorCode, now_ms: float) -> None:

@@ -11,17 +11,17 @@ from ..cluster_view import ClusterView
 from ..coordinator_finder import CoordinatorFinder
 from ..effects import NEVER, Poll
 from .assignor import Assignor
-from .commit_request_manager import CommitIdentity, GroupPositions
-from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
-from .generation import LOST, Generation, explained
-from .heartbeat import Heartbeats
+from .commit_request_manager import CommitIdentity, CommitRequestManager
+from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, TopicPartitions
+from .generation import FENCED_ERRORS, Generation, explained
+from .heartbeat import HeartbeatRequests
 from .joiner import Joiner
 from .leave_group import LeaveRequests
 from .owned_partitions import OwnedPartitions
-from .subscribed_topics import LeaderWatch, WantedTopics
+from .subscribed_topics import GroupTopics, SubscribedTopics
 
 
-class Phase(Enum):
+class MembershipState(Enum):
     IDLE = "nothing is subscribed to"
     REVOKING = "the user gives up what it has, then the member joins"
     JOINING = "the joiner is at work"
@@ -30,12 +30,12 @@ class Phase(Enum):
     FAILED = "the user is to be told why it does not go on"
 
 
-LIVE = (Phase.REVOKING, Phase.JOINING, Phase.STABLE)
+ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
 """The member is in the group, or on its way."""
 
 
-class MemberMachine:
-    """The machine behind `GroupMembership`, and the owner that its joiner, heartbeats and positions ask and tell."""
+class MembershipManager:
+    """The machine behind `ConsumerCoordinator`, and the owner that its joiner, heartbeats and positions ask and tell."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class MemberMachine:
         self._notify = notify
         self._cooperative = all(assignor.cooperative for assignor in assignors)
         self._assignor_names = ", ".join(assignor.name for assignor in assignors)
-        self._phase = Phase.IDLE
+        self._phase = MembershipState.IDLE
         self.generation = Generation()
-        self.topics = WantedTopics(view, exclude_internal=settings.exclude_internal_topics)
+        self.topics = SubscribedTopics(view, exclude_internal=settings.exclude_internal_topics)
         self.owned = OwnedPartitions()
-        self._watch = LeaderWatch(view)
+        self._watch = GroupTopics(view)
         self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
-        self._heartbeats = Heartbeats(finder, settings, self.generation, self.heard)
-        self.positions = GroupPositions(finder, entropy, settings, self)
+        self._heartbeats = HeartbeatRequests(finder, settings, self.generation, self.heard)
+        self.positions = CommitRequestManager(finder, entropy, settings, self)
         self._leaving = LeaveRequests(finder, settings.group_id)
         self._rejoin_reason: str | None = None
         self._why_out = "it has not joined yet"
@@ -71,7 +71,7 @@ class MemberMachine:
 
     @property
     def settled(self) -> bool:
-        at_rest = self._phase is Phase.STABLE and self._rejoin_reason is None
+        at_rest = self._phase is MembershipState.STABLE and self._rejoin_reason is None
         return at_rest and not self.owned.revoking and self.owned.told == self.owned.assigned
 
     def poll(self, now_ms: float) -> Poll:
@@ -79,7 +79,7 @@ class MemberMachine:
         wake = self._mind_the_user(now_ms)
         self._advance(now_ms)
         polls = [self._joiner.poll(now_ms)]
-        if self._phase in LIVE and self.generation.is_member() and not self._joiner.is_waiting:
+        if self._phase in ACTIVE_STATES and self.generation.is_member() and not self._joiner.is_waiting:
             polls.append(self._heartbeats.poll(now_ms))
         polls.append(self.positions.poll(now_ms))
         sends = [*self._leaving.poll(), *(send for poll in polls for send in poll.sends)]
@@ -91,12 +91,12 @@ class MemberMachine:
         """There is a subscription, or another one."""
         self._polled_ms = max(self._polled_ms, now_ms)
         events = self.owned.events
-        if self._phase is Phase.FAILED:
+        if self._phase is MembershipState.FAILED:
             if any(isinstance(event, Failed) and event.final for event in events):
                 return
             for event in [event for event in events if isinstance(event, Failed)]:
                 events.remove(event)
-        if self._phase in LIVE:
+        if self._phase in ACTIVE_STATES:
             self.rejoin("the subscription has changed")
         else:
             self._start_round("the consumer subscribes")
@@ -105,7 +105,7 @@ class MemberMachine:
         self._watch.end(frozenset())
         self.topics.clear()
         self.owned.clear()
-        self._phase = Phase.IDLE
+        self._phase = MembershipState.IDLE
         self._why_out = "it has left"
         self._depart(reason, done)
 
@@ -114,12 +114,12 @@ class MemberMachine:
 
     def polled(self, now_ms: float) -> bool:
         self._polled_ms = now_ms
-        self._is_back = self._phase is Phase.AWAY
+        self._is_back = self._phase is MembershipState.AWAY
         return self._is_back
 
     def take_event(self) -> GroupEvent | None:
         event = self.owned.take()
-        if isinstance(event, Failed) and not event.final and self._phase is Phase.FAILED:
+        if isinstance(event, Failed) and not event.final and self._phase is MembershipState.FAILED:
             self._start_round("the user goes on after an error")
         return event
 
@@ -134,16 +134,16 @@ class MemberMachine:
         refusal = self.topics.take_refusal()
         if refusal is not None:
             self._tell(Failed(error=refusal))
-        if self._phase is Phase.STABLE:
+        if self._phase is MembershipState.STABLE:
             topic = self._watch.changed()
             if topic is not None:
                 self.rejoin(f"topic {topic} has other partitions")
 
     def _mind_the_user(self, now_ms: float) -> float:
         """Leave if the user does not poll, or does not give up what it should; come back when it polls."""
-        if self._phase is Phase.AWAY and self._is_back:
+        if self._phase is MembershipState.AWAY and self._is_back:
             self._start_round("the consumer polls again")
-        if self._phase not in LIVE:
+        if self._phase not in ACTIVE_STATES:
             return NEVER
         limit_ms = self._settings.max_poll_interval_ms
         due_ms = self._polled_ms + limit_ms
@@ -157,7 +157,7 @@ class MemberMachine:
             f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
         )
         self._why_out = text
-        self._phase = Phase.AWAY
+        self._phase = MembershipState.AWAY
         self._is_back = False
         self.owned.lose(text, tell=True)
         self._notify()
@@ -166,18 +166,18 @@ class MemberMachine:
 
     def _advance(self, now_ms: float) -> None:
         reason = self._rejoin_reason
-        if self._phase is Phase.STABLE and reason is not None and not self.owned.revoking:
+        if self._phase is MembershipState.STABLE and reason is not None and not self.owned.revoking:
             keep = self.topics.names if self._cooperative else frozenset()
-            self._phase = Phase.REVOKING
+            self._phase = MembershipState.REVOKING
             self._revoke({place for place in self.owned.assigned if place.topic not in keep}, reason, now_ms)
-        if self._phase is Phase.REVOKING and not self.owned.revoking:
+        if self._phase is MembershipState.REVOKING and not self.owned.revoking:
             self._start_round(reason or "")
 
     def _start_round(self, reason: str) -> None:
-        self._phase = Phase.JOINING
+        self._phase = MembershipState.JOINING
         self._joiner.begin(reason)
 
-    def _revoke(self, places: Places, reason: str, now_ms: float) -> None:
+    def _revoke(self, places: TopicPartitions, reason: str, now_ms: float) -> None:
         self.owned.revoke(places, reason)
         self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
         if self.owned.revoking:
@@ -199,7 +199,7 @@ class MemberMachine:
 
     def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
         """Give up what moves, and tell the user of what is new once its positions are known."""
-        self._phase = Phase.STABLE
+        self._phase = MembershipState.STABLE
         self._why_out = ""
         self._views_seen = -1
         mine = {place for place in partitions if place.topic in self.topics.names}
@@ -248,14 +248,14 @@ class MemberMachine:
 
     def heard(self, code: ErrorCode, now_ms: float) -> None:
         """Of the present generation; anything but NONE."""
-        if self._phase not in LIVE:
+        if self._phase not in ACTIVE_STATES:
             return
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            if self._phase is Phase.STABLE:
+            if self._phase is MembershipState.STABLE:
                 self.rejoin("the group is being rebalanced")
             elif self._joiner.is_assigning:
                 self._start_round("the group was rebalanced again before the leader had assigned")
-        elif code in LOST:
+        elif code in FENCED_ERRORS:
             self.lost(code, now_ms)
         else:
             self._fail(self._explained(code))
@@ -263,18 +263,20 @@ class MemberMachine:
     def coordinator_refused(self, error: BarnabasError) -> None:
         """There is no coordinator for this group, or not for this user."""
         self.positions.fail_all(error)
-        if self._phase in LIVE:
+        if self._phase in ACTIVE_STATES:
             self._fail(error)
 
     def node(self) -> int | None:
         """A coordinator that keeps a join waiting hears nothing else on that connection."""
         return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
 
-    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+    def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         group = f"group {self._settings.group_id}"
         if not self.topics.active:
             return CommitIdentity()
-        if self._phase in (Phase.STABLE, Phase.REVOKING) or (self._phase is Phase.JOINING and self._keeps(places)):
+        if self._phase in (MembershipState.STABLE, MembershipState.REVOKING) or (
+            self._phase is MembershipState.JOINING and self._keeps(places)
+        ):
             if self.owned.has_lost:  # it is a member again, but others may have had the partitions since
                 text = f"{group} went on without this member, which learns of it when it asks for messages"
                 return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
@@ -283,7 +285,7 @@ class MemberMachine:
                 return now
             text = f"the partitions went to other members of {group} before the commit did"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
-        if self._phase is Phase.JOINING:
+        if self._phase is MembershipState.JOINING:
             text = self._why_out or "its partitions have been given up; commit before, when the listener is told"
             if self._finder.last_error is not None:
                 text += f"; the coordinator was not found: {self._finder.last_error}"
@@ -293,7 +295,7 @@ class MemberMachine:
     def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
         return self._view.stale(place, topic_id)
 
-    def _keeps(self, places: Places) -> bool:
+    def _keeps(self, places: TopicPartitions) -> bool:
         """True if the member reads these on while it joins."""
         return self._cooperative and self.generation.is_member() and self.owned.told.issuperset(places)
 
@@ -315,7 +317,7 @@ class MemberMachine:
 
     def _fail(self, error: BarnabasError) -> None:
         final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
-        self._phase = Phase.FAILED
+        self._phase = MembershipState.FAILED
         self._why_out = str(error)
         self.owned.lose(self._why_out)
         if final:

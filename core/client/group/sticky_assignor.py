@@ -13,7 +13,7 @@ _I32 = Struct(">i")
 
 
 @frozen
-class Claim:
+class OwnedShare:
     """What a member says that it has, and since which generation (-1: it does not say)."""
 
     partitions: Sequence[TopicPartition]
@@ -53,7 +53,8 @@ class CooperativeStickyAssignor:
 
     def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
         claims = {
-            member: Claim(subscription.owned, _generation_of(subscription)) for member, subscription in members.items()
+            member: OwnedShare(subscription.owned, _generation_of(subscription))
+            for member, subscription in members.items()
         }
         owners: dict[TopicPartition, set[str]] = {}
         for member, claim in claims.items():
@@ -65,16 +66,16 @@ class CooperativeStickyAssignor:
         }
 
 
-def _claim_in_user_data(data: bytes | None) -> Claim:
+def _claim_in_user_data(data: bytes | None) -> OwnedShare:
     """Nothing where the user data are not what they should be; they are another client's business."""
     for start in (0, 2):  # kafka-python 3 has the version before it, which others read as a count that does not fit
         reader = ProtocolReader((data or b"")[start:])
         try:
             partitions = reader.partitions()
-            return Claim(partitions, reader.i32() if reader.has_more else -1)
+            return OwnedShare(partitions, reader.i32() if reader.has_more else -1)
         except ValueError:
             continue
-    return Claim(())
+    return OwnedShare(())
 
 
 def _generation_of(subscription: Subscription) -> int:
@@ -88,19 +89,21 @@ def _generation_of(subscription: Subscription) -> int:
     return _claim_in_user_data(data).generation_id
 
 
-def balanced(members: Mapping[str, Subscription], partitions: Mapping[str, int], claims: Mapping[str, Claim]) -> Shares:
+def balanced(
+    members: Mapping[str, Subscription], partitions: Mapping[str, int], claims: Mapping[str, OwnedShare]
+) -> Shares:
     """Everything to someone who wants it, evenly, with members keeping what they claim where that is fair.
 
     Of several that claim a partition the one with the latest generation counts.
     """
-    scales = _Scales(members, partitions)
+    scales = _Balancer(members, partitions)
     scales.keep(claims)
     scales.fill()
     scales.even_out()
     return scales.shares()
 
 
-class _Crew:
+class _SubscriberGroup:
     """Members that want the same topics."""
 
     def __init__(self, topics: Set[str]) -> None:
@@ -112,14 +115,14 @@ class _Crew:
 class _Member:
     """What one member has: partitions it claims, and others, by topic."""
 
-    def __init__(self, crew: _Crew) -> None:
+    def __init__(self, crew: _SubscriberGroup) -> None:
         self.crew = crew
         self.count = 0
         self.kept: dict[str, list[int]] = {}
         self.given: dict[str, list[int]] = {}
 
 
-class _Scales:
+class _Balancer:
     """Members are known by their numbers in the order of `assignor.in_order`."""
 
     def __init__(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> None:
@@ -127,17 +130,17 @@ class _Scales:
         self._ids = list(wanted)
         self._takers = subscribers(wanted, partitions)
         self._partitions = partitions
-        self._crews: dict[frozenset[str], _Crew] = {}
+        self._crews: dict[frozenset[str], _SubscriberGroup] = {}
         self._members: list[_Member] = []
         for number, topics in enumerate(wanted.values()):
             if topics not in self._crews:
-                self._crews[topics] = _Crew(topics & self._takers.keys())
+                self._crews[topics] = _SubscriberGroup(topics & self._takers.keys())
             crew = self._crews[topics]
             crew.heap.append((0, number))
             self._members.append(_Member(crew))
         self._owned: set[TopicPartition] = set()
 
-    def keep(self, claims: Mapping[str, Claim]) -> None:
+    def keep(self, claims: Mapping[str, OwnedShare]) -> None:
         """Everyone has what they claim, if they still want it and it exists."""
         best: dict[TopicPartition, tuple[int, int]] = {}
         for number, member in enumerate(self._ids):
@@ -157,7 +160,7 @@ class _Scales:
 
     def fill(self) -> None:
         """What nobody has goes to whoever has least of those who want it, the most selective topics first."""
-        crews_of: dict[str, list[_Crew]] = {topic: [] for topic in self._takers}
+        crews_of: dict[str, list[_SubscriberGroup]] = {topic: [] for topic in self._takers}
         for crew in self._crews.values():
             for topic in crew.topics:
                 crews_of[topic].append(crew)
@@ -168,7 +171,7 @@ class _Scales:
             if free:
                 self._hand_out(topic, free, crews_of[topic])
 
-    def _hand_out(self, topic: str, numbers: Iterable[int], crews: Sequence[_Crew]) -> None:
+    def _hand_out(self, topic: str, numbers: Iterable[int], crews: Sequence[_SubscriberGroup]) -> None:
         heap = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
         heapify(heap)
         for number in numbers:
@@ -205,7 +208,7 @@ class _Scales:
                 heappush(donor.crew.heap, (donor.count, number))
         return moved
 
-    def _give(self, donor: _Member, crews: Sequence[_Crew]) -> bool:
+    def _give(self, donor: _Member, crews: Sequence[_SubscriberGroup]) -> bool:
         """Move one partition to whoever has least and can take it; rather one that was not kept."""
         takers = sorted((*self._lowest(crew), place) for place, crew in enumerate(crews))
         for stock in (donor.given, donor.kept):
@@ -229,7 +232,7 @@ class _Scales:
         member.count += 1
         heappush(member.crew.heap, (member.count, taker))
 
-    def _lowest(self, crew: _Crew) -> tuple[int, int]:
+    def _lowest(self, crew: _SubscriberGroup) -> tuple[int, int]:
         """Count and number of the member that has least."""
         while crew.heap[0][0] != self._members[crew.heap[0][1]].count:
             heappop(crew.heap)

@@ -8,7 +8,7 @@ from ....ports.errors import ApiError
 from ..cluster_view import ClusterView
 
 
-class WantedTopics:
+class SubscribedTopics:
     """What the user has subscribed to: topics by name, or those that match a pattern."""
 
     def __init__(self, view: ClusterView, *, exclude_internal: bool) -> None:
@@ -79,7 +79,7 @@ class WantedTopics:
         return old != names
 
 
-class LeaderWatch:
+class GroupTopics:
     """What the leader knows of the topics of its group: it assigns by that, and again when it has changed."""
 
     def __init__(self, view: ClusterView) -> None:

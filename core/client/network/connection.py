@@ -6,8 +6,8 @@ from ....ports.broker_api.envelope import BrokerLink
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.transport import Address, TransportError
 
-Opened = Callable[[BrokerLink | TransportError], None]
-Connect = Callable[[Address, Opened], None]
+ConnectCallback = Callable[[BrokerLink | TransportError], None]
+Connect = Callable[[Address, ConnectCallback], None]
 """Open a link, as `Connector.connect` does."""
 
 

@@ -17,7 +17,7 @@ from .unreachable_brokers import UnreachableBrokers
 
 
 @frozen(kw_only=True)
-class LinkOutside:
+class LinkDependencies:
     """What links need from the world, and how long they wait before they connect again (ms)."""
 
     scheduler: Scheduler
@@ -38,7 +38,9 @@ class NodeLink:
     broker has answered. What waits for a connection fails with the attempt; nothing is sent twice.
     """
 
-    def __init__(self, address: Address, outside: LinkOutside, heard: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(
+        self, address: Address, outside: LinkDependencies, heard: Callable[[bool], None] = lambda _: None
+    ) -> None:
         """`heard` is told that a broker has answered there, or could not be reached."""
         self.address = address
         self._outside = outside
@@ -125,7 +127,7 @@ class Links:
 
     def __init__(
         self,
-        outside: LinkOutside,
+        outside: LinkDependencies,
         address: Callable[[int], Address | None],
         heard: Callable[[int, bool], None] = lambda _node, _answers: None,
     ) -> None:

@@ -16,7 +16,7 @@ LATE_MS = 3000.0
 only busy."""
 
 
-class Overdue:
+class OverdueRequests:
     """Stands before the links, and is polled as a part. All of it on the driver's thread."""
 
     def __init__(self, submit: Submit, clock: Clock, late: Callable[[int], None]) -> None:

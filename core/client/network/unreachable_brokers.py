@@ -6,12 +6,12 @@ from ....ports.clock import Clock
 from ....ports.transport import Address, TransportError
 from ..errors import silent
 
-AGAIN_MS = 60_000.0
+REPORT_INTERVAL_MS = 60_000.0
 """A broker that stays unreachable is reported again after this time."""
 
 
 class UnreachableBrokers:
-    """Reports the first failed connection to an address at once, and later ones once in `AGAIN_MS`.
+    """Reports the first failed connection to an address at once, and later ones once in `REPORT_INTERVAL_MS`.
 
     Owner thread only, but for `last_error`.
     """
@@ -31,7 +31,7 @@ class UnreachableBrokers:
         self._errors[address] = self.last_error = error
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._due_ms.get(address, now_ms):
-            self._due_ms[address] = now_ms + AGAIN_MS
+            self._due_ms[address] = now_ms + REPORT_INTERVAL_MS
             self._report(f"{error} (the client tries again)")
 
     def on_late(self, address: Address) -> None:

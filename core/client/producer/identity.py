@@ -17,14 +17,14 @@ from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from .numbering import Refusal
-from .producer_batch import Batch
-from .sequences import Sequences
+from .producer_batch import ProducerBatch
+from .sequences import SequenceNumbers
 
 EPOCH_MAX = 2**15 - 1
 
-REPEATED = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 """The batch is there, though the broker no longer knows where."""
-LOST_COUNT = (
+SEQUENCE_LOST = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -53,7 +53,7 @@ class ProducerIdentity:
         self.epoch = -1
         self.supported = True
         """False once a broker did not know the question: batches then go without numbers."""
-        self._sequences = Sequences()
+        self._sequences = SequenceNumbers()
         self._next_epoch = False
         self._in_flight = False
         self._failures = 0
@@ -88,26 +88,26 @@ class ProducerIdentity:
     def failed(self, error: BarnabasError) -> None:
         pass
 
-    def number(self, batch: Batch) -> None:
+    def number(self, batch: ProducerBatch) -> None:
         if batch.base_sequence >= 0 or self.producer_id < 0:
             return
         self._sequences.number(batch, self.producer_id, self.epoch)
 
-    def take_back(self, batch: Batch) -> None:
+    def take_back(self, batch: ProducerBatch) -> None:
         self._sequences.take_back(batch)
 
-    def give_up(self, batch: Batch) -> None:
+    def give_up(self, batch: ProducerBatch) -> None:
         """The batch is not sent again, and nobody knows if it was appended: what follows needs another epoch."""
         if batch.base_sequence >= 0:
             self._begin_epoch_after(batch)
 
-    def lost_count(self, batch: Batch) -> bool:
+    def lost_count(self, batch: ProducerBatch) -> bool:
         """The broker knows other numbers: the batch gets new ones in another epoch."""
         self._begin_epoch_after(batch)
         batch.base_sequence = -1
         return True
 
-    def _begin_epoch_after(self, batch: Batch) -> None:
+    def _begin_epoch_after(self, batch: ProducerBatch) -> None:
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.epoch):
             self._next_epoch = True
         self._sequences.forget(batch.place)

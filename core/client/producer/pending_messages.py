@@ -12,7 +12,7 @@ from .producer_batch import EncodedMessage
 
 
 @frozen
-class UnplacedMessage:
+class PendingMessage:
     """One message that waits; `token` is whoever waits for its outcome."""
 
     message: EncodedMessage
@@ -21,10 +21,10 @@ class UnplacedMessage:
     token: object
 
 
-_Failure = tuple[list[UnplacedMessage], BarnabasError]
+_Failure = tuple[list[PendingMessage], BarnabasError]
 
 
-class UnplacedMessages:
+class PendingTopicMessages:
     """Keeps messages in order, per topic, until the topic is known or has failed."""
 
     def __init__(
@@ -33,8 +33,8 @@ class UnplacedMessages:
         *,
         limit_ms: float,
         limit_key: str,
-        route: Callable[[str, UnplacedMessage, float], None],
-        failed: Callable[[Sequence[UnplacedMessage], BarnabasError], None],
+        route: Callable[[str, PendingMessage, float], None],
+        failed: Callable[[Sequence[PendingMessage], BarnabasError], None],
     ) -> None:
         """`limit_ms`: how long each message may wait for metadata, which the setting `limit_key` says.
 
@@ -46,14 +46,14 @@ class UnplacedMessages:
         self._limit_key = limit_key
         self._route = route
         self._failed = failed
-        self._topics: dict[str, deque[tuple[float, UnplacedMessage]]] = {}
+        self._topics: dict[str, deque[tuple[float, PendingMessage]]] = {}
         """Topic → since when each message waits, and the message; the oldest first."""
 
     def __contains__(self, topic: object) -> bool:
         """True while messages of that topic wait: later ones must wait behind them."""
         return topic in self._topics
 
-    def put(self, topic: str, message: UnplacedMessage, now_ms: float) -> None:
+    def put(self, topic: str, message: PendingMessage, now_ms: float) -> None:
         """Let a message wait. Raises what `ClusterView.want` raises for the name of the topic."""
         if topic not in self._topics:
             self._view.want([topic])
@@ -62,7 +62,7 @@ class UnplacedMessages:
                 self._view.request_refresh()
         self._topics[topic].append((now_ms, message))
 
-    def waiting(self) -> list[UnplacedMessage]:
+    def waiting(self) -> list[PendingMessage]:
         """Everything that waits."""
         return [message for group in self._topics.values() for _, message in group]
 
@@ -78,7 +78,7 @@ class UnplacedMessages:
             if error is not None and not error.retriable:
                 failures.append(([message for _, message in group], ApiError(error, f"topic {topic}")))
                 group.clear()
-            late: list[UnplacedMessage] = []
+            late: list[PendingMessage] = []
             while group and group[0][0] + self._limit_ms <= now_ms:
                 late.append(group.popleft()[1])
             if late:
@@ -97,7 +97,7 @@ class UnplacedMessages:
         for group in groups:
             self._failed([message for _, message in group], error)
 
-    def _route_all(self, topic: str, group: Iterable[tuple[float, UnplacedMessage]]) -> list[_Failure]:
+    def _route_all(self, topic: str, group: Iterable[tuple[float, PendingMessage]]) -> list[_Failure]:
         failures: list[_Failure] = []
         for since_ms, message in group:
             try:

@@ -5,10 +5,10 @@ from ...message.batch_header import TRANSACTIONAL_BIT
 from ...message.batch_writer import assemble_batch
 from ...message.codec import Codec
 from ...message.record_parser import parse_records
-from .producer_batch import Batch
+from .producer_batch import ProducerBatch
 
 
-class LaidOutBatch(Batch):
+class PrebuiltBatch(ProducerBatch):
     """Takes no more messages; the rest is as with any batch: numbered, compressed and sent again when it has to be."""
 
     __slots__ = ("base_timestamp", "max_timestamp", "records")
@@ -56,7 +56,7 @@ class LaidOutBatch(Batch):
             base_sequence=self.base_sequence,
         )
 
-    def split(self) -> tuple[Batch, Batch]:
+    def split(self) -> tuple[ProducerBatch, ProducerBatch]:
         self._open()
         return super().split()
 

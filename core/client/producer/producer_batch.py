@@ -29,7 +29,7 @@ EncodedMessage = tuple[bytes | None, bytes | None, Headers, int | None]
 """Value, key, headers, timestamp in ms (None: now)."""
 
 
-class Home:
+class BatchFuture:
     """What a handle looks at to learn about its message: a batch, or a place to wait until there is one."""
 
     __slots__ = ("callbacks", "done", "error", "seen", "unseen")
@@ -42,7 +42,7 @@ class Home:
         """Where its messages count as failed, while the program has not asked for them."""
         self.seen: set[int] | None = None
 
-    def find(self, index: int) -> "tuple[Home, int]":
+    def find(self, index: int) -> "tuple[BatchFuture, int]":
         """Who knows about message `index`, and its number there."""
         return self, index
 
@@ -78,7 +78,7 @@ class Home:
                 failed(error)
 
 
-class Batch(Home):
+class ProducerBatch(BatchFuture):
     """A batch on its way, as columns. A plain slotted class: the producer touches it for every message.
 
     `keys`, `headers` and `timestamps` are None until a message brings one; then they are as long as `values`.
@@ -135,7 +135,7 @@ class Batch(Home):
         """What an idempotent producer numbers it by, from its first attempt on."""
         self.numbered: NumberedHeader | None = None
         """A header for each message, from its first attempt on."""
-        self.halves: tuple[Batch, Batch] | None = None
+        self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
         """What it was split into because a broker found it too large."""
 
     def add(self, value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int | None) -> None:
@@ -189,8 +189,8 @@ class Batch(Home):
             numbered=self.numbered,
         )
 
-    def find(self, index: int) -> tuple[Home, int]:
-        batch: Batch = self
+    def find(self, index: int) -> tuple[BatchFuture, int]:
+        batch: ProducerBatch = self
         while batch.halves is not None:
             first, second = batch.halves
             batch, index = (first, index) if index < first.count else (second, index - first.count)
@@ -210,10 +210,10 @@ class Batch(Home):
         super().finish(error)
         self._drop_content()
 
-    def split(self) -> "tuple[Batch, Batch]":
+    def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two batches with half of the messages each, to be sent instead of this one."""
         middle = self.count // 2
-        first, second = (Batch(self.place, self.created_ms, self.wall_ms) for _ in range(2))
+        first, second = (ProducerBatch(self.place, self.created_ms, self.wall_ms) for _ in range(2))
         for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
             half.values = self.values[part]
             half.keys = None if self.keys is None else self.keys[part]
@@ -252,7 +252,7 @@ class UnseenFailures:
         self.count = 0
         self._first: BarnabasError | None = None
 
-    def add(self, home: Home, count: int) -> None:
+    def add(self, home: BatchFuture, count: int) -> None:
         """A home with so many messages has failed; those that have a callback are seen."""
         if home.error is None or home.unseen is not None:
             return
@@ -264,7 +264,7 @@ class UnseenFailures:
             self._first = home.error
 
     @staticmethod
-    def saw(home: Home, index: int) -> None:
+    def saw(home: BatchFuture, index: int) -> None:
         """The program has asked for the outcome of a message."""
         if home.unseen is not None and home.seen is not None and index not in home.seen:
             home.seen.add(index)

@@ -11,7 +11,7 @@ from ....ports.values import frozen
 from ...message.batch_header import HEADER_SIZE
 from ...message.message import Headers
 from ..effects import NEVER
-from .producer_batch import Batch, EncodedMessage
+from .producer_batch import EncodedMessage, ProducerBatch
 
 RECORD_OVERHEAD = 28
 """More than what a record takes besides key, value and headers: varints for six numbers, and the attributes."""
@@ -43,15 +43,15 @@ def bytes_up_to(values: Sequence[bytes]) -> list[int]:
     return list(accumulate(map(RECORD_OVERHEAD.__add__, map(len, values))))
 
 
-class _Queue:
+class _BatchQueue:
     __slots__ = ("batches", "in_flight")
 
     def __init__(self) -> None:
-        self.batches: deque[Batch] = deque()
+        self.batches: deque[ProducerBatch] = deque()
         self.in_flight = False
 
 
-class Accumulator:
+class RecordAccumulator:
     """Takes messages, gives batches; one batch per partition is in flight at a time, so that the order is kept.
 
     Used under one lock.
@@ -65,9 +65,9 @@ class Accumulator:
         self._settings = settings
         self._clock = clock
         self._closed = closed
-        self.unsettled: set[Batch] = set()
+        self.unsettled: set[ProducerBatch] = set()
         """Every batch whose outcome is not known."""
-        self._queues: dict[TopicPartition, _Queue] = {}
+        self._queues: dict[TopicPartition, _BatchQueue] = {}
         self.bytes = 0
         """Held by messages whose outcome is not known, in flight or not."""
         self.messages = 0
@@ -87,7 +87,7 @@ class Accumulator:
         message: EncodedMessage,
         size: int,
         since_ms: float | None = None,
-    ) -> Batch:
+    ) -> ProducerBatch:
         """Put a message (value, key, headers, timestamp) last in its partition; returns the batch that it ends.
 
         `since_ms`: when it was sent, if that was before: its delivery timeout counts from then.
@@ -101,7 +101,7 @@ class Accumulator:
         self.messages += 1
         return batch
 
-    def append_plain(self, batch: Batch, value: bytes) -> int:
+    def append_plain(self, batch: ProducerBatch, value: bytes) -> int:
         """Put a message that is nothing but a value into this batch: its number there, or -1 if it has to go elsewhere.
 
         For runs of `send` with a sticky partitioner, which would choose the same batch.
@@ -125,7 +125,9 @@ class Accumulator:
         self.messages += 1
         return index
 
-    def extend(self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int) -> tuple[Batch, int]:
+    def extend(
+        self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int
+    ) -> tuple[ProducerBatch, int]:
         """Put those of the values from `start` on that go into one batch, at least one, last in the partition.
 
         `ends` tells how many bytes the messages up to each one take (see `bytes_up_to`). Returns the batch and how many
@@ -144,9 +146,9 @@ class Accumulator:
         self.messages += end - start
         return batch, end - start
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: ProducerBatch) -> None:
         """Put a batch that takes no more messages last in its partition."""
-        queue = self._queues.setdefault(batch.place, _Queue())
+        queue = self._queues.setdefault(batch.place, _BatchQueue())
         if queue.batches:
             self._close(queue.batches[-1])
         batch.bytes += HEADER_SIZE
@@ -159,15 +161,15 @@ class Accumulator:
         self,
         now_ms: float,
         sendable: Callable[[TopicPartition], bool],
-        has_moved: Callable[[Batch], bool] = lambda _: False,
-    ) -> tuple[list[Batch], float]:
+        has_moved: Callable[[ProducerBatch], bool] = lambda _: False,
+    ) -> tuple[list[ProducerBatch], float]:
         """The batches to send now, at most one per partition, and when the next one is due.
 
         A batch is due when it is full, has lingered, or is to be tried again: after a pause, or at once where
         `has_moved` says that there is another leader to try. `sendable` says whether there is a leader with capacity.
         What is taken stays in flight until `give_back` or `settle`.
         """
-        taken: list[Batch] = []
+        taken: list[ProducerBatch] = []
         wake = NEVER
         for place, queue in self._queues.items():
             if queue.in_flight or not queue.batches:
@@ -182,10 +184,10 @@ class Accumulator:
                 taken.append(batch)
         return taken, wake
 
-    def expire(self, now_ms: float) -> tuple[list[Batch], float]:
+    def expire(self, now_ms: float) -> tuple[list[ProducerBatch], float]:
         """Take out the batches, not in flight, that were not delivered in time; and when the next one will be such."""
         timeout_ms = self._settings.delivery_timeout_ms
-        late: list[Batch] = []
+        late: list[ProducerBatch] = []
         wake = NEVER
         for queue in self._queues.values():
             while queue.batches and queue.batches[0].created_ms + timeout_ms <= now_ms:  # as below, to the last bit
@@ -196,13 +198,13 @@ class Accumulator:
             self._release(batch)
         return late, wake
 
-    def give_back(self, batch: Batch) -> None:
+    def give_back(self, batch: ProducerBatch) -> None:
         """A batch that was in flight is first in line again."""
         queue = self._queues[batch.place]
         queue.batches.appendleft(batch)
         queue.in_flight = False
 
-    def split(self, batch: Batch) -> None:
+    def split(self, batch: ProducerBatch) -> None:
         """The halves of a batch that was in flight are first in line in its place."""
         halves = batch.split()
         self.unsettled.discard(batch)
@@ -211,7 +213,7 @@ class Accumulator:
         queue.batches.extendleft(reversed(halves))
         queue.in_flight = False
 
-    def settle(self, batch: Batch) -> None:
+    def settle(self, batch: ProducerBatch) -> None:
         """The outcome of a batch that was in flight is known: its memory is free."""
         self._queues[batch.place].in_flight = False
         self._release(batch)
@@ -220,9 +222,9 @@ class Accumulator:
         """The partitions with batches that are not in flight."""
         return (place for place, queue in self._queues.items() if queue.batches)
 
-    def take_all(self, *, tried: bool = True) -> list[Batch]:
+    def take_all(self, *, tried: bool = True) -> list[ProducerBatch]:
         """Everything not in flight, for failing it; without `tried` only what has no numbers yet."""
-        batches: list[Batch] = []
+        batches: list[ProducerBatch] = []
         for queue in self._queues.values():
             left = [] if tried else [batch for batch in queue.batches if batch.base_sequence >= 0]
             batches += [batch for batch in queue.batches if tried or batch.base_sequence < 0]
@@ -236,35 +238,35 @@ class Accumulator:
         self.bytes += size
         self.messages += 1 if size > 0 else -1
 
-    def _release(self, batch: Batch) -> None:
+    def _release(self, batch: ProducerBatch) -> None:
         self._close(batch)
         self.unsettled.discard(batch)
         self.bytes -= batch.bytes
         self.messages -= batch.count
 
-    def _batch_for(self, place: TopicPartition, size: int) -> Batch:
+    def _batch_for(self, place: TopicPartition, size: int) -> ProducerBatch:
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = _Queue()
+            queue = self._queues[place] = _BatchQueue()
         settings = self._settings
         if queue.batches:
             batch = queue.batches[-1]
             if not batch.full and batch.bytes + size <= settings.batch_size and batch.count < settings.batch_messages:
                 return batch
             self._close(batch)
-        batch = Batch(place, self._clock.monotonic_ms(), self._clock.now_ms())
+        batch = ProducerBatch(place, self._clock.monotonic_ms(), self._clock.now_ms())
         self.unsettled.add(batch)
         batch.bytes = HEADER_SIZE
         self.bytes += HEADER_SIZE
         queue.batches.append(batch)
         return batch
 
-    def _close(self, batch: Batch) -> None:
+    def _close(self, batch: ProducerBatch) -> None:
         if not batch.full:
             batch.full = True
             self._closed(batch.place)
 
-    def _due_ms(self, queue: _Queue) -> float:
+    def _due_ms(self, queue: _BatchQueue) -> float:
         head = queue.batches[0]
         if head.attempts:
             return head.not_before_ms
@@ -272,5 +274,5 @@ class Accumulator:
             return -NEVER
         return head.created_ms + self._settings.linger_ms
 
-    def _is_full(self, batch: Batch) -> bool:
+    def _is_full(self, batch: ProducerBatch) -> bool:
         return batch.count >= self._settings.batch_messages or batch.bytes >= self._settings.batch_size

@@ -21,10 +21,10 @@ from ...message.numbered_header import NumberedHeader
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import EncodeError
-from .identity import LOST_COUNT, REPEATED
-from .numbering import Numbering
-from .producer_batch import Batch
-from .record_accumulator import Accumulator
+from .identity import DUPLICATE, SEQUENCE_LOST
+from .numbering import SequenceAssigner
+from .producer_batch import ProducerBatch
+from .record_accumulator import RecordAccumulator
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -49,15 +49,15 @@ class SenderSettings:
 class Ready(NamedTuple):
     """What `begin` chose: batches with the brokers to send them to, and when to look again."""
 
-    batches: Sequence[tuple[int, Batch]]
+    batches: Sequence[tuple[int, ProducerBatch]]
     wake_ms: float
 
 
 class Encoded(NamedTuple):
     """What `encode` made of it."""
 
-    batches: Sequence[tuple[int, Batch, bytearray]]
-    refused: Sequence[tuple[Batch, BarnabasError]]
+    batches: Sequence[tuple[int, ProducerBatch, bytearray]]
+    refused: Sequence[tuple[ProducerBatch, BarnabasError]]
     wake_ms: float
 
 
@@ -70,14 +70,14 @@ class Sender:
 
     def __init__(
         self,
-        accumulator: Accumulator,
+        accumulator: RecordAccumulator,
         view: ClusterView,
         entropy: Entropy,
         settings: SenderSettings,
         *,
         codec_for: Callable[[str], Codec | None],
-        settled: Callable[[Sequence[Batch]], None],
-        identity: Numbering | None = None,
+        settled: Callable[[Sequence[ProducerBatch]], None],
+        identity: SequenceAssigner | None = None,
         stamp: Callable[[str, int, int], NumberedHeader | None] | None = None,
     ) -> None:
         """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, in any step but `encode`.
@@ -126,7 +126,7 @@ class Sender:
             nodes[place] = node
             return True
 
-        ready, wake = list[Batch](), NEVER
+        ready, wake = list[ProducerBatch](), NEVER
         if identity is None or identity.prepare():
             ready, wake = self._accumulator.take_ready(now_ms, sendable, self._has_moved)
             for batch in ready:
@@ -137,8 +137,8 @@ class Sender:
 
     def encode(self, ready: Ready) -> Encoded:
         """Number the batches and make their bytes."""
-        encoded: list[tuple[int, Batch, bytearray]] = []
-        refused: list[tuple[Batch, BarnabasError]] = []
+        encoded: list[tuple[int, ProducerBatch, bytearray]] = []
+        refused: list[tuple[ProducerBatch, BarnabasError]] = []
         transactional = self._settings.transactional_id is not None
         for node, batch in ready.batches:
             try:
@@ -164,7 +164,7 @@ class Sender:
             sends, wake = sends + asking.sends, min(wake, asking.wake_ms)
         return Poll(sends, wake)
 
-    def _has_moved(self, batch: Batch) -> bool:
+    def _has_moved(self, batch: ProducerBatch) -> bool:
         """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
         node, epoch = self._view.leadership(*batch.place)
         return node >= 0 and epoch > batch.tried[1]
@@ -175,7 +175,7 @@ class Sender:
         self._give_up(batches)
         self._finish(batches, error)
 
-    def _give_up(self, batches: Sequence[Batch]) -> None:
+    def _give_up(self, batches: Sequence[ProducerBatch]) -> None:
         if self._identity is not None:
             for batch in batches:
                 self._identity.give_up(batch)
@@ -184,8 +184,8 @@ class Sender:
         text = f"not delivered within delivery.timeout.ms ({self._settings.delivery_timeout_ms:g} ms){self._view.why}"
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
-    def _requests(self, encoded: Sequence[tuple[int, Batch, bytearray]]) -> list[Send]:
-        groups: dict[int, list[tuple[Batch, bytearray]]] = {}
+    def _requests(self, encoded: Sequence[tuple[int, ProducerBatch, bytearray]]) -> list[Send]:
+        groups: dict[int, list[tuple[ProducerBatch, bytearray]]] = {}
         sends: list[Send] = []
         sizes: dict[int, int] = {}
         for node, batch, records in encoded:
@@ -198,7 +198,7 @@ class Sender:
         sends += [self._request(node, group) for node, group in groups.items()]
         return sends
 
-    def _request(self, node: int, group: Sequence[tuple[Batch, bytearray]]) -> Send:
+    def _request(self, node: int, group: Sequence[tuple[ProducerBatch, bytearray]]) -> Send:
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         batches = [batch for batch, _ in group]
         request = Produce(
@@ -217,7 +217,7 @@ class Sender:
 
         return Send(node, request, answered)
 
-    def _answered(self, batches: Sequence[Batch], result: Any, now_ms: float) -> None:
+    def _answered(self, batches: Sequence[ProducerBatch], result: Any, now_ms: float) -> None:
         if isinstance(result, ProduceResult):
             for batch, outcome in zip(batches, result.partitions, strict=True):
                 self._view.tell_leader(batch.place, outcome.current_leader, result.nodes)
@@ -227,9 +227,9 @@ class Sender:
         for batch in batches:
             self._failed(batch, result, now_ms, again=again, refresh=True)
 
-    def _outcome(self, batch: Batch, outcome: ProduceResultPartition, now_ms: float) -> None:
+    def _outcome(self, batch: ProducerBatch, outcome: ProduceResultPartition, now_ms: float) -> None:
         code, numbered = outcome.error, batch.base_sequence >= 0
-        if code is ErrorCode.NONE or (code is REPEATED and numbered):
+        if code is ErrorCode.NONE or (code is DUPLICATE and numbered):
             batch.base_offset = outcome.base_offset
             batch.log_append_time_ms = outcome.log_append_time_ms
             self._settle(batch, None)
@@ -241,11 +241,11 @@ class Sender:
             text = outcome.error_message or str(batch.place)
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
             again = code.retriable
-            if self._identity is not None and numbered and code in LOST_COUNT:
+            if self._identity is not None and numbered and code in SEQUENCE_LOST:
                 again = self._identity.lost_count(batch)
             self._failed(batch, ApiError(code, text), now_ms, again=again, refresh=code.refresh_metadata)
 
-    def _failed(self, batch: Batch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
+    def _failed(self, batch: ProducerBatch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
         settings = self._settings
         if refresh:
             self._view.request_refresh()
@@ -263,7 +263,7 @@ class Sender:
         )
         self._accumulator.give_back(batch)
 
-    def _refused(self, batch: Batch, error: BarnabasError) -> None:
+    def _refused(self, batch: ProducerBatch, error: BarnabasError) -> None:
         """The batch fails for good. If it was never tried before, it is certain that it has not been appended."""
         if self._identity is not None:
             if not batch.attempts and _is_certain(error):
@@ -272,11 +272,11 @@ class Sender:
                 self._identity.give_up(batch)
         self._settle(batch, error)
 
-    def _settle(self, batch: Batch, error: BarnabasError | None) -> None:
+    def _settle(self, batch: ProducerBatch, error: BarnabasError | None) -> None:
         self._accumulator.settle(batch)
         self._finish([batch], error)
 
-    def _finish(self, batches: Sequence[Batch], error: BarnabasError | None) -> None:
+    def _finish(self, batches: Sequence[ProducerBatch], error: BarnabasError | None) -> None:
         for batch in batches:
             batch.finish(error)
         if error is not None and batches and self._identity is not None:
@@ -291,7 +291,7 @@ def _is_certain(error: BarnabasError) -> bool:
     )
 
 
-def _encode_error(batch: Batch, error: Exception) -> BarnabasError:
+def _encode_error(batch: ProducerBatch, error: Exception) -> BarnabasError:
     if isinstance(error, BarnabasError):
         return error
     made = EncodeError(f"a batch of {batch.place} could not be encoded: {error!r}")

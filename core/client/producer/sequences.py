@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 from ....ports.types import TopicPartition
-from .producer_batch import Batch
+from .producer_batch import ProducerBatch
 
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
-class _Run(NamedTuple):
+class _NextSequence(NamedTuple):
     """Where a partition stands."""
 
     producer_id: int
@@ -16,21 +16,21 @@ class _Run(NamedTuple):
     next_sequence: int
 
 
-class Sequences:
+class SequenceNumbers:
     """Numbers the batches of one producer. One batch per partition is on its way, so numbers never wait."""
 
     def __init__(self) -> None:
-        self._runs: dict[TopicPartition, _Run] = {}
+        self._runs: dict[TopicPartition, _NextSequence] = {}
 
-    def number(self, batch: Batch, producer_id: int, epoch: int) -> None:
+    def number(self, batch: ProducerBatch, producer_id: int, epoch: int) -> None:
         """Give a batch that has no numbers its own."""
         run = self._runs.get(batch.place)
         if run is None or run.producer_id != producer_id or run.epoch != epoch:
-            run = _Run(producer_id, epoch, 0)
+            run = _NextSequence(producer_id, epoch, 0)
         batch.producer_id, batch.producer_epoch, batch.base_sequence = run
         self._runs[batch.place] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
 
-    def take_back(self, batch: Batch) -> None:
+    def take_back(self, batch: ProducerBatch) -> None:
         """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
         run = self._runs.get(batch.place)
         if batch.base_sequence >= 0 and run is not None:

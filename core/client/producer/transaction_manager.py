@@ -25,11 +25,11 @@ from ..cluster_view import ClusterView
 from ..coordinator_finder import CoordinatorFinder
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError, silent
-from ..group.events import CommitDone, CommittedOffset, GroupMetadata
+from ..group.events import CommitResultCallback, CommittedOffset, GroupMetadata
 from .numbering import Refusal
-from .producer_batch import Batch
-from .sequences import Sequences
-from .transaction_requests import TxnAsker, codes_of
+from .producer_batch import ProducerBatch
+from .sequences import SequenceNumbers
+from .transaction_requests import TransactionRequests, codes_of
 from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reaction_to_batch, the_worst
 
 _BUSY_BACKOFF_MS = 2.0
@@ -59,12 +59,12 @@ class PreparedTransaction:
 
 
 @define(eq=False)
-class _Positions:
+class _GroupOffsets:
     """Positions of a group on their way."""
 
     group: GroupMetadata
     positions: Mapping[TopicPartition, CommittedOffset]
-    done: CommitDone
+    done: CommitResultCallback
 
 
 @frozen
@@ -76,8 +76,8 @@ class _Step:
     done: Callable[[Any], None]
 
 
-class Transaction:
-    """Fulfils `Numbering`. Users call it under the shell's lock, and look at `state` for what has become of it."""
+class TransactionManager:
+    """Fulfils `SequenceAssigner`. Users call it under the shell's lock, and look at `state` for what has become of it."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Transaction:
         """What the present step met last; None once it has worked."""
         self.producer_id = -1
         self.epoch = -1
-        self._sequences = Sequences()
+        self._sequences = SequenceNumbers()
         self._next_epoch = False
         self._ending: TxnState | None = None
         """COMMITTING or ABORTING, until someone has been told the outcome."""
@@ -117,7 +117,7 @@ class Transaction:
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
         self._added_groups: set[str] = set()
-        self._positions: list[_Positions] = []
+        self._positions: list[_GroupOffsets] = []
         self._in_flight = False
         self._doubtful: _Step | None = None
         """Adds to the transaction, and was not answered: it may have begun it."""
@@ -231,14 +231,14 @@ class Transaction:
         raise TransactionError(f"nothing can be sent: the producer is {self.state.value}; see producer.transaction()")
 
     def send_positions(
-        self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitDone
+        self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitResultCallback
     ) -> None:
         """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
         self.check_sending(positions=True)
         self.check_positions(self._view, positions)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = CoordinatorFinder(self._view, self._entropy, group.group_id, self._backoff)
-        self._positions.append(_Positions(group, positions, done))
+        self._positions.append(_GroupOffsets(group, positions, done))
 
     def check_positions(self, view: ClusterView, positions: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Raise `CommitFailed`, and let nothing but an abort follow, for a position in a topic that was deleted and
@@ -276,18 +276,18 @@ class Transaction:
             self._wanted[place] = None
         return False
 
-    def number(self, batch: Batch) -> None:
+    def number(self, batch: ProducerBatch) -> None:
         if batch.base_sequence < 0:
             self._sequences.number(batch, self.producer_id, self.epoch)
 
-    def take_back(self, batch: Batch) -> None:
+    def take_back(self, batch: ProducerBatch) -> None:
         self._sequences.take_back(batch)
 
-    def give_up(self, batch: Batch) -> None:
+    def give_up(self, batch: ProducerBatch) -> None:
         if batch.base_sequence >= 0:
             self._next_epoch = True
 
-    def lost_count(self, batch: Batch) -> bool:  # noqa: ARG002  # numbers change for all, after an abort
+    def lost_count(self, batch: ProducerBatch) -> bool:  # noqa: ARG002  # numbers change for all, after an abort
         self._next_epoch = True
         return False
 
@@ -352,9 +352,9 @@ class Transaction:
         return None
 
     @property
-    def _asker(self) -> TxnAsker:
+    def _asker(self) -> TransactionRequests:
         name = self._settings.transactional_id
-        return TxnAsker(transactional_id=name, producer_id=self.producer_id, producer_epoch=self.epoch)
+        return TransactionRequests(transactional_id=name, producer_id=self.producer_id, producer_epoch=self.epoch)
 
     def _identify(self) -> _Step:
         def done(result: InitProducerIdResult) -> None:
@@ -380,7 +380,7 @@ class Transaction:
 
         return _Step(self._asker.add_group(group_id), self._finder, done)
 
-    def _commit_positions(self, asked: _Positions) -> _Step:
+    def _commit_positions(self, asked: _GroupOffsets) -> _Step:
         def done(_: Any) -> None:
             if asked in self._positions:  # not told of an abort meanwhile
                 self._positions.remove(asked)

@@ -13,7 +13,7 @@ from ..group.events import CommittedOffset, GroupMetadata
 
 
 @frozen(kw_only=True)
-class TxnAsker:
+class TransactionRequests:
     """Who asks: the producer of a transactional id in one epoch; -1 before it has one."""
 
     transactional_id: str

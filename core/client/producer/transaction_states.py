@@ -7,7 +7,7 @@ from typing import Any
 from ....ports.broker_api.envelope import Request
 from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
-from ..coordinator_finder import GONE
+from ..coordinator_finder import COORDINATOR_MOVED
 
 
 class TxnState(Enum):
@@ -68,7 +68,7 @@ def reaction_to(request: Request[Any], code: ErrorCode) -> Reaction:
     """To the answer of a coordinator."""
     if code is ErrorCode.NONE:
         return Reaction.DONE
-    if code in GONE:
+    if code in COORDINATOR_MOVED:
         return Reaction.ELSEWHERE
     if code in _FENCED:
         return Reaction.FENCED

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.adapters.system import ManualClock
-from barnabas.core.client.producer.producer_batch import Batch
+from barnabas.core.client.producer.producer_batch import ProducerBatch
 from barnabas.core.client.producer.record_accumulator import (
     RECORD_OVERHEAD,
-    Accumulator,
     AccumulatorSettings,
+    RecordAccumulator,
     bytes_up_to,
     message_bytes,
 )
@@ -25,16 +25,16 @@ class Bench:
     def __init__(self, **settings: float) -> None:
         self.clock = ManualClock()
         self.closed: list[TopicPartition] = []
-        self.accumulator = Accumulator(AccumulatorSettings(**settings), self.clock, self.closed.append)  # type: ignore[arg-type]  # ints where ints belong
+        self.accumulator = RecordAccumulator(AccumulatorSettings(**settings), self.clock, self.closed.append)  # type: ignore[arg-type]  # ints where ints belong
 
-    def put(self, value: bytes, place: TopicPartition = PLACE, key: bytes | None = None) -> Batch:
+    def put(self, value: bytes, place: TopicPartition = PLACE, key: bytes | None = None) -> ProducerBatch:
         return self.accumulator.append(place, (value, key, (), None), message_bytes(value, key, ()))
 
-    def ready(self) -> tuple[list[Batch], float]:
+    def ready(self) -> tuple[list[ProducerBatch], float]:
         return self.accumulator.take_ready(self.clock.monotonic_ms(), lambda place: True)
 
 
-def values(batch: Batch) -> list[bytes | None]:
+def values(batch: ProducerBatch) -> list[bytes | None]:
     return list(batch.values)
 
 

@@ -15,7 +15,7 @@ from barnabas.app.clients.arrow.record_layout import Rows, headers_laid_out, lay
 from barnabas.app.clients.arrow.varints import undo_zigzags, varint_sizes, write_varints, zigzags
 from barnabas.core.client.cluster_view import TopicView
 from barnabas.core.client.producer.hashing import murmur2
-from barnabas.core.client.producer.prebuilt_batch import LaidOutBatch
+from barnabas.core.client.producer.prebuilt_batch import PrebuiltBatch
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.varint import encode_varint
@@ -63,7 +63,7 @@ def test_what_is_laid_out_is_read_again(
     )
     found: list[Message] = []
     for block in lay_out(rows, range(0, len(messages), per_batch), NOW_MS):
-        batch = LaidOutBatch(
+        batch = PrebuiltBatch(
             T0,
             0,
             block.records,

@@ -9,8 +9,13 @@ import pytest
 from support.flipped_log import FlippedLog
 from support.long_tests import first_is_quick
 
-from barnabas.core.client.consumer.corruption_probe import Detour
-from barnabas.core.client.consumer.fetch_position import BEYOND_MAX, EMPTY_MAX, Course, CourseRules
+from barnabas.core.client.consumer.corruption_probe import CorruptionProbe
+from barnabas.core.client.consumer.fetch_position import (
+    BEYOND_END_MAX,
+    EMPTY_FETCHES_MAX,
+    FetchPosition,
+    PartitionFetchSettings,
+)
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.corrupt_record import CorruptRecord, Damage
@@ -30,7 +35,7 @@ class Reader:
         self.log = log
         self.asked = 0
         self.damaged: list[Damage] = []
-        self.course = Course(TopicPartition("t", 0), CourseRules(max_bytes=max_bytes, **rules))
+        self.course = FetchPosition(TopicPartition("t", 0), PartitionFetchSettings(max_bytes=max_bytes, **rules))
         self.course.jump(start)
 
     def step(self) -> list[tuple[int, bytes | None]]:
@@ -160,7 +165,7 @@ def test_a_batch_beyond_the_end_that_was_told_is_asked_for_again() -> None:
 
         def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
             found = log.fetch(offset, max_bytes)
-            if offset == 150 and self.times < BEYOND_MAX:
+            if offset == 150 and self.times < BEYOND_END_MAX:
                 self.times += 1
                 return FetchResultPartition("t", 0, ErrorCode.NONE, 155, 155, 0, found.records)
             return found
@@ -182,7 +187,7 @@ def test_a_broker_that_brings_nothing_is_not_asked_for_ever() -> None:
     reader = Reader(Silent())
     with pytest.raises(CorruptRecord, match=r"offset 60: the broker brings nothing, although .* goes on to offset 160"):
         list(reader.rows())
-    assert reader.asked <= 5 + EMPTY_MAX
+    assert reader.asked <= 5 + EMPTY_FETCHES_MAX
     skipping = Reader(Silent(), skip_damaged=True)
     assert list(skipping.rows()) == right([*range(60), *range(90, 160)])
     assert [(d.start, d.end) for d in skipping.damaged] == [(60, 90)]
@@ -190,7 +195,7 @@ def test_a_broker_that_brings_nothing_is_not_asked_for_ever() -> None:
 
 def test_at_the_end_nothing_is_wrong_however_often_nothing_comes() -> None:
     reader = Reader(log_of("tens"), start=160)
-    for _ in range(3 * EMPTY_MAX):
+    for _ in range(3 * EMPTY_FETCHES_MAX):
         assert reader.step() == []
         assert reader.course.at_end
 
@@ -216,7 +221,7 @@ def test_the_rest_of_the_log_may_be_unreadable() -> None:
 @pytest.mark.parametrize("behind", [1, 2, 3, 64, 999, 1000])
 def test_a_detour_finds_the_end_of_the_damage_with_few_questions(behind: int) -> None:
     start, end = 10**6, 10**6 + 1000
-    detour = Detour(start, end, "why")
+    detour = CorruptionProbe(start, end, "why")
     asked = 0
     while detour.found is None:
         asked += 1

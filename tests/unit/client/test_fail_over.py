@@ -7,9 +7,9 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.consumer.fetcher import FENCED_MAX, Fetcher
-from barnabas.core.client.consumer.subscription_state import AtOffset, AtTime, Chunk, FetcherSettings, Reset
+from barnabas.core.client.consumer.subscription_state import AtOffset, AtTime, CompletedFetch, FetcherSettings, Reset
 from barnabas.core.client.errors import LogTruncated
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
@@ -191,7 +191,7 @@ def test_a_topic_never_shrinks() -> None:
 class Producing(Bench):
     def __init__(self) -> None:
         super().__init__()
-        self.accumulator = Accumulator(AccumulatorSettings(linger_ms=0), self.clock, lambda _: None)
+        self.accumulator = RecordAccumulator(AccumulatorSettings(linger_ms=0), self.clock, lambda _: None)
         self.settled: list[Any] = []
         self.sender = Sender(
             self.accumulator,
@@ -259,8 +259,8 @@ class Reading(Bench):
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**chosen), NO_CODECS)
         self.parts.insert(0, self.fetcher)
 
-    def chunk(self) -> Chunk:
-        found: list[Chunk] = []
+    def chunk(self) -> CompletedFetch:
+        found: list[CompletedFetch] = []
 
         def came() -> bool:
             chunk = self.fetcher.next_chunk()

@@ -7,7 +7,7 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.consumer.fetcher import FULL_BUFFERS_WAIT_MS, Fetcher
-from barnabas.core.client.consumer.subscription_state import AtTime, Chunk, FetcherSettings, Reset
+from barnabas.core.client.consumer.subscription_state import AtTime, CompletedFetch, FetcherSettings, Reset
 from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
@@ -35,8 +35,8 @@ class Bench(Play):
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**settings), NO_CODECS)
         self.parts = [self.fetcher, self.view]
 
-    def chunk(self) -> Chunk:
-        found: list[Chunk] = []
+    def chunk(self) -> CompletedFetch:
+        found: list[CompletedFetch] = []
 
         def came() -> bool:
             chunk = self.fetcher.next_chunk()

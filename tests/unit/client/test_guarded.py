@@ -4,10 +4,10 @@ from threading import Condition, Lock
 from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy
-from barnabas.app.clients.shared.locked import Guarded, GuardedSender
+from barnabas.app.clients.shared.locked import Locked, LockedSender
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, Poll, Send
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.cluster import BrokerNode
@@ -24,7 +24,7 @@ def test_a_machine_is_polled_and_answered_with_the_lock_and_heard_without() -> N
             held.append(("poll", lock.locked()))
             return Poll([Send(1, Metadata(), lambda *_: held.append(("answer", lock.locked())))], NEVER)
 
-    guarded = Guarded(Machine(), Condition(lock), lambda: held.append(("after", lock.locked())))
+    guarded = Locked(Machine(), Condition(lock), lambda: held.append(("after", lock.locked())))
     guarded.poll(0).sends[0].answer("fine", 0)
     assert held == [("poll", True), ("after", False), ("answer", True), ("after", False)]
 
@@ -47,7 +47,7 @@ def test_batches_are_compressed_without_the_lock_and_settled_with_it() -> None:
         ),
         0,
     )
-    accumulator = Accumulator(AccumulatorSettings(linger_ms=0), clock, lambda _: None)
+    accumulator = RecordAccumulator(AccumulatorSettings(linger_ms=0), clock, lambda _: None)
     accumulator.append(TopicPartition("t", 0), (b"x", None, (), None), 100)
 
     def codec_for(_: str) -> Any:
@@ -60,7 +60,7 @@ def test_batches_are_compressed_without_the_lock_and_settled_with_it() -> None:
     sender = Sender(
         accumulator, view, SeededEntropy(1), SenderSettings(retries=0), codec_for=codec_for, settled=settled
     )
-    guarded = GuardedSender(sender, Condition(lock), lambda: held.append(("after", lock.locked())))
+    guarded = LockedSender(sender, Condition(lock), lambda: held.append(("after", lock.locked())))
     (send,) = guarded.poll(10).sends
     send.answer(ClosedError("gone"), 20)
     assert held == [("compress", False), ("after", False), ("settled", True), ("after", False)]

@@ -10,8 +10,8 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.producer.identity import EPOCH_MAX, ProducerIdentity
-from barnabas.core.client.producer.producer_batch import Batch
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.producer_batch import ProducerBatch
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.log.producers.producer_state import ProducerStates
 from barnabas.core.message.batch_header import parse_header
@@ -68,8 +68,8 @@ class Bench(Play):
         limits = AccumulatorSettings(
             linger_ms=0, batch_size=batch_size, delivery_timeout_ms=options.get("delivery_timeout_ms", 120_000)
         )
-        self.accumulator = Accumulator(limits, self.clock, lambda place: None)
-        self.settled: list[Batch] = []
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.settled: list[ProducerBatch] = []
         self.warnings = 0
         self.identity = ProducerIdentity(
             self.view, self.entropy, retry_backoff_ms=10, retry_backoff_max_ms=100, unsupported=self._warn
@@ -91,10 +91,10 @@ class Bench(Play):
     def _warn(self) -> None:
         self.warnings += 1
 
-    def _told(self, batches: Sequence[Batch]) -> None:
+    def _told(self, batches: Sequence[ProducerBatch]) -> None:
         self.settled += batches
 
-    def put(self, value: bytes, partition: int = 0) -> Batch:
+    def put(self, value: bytes, partition: int = 0) -> ProducerBatch:
         size = message_bytes(value, None, ())
         return self.accumulator.append(TopicPartition("t", partition), (value, None, (), None), size)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.client.network.links import LinkOutside, Links, NodeLink
+from barnabas.core.client.network.links import LinkDependencies, Links, NodeLink
 from barnabas.ports.broker_api.envelope import BrokerLink, Caller, Request
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.errors import BarnabasError
@@ -42,7 +42,7 @@ class Net:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.attempts: list[tuple[Address, Callable[[BrokerLink | TransportError], None]]] = []
-        self.outside = LinkOutside(
+        self.outside = LinkDependencies(
             scheduler=self.scheduler,
             clock=self.clock,
             entropy=SeededEntropy(1),

@@ -5,7 +5,7 @@ from typing import Any
 
 from barnabas.adapters.system import ManualClock
 from barnabas.core.client.effects import NEVER
-from barnabas.core.client.network.overdue_requests import LATE_MS, Overdue
+from barnabas.core.client.network.overdue_requests import LATE_MS, OverdueRequests
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.broker_api.fetch import Fetch
 from barnabas.ports.broker_api.groups import JoinGroup
@@ -17,7 +17,7 @@ class Bench:
         self.clock = ManualClock()
         self.asked: list[Callable[[Any], None]] = []
         self.late: list[int] = []
-        self.overdue = Overdue(self._submit, self.clock, self.late.append)
+        self.overdue = OverdueRequests(self._submit, self.clock, self.late.append)
 
     def _submit(self, node: int, request: Request[Any], reply: Callable[[Any], None]) -> None:
         self.asked.append(reply)

@@ -8,8 +8,8 @@ from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import EncodeError
-from barnabas.core.client.producer.producer_batch import Batch
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.producer_batch import ProducerBatch
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet
@@ -37,8 +37,8 @@ class Bench(Play):
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         timeout = settings.get("delivery_timeout_ms", 120_000)
         limits = AccumulatorSettings(linger_ms=0, batch_size=batch_size, delivery_timeout_ms=timeout)
-        self.accumulator = Accumulator(limits, self.clock, lambda place: None)
-        self.settled: list[Batch] = []
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.settled: list[ProducerBatch] = []
         self.sender = Sender(
             self.accumulator,
             self.view,
@@ -52,10 +52,10 @@ class Bench(Play):
         self.view.want(["t"])
         self.settle()
 
-    def _told(self, batches: Sequence[Batch]) -> None:
+    def _told(self, batches: Sequence[ProducerBatch]) -> None:
         self.settled += batches
 
-    def put(self, value: bytes, partition: int = 0) -> Batch:
+    def put(self, value: bytes, partition: int = 0) -> ProducerBatch:
         return self.accumulator.append(
             TopicPartition("t", partition), (value, None, (), None), message_bytes(value, None, ())
         )

@@ -12,10 +12,14 @@ from support.transactional_cluster import TransactionalCluster, outcomes
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError
 from barnabas.core.client.group.events import CommittedOffset, GroupMetadata
-from barnabas.core.client.producer.producer_batch import Batch
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.producer_batch import ProducerBatch
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from barnabas.core.client.producer.sender import Sender, SenderSettings
-from barnabas.core.client.producer.transaction_manager import PreparedTransaction, Transaction, TransactionSettings
+from barnabas.core.client.producer.transaction_manager import (
+    PreparedTransaction,
+    TransactionManager,
+    TransactionSettings,
+)
 from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
 from barnabas.ports.broker_api.groups import FindCoordinator
 from barnabas.ports.broker_api.metadata import Metadata
@@ -49,8 +53,8 @@ class Bench(Play):
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         timeout = options.get("delivery_timeout_ms", 120_000)
         limits = AccumulatorSettings(linger_ms=0, batch_size=10_000, delivery_timeout_ms=timeout)
-        self.accumulator = Accumulator(limits, self.clock, lambda place: None)
-        self.txn = Transaction(
+        self.accumulator = RecordAccumulator(limits, self.clock, lambda place: None)
+        self.txn = TransactionManager(
             self.view,
             self.entropy,
             TransactionSettings(transactional_id=name),
@@ -74,13 +78,13 @@ class Bench(Play):
         self.run(lambda: self.txn.state in (TxnState.READY, TxnState.FATAL))
         return self
 
-    def put(self, value: bytes, partition: int = 0) -> Batch:
+    def put(self, value: bytes, partition: int = 0) -> ProducerBatch:
         self.txn.check_sending()
         return self.accumulator.append(
             TopicPartition("t", partition), (value, None, (), None), message_bytes(value, None, ())
         )
 
-    def send(self, value: bytes, partition: int = 0) -> Batch:
+    def send(self, value: bytes, partition: int = 0) -> ProducerBatch:
         """And wait for the outcome."""
         batch = self.put(value, partition)
         self.run(lambda: batch.done)
@@ -412,7 +416,7 @@ def test_a_batch_that_fails_leaves_the_abort() -> None:
     bench.cluster.once(Produce, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     batch = bench.put(b"bad")
     bench.run(lambda: batch.done)
-    other = Batch(TopicPartition("t", 1), 0, 0)
+    other = ProducerBatch(TopicPartition("t", 1), 0, 0)
     with pytest.raises(AbortNeeded, match="TOPIC_AUTHORIZATION_FAILED") as refused:
         bench.put(b"more", 1)
     assert isinstance(refused.value.__cause__, ApiError)

@@ -5,8 +5,8 @@ from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
-from barnabas.core.client.producer.pending_messages import UnplacedMessage, UnplacedMessages
-from barnabas.core.client.producer.record_accumulator import Accumulator, AccumulatorSettings
+from barnabas.core.client.producer.pending_messages import PendingMessage, PendingTopicMessages
+from barnabas.core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator
 from barnabas.ports.broker_api.cluster import BrokerNode
 from barnabas.ports.broker_api.metadata import MetadataResult, TopicMetadata
 from barnabas.ports.broker_api.metadata import PartitionMetadata as Part
@@ -22,18 +22,18 @@ class Waiting:
         self.view = ClusterView([("home", 1)], SeededEntropy(1), ViewSettings())
         self.routed: list[tuple[object, float]] = []
         self.failed: list[tuple[list[object], BarnabasError]] = []
-        self.messages = UnplacedMessages(
+        self.messages = PendingTopicMessages(
             self.view, limit_ms=limit_ms, limit_key="delivery.timeout.ms", route=self._route, failed=self._failed
         )
 
-    def _route(self, topic: str, message: UnplacedMessage, since_ms: float) -> None:
+    def _route(self, topic: str, message: PendingMessage, since_ms: float) -> None:
         self.routed.append((message.token, since_ms))
 
-    def _failed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+    def _failed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:
         self.failed.append(([each.token for each in group], error))
 
     def put(self, token: object, now_ms: float, topic: str = "t") -> None:
-        self.messages.put(topic, UnplacedMessage((b"x", None, (), None), None, 1, token), now_ms)
+        self.messages.put(topic, PendingMessage((b"x", None, (), None), None, 1, token), now_ms)
 
     def answer(self, result: Any, now_ms: float) -> None:
         (send,) = self.view.poll(now_ms).sends
@@ -77,7 +77,7 @@ def test_a_message_that_gets_its_place_has_waited_since_it_was_sent() -> None:
 def test_its_batch_expires_counted_from_then() -> None:
     clock = ManualClock()
     clock.advance(90)
-    accumulator = Accumulator(AccumulatorSettings(delivery_timeout_ms=100), clock, lambda _: None)
+    accumulator = RecordAccumulator(AccumulatorSettings(delivery_timeout_ms=100), clock, lambda _: None)
     batch = accumulator.append(TopicPartition("t", 0), (b"x", None, (), None), 1, since_ms=20)
     assert accumulator.expire(119) == ([], 120)
     assert accumulator.expire(120)[0] == [batch]

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.adapters.system import ManualClock
-from barnabas.core.client.network.unreachable_brokers import AGAIN_MS, UnreachableBrokers
+from barnabas.core.client.network.unreachable_brokers import REPORT_INTERVAL_MS, UnreachableBrokers
 from barnabas.ports.transport import TransportError
 
 HOME, AWAY = ("home", 1), ("away", 2)
@@ -31,7 +31,7 @@ def test_first_failure_is_reported_at_once(bench: Bench) -> None:
 def test_further_failures_are_reported_once_in_a_while(bench: Bench) -> None:
     for _ in range(10):
         bench.brokers.on_failed(HOME, REFUSED)
-        bench.clock.advance(AGAIN_MS / 10)
+        bench.clock.advance(REPORT_INTERVAL_MS / 10)
     assert len(bench.lines) == 1
     bench.brokers.on_failed(HOME, REFUSED)
     assert len(bench.lines) == 2

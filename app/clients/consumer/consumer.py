@@ -22,9 +22,8 @@ from ..shared.encoding import decoders_of
 from ..shared.machine_settings import fetching
 from ..shared.process import check_process_in_methods
 from ..shared.settings import ConsumerSettings, read_settings
-from .assignors import assignors_of
 from .fetch_buffer import FetchBuffer
-from .group_coordinator import CommitCallback, GroupCoordinatorClient
+from .group_coordinator import CommitCallback, GroupCoordinatorClient, assignors_of
 from .partition_finder import PartitionFinder, Place, StartOffset, start_at, subscription_of
 from .positions import ConsumerPositions, committed_or_reset, offsets_to_commit
 from .rebalance_listener import PartitionsCallback, RebalanceListener, listener_of

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ....ports.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ....core.client.group.assignor import Assignor
+    from ....plugins.host import PluginHost
+    from ..shared.settings import ConsumerSettings
+
+
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -407,3 +417,15 @@ def _named(error: BarnabasError) -> BarnabasError:
     if isinstance(error, ApiError) and error.code in _NOT_A_MEMBER:
         return CommitFailed(error.code, error.message)
     return error
+
+
+def assignors_of(chosen: ConsumerSettings, host: PluginHost) -> list[Assignor]:
+    """By their names, and objects as they are. Raises `ConfigError`."""
+    found: list[Assignor] = []
+    for each in chosen.partition_assignment_strategy:
+        if not isinstance(each, str):
+            missing = [name for name in ("name", "cooperative", "user_data", "assign") if not hasattr(each, name)]
+            if missing:
+                raise ConfigError(f"partition.assignment.strategy: {each!r:.100} has no {missing[0]}, see Assignor")
+        found.append(host.rebalance_strategy(each) if isinstance(each, str) else each)
+    return found

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ....core.client.errors import ClientTimeout
+from ....ports.errors import ApiError
+
+if TYPE_CHECKING:
+    from ..shared.client_shell import ClientShell
+
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ....core.client.arguments import check_topic
-from ....core.client.errors import ClientTimeout
 from ....core.client.producer.identity import ProducerIdentity
 from ....core.client.producer.partitioner import Partitioner
 from ....core.client.producer.pending_messages import PendingMessage
@@ -37,7 +45,6 @@ from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnyProducer
 from ..shared.settings import ProducerSettings, read_settings
 from .hooks import BatchHooks, Handlers, ProducerHooks, needs_queue
-from .partition_count import partition_count
 from .record_appender import RecordAppender
 from .send_many import send_many
 
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ....core.client.producer.handlers import CallbackHandler, EventHandler
-    from ....core.client.producer.numbering import SequenceAssigner
+    from ....core.client.producer.sequence_numbers import SequenceAssigner
     from ....core.client.producer.transaction_manager import PreparedTransaction
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
@@ -592,3 +599,29 @@ class Producer(AnyProducer):
         if self._hooks is not None:
             self._hooks.close(closed)
         self._batch_hooks.close()
+
+
+def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: int) -> int:
+    """With the lock held. Waits up to `timeout` seconds to hear of the topic, and of `at_least` partitions.
+
+    Raises `ApiError`, `ClientTimeout`.
+    """
+    view = shell.view
+
+    def settled() -> bool:
+        found, error = view.topic(topic), view.topic_errors.get(topic)
+        if found is not None and len(found.leaders) < at_least:
+            view.request_refresh()
+            shell.wake()
+            return False
+        return found is not None or (error is not None and not error.retriable)
+
+    view.want([topic])
+    shell.wake()
+    shell.wait(settled, timeout)
+    found, error = view.topic(topic), view.topic_errors.get(topic)
+    if found is not None:
+        return len(found.leaders)
+    if error is not None:
+        raise ApiError(error, f"topic {topic}")
+    raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s{view.why}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ....core.client.arguments import check_request
 from ....core.client.calls import Calls, Destination, LeaderCall, NodeCall, Target
 from ....core.client.cluster_view import ClusterView, ViewSettings
 from ....core.client.effects import Part
@@ -10,7 +11,6 @@ from ....core.client.errors import ClientTimeout
 from ....core.client.network.links import LinkDependencies, Links
 from ....core.client.network.overdue_requests import OverdueRequests
 from ....core.client.network.unreachable_brokers import UnreachableBrokers
-from ....core.client.request_types import check_request
 from ....ports.broker_api.envelope import Caller, Request, ResultT
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ClosedError

@@ -35,7 +35,7 @@ ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipSt
 
 
 class MembershipManager:
-    """The machine behind `ConsumerCoordinator`, and the owner that its joiner, heartbeats and positions ask and tell."""
+    """The state machine behind `ConsumerCoordinator`, and the listener of its joiner, heartbeats and commits."""
 
     def __init__(
         self,

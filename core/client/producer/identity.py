@@ -16,9 +16,8 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
-from .numbering import Refusal
 from .producer_batch import ProducerBatch
-from .sequences import SequenceNumbers
+from .sequence_numbers import Refusal, SequenceNumbers
 
 EPOCH_MAX = 2**15 - 1
 

@@ -22,9 +22,9 @@ from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import EncodeError
 from .identity import DUPLICATE, SEQUENCE_LOST
-from .numbering import SequenceAssigner
 from .producer_batch import ProducerBatch
 from .record_accumulator import RecordAccumulator
+from .sequence_numbers import SequenceAssigner
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 

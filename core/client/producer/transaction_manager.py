@@ -13,9 +13,9 @@ from typing import Any
 from attrs import define
 
 from ....ports.broker_api.envelope import Request
-from ....ports.broker_api.groups import TRANSACTION_COORDINATOR
+from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, OffsetCommitPartition
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
-from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, TxnOffsetCommit
+from ....ports.broker_api.transactions import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, TxnOffsetCommit
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -26,11 +26,73 @@ from ..coordinator_finder import CoordinatorFinder
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError, silent
 from ..group.events import CommitResultCallback, CommittedOffset, GroupMetadata
-from .numbering import Refusal
 from .producer_batch import ProducerBatch
-from .sequences import SequenceNumbers
-from .transaction_requests import TransactionRequests, codes_of
+from .sequence_numbers import Refusal, SequenceNumbers
 from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reaction_to_batch, the_worst
+
+
+@frozen(kw_only=True)
+class TransactionRequests:
+    """Who asks: the producer of a transactional id in one epoch; -1 before it has one."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    def identify(self, timeout_ms: int) -> InitProducerId:
+        return InitProducerId(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+        )
+
+    def add_partitions(self, places: Sequence[TopicPartition]) -> AddPartitionsToTxn:
+        return AddPartitionsToTxn(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            partitions=places,
+        )
+
+    def add_group(self, group_id: str) -> AddOffsetsToTxn:
+        return AddOffsetsToTxn(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=group_id,
+        )
+
+    def commit_positions(
+        self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset]
+    ) -> TxnOffsetCommit:
+        return TxnOffsetCommit(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            partitions=[
+                OffsetCommitPartition(*place, at.offset, at.leader_epoch, at.metadata)
+                for place, at in positions.items()
+            ],
+        )
+
+    def end(self, *, committed: bool) -> EndTxn:
+        return EndTxn(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=committed,
+        )
+
+
+def codes_of(result: Any) -> list[ErrorCode]:
+    """The errors in the answer to any of these: one, or one of each partition."""
+    return [part.error for part in result.partitions] if hasattr(result, "partitions") else [result.error]
+
 
 _BUSY_BACKOFF_MS = 2.0
 """At first, after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which is quick."""
@@ -77,7 +139,7 @@ class _Step:
 
 
 class TransactionManager:
-    """Fulfils `SequenceAssigner`. Users call it under the shell's lock, and look at `state` for what has become of it."""
+    """Fulfils `SequenceAssigner`. Users call it under the shell's lock, and read `state` for the progress."""
 
     def __init__(
         self,

@@ -9,10 +9,10 @@ import pytest
 from support.flipped_log import FlippedLog
 from support.long_tests import first_is_quick
 
-from barnabas.core.client.consumer.corruption_probe import CorruptionProbe
 from barnabas.core.client.consumer.fetch_position import (
     BEYOND_END_MAX,
     EMPTY_FETCHES_MAX,
+    CorruptionProbe,
     FetchPosition,
     PartitionFetchSettings,
 )

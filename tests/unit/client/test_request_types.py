@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.client.request_types import check_request
+from barnabas.core.client.arguments import check_request
 from barnabas.ports.broker_api.cluster import DescribeLogDirs
 from barnabas.ports.broker_api.configs import ConfigDescription, ConfigResource, DescribeConfigs, ResourceKind
 from barnabas.ports.broker_api.groups import FindCoordinator

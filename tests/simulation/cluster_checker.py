@@ -14,7 +14,7 @@ from barnabas.core.cluster import layout
 from barnabas.core.cluster.topic_store import states_paths
 from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState
 from barnabas.core.coordinator.group.records import OffsetKey, decode_key, decode_offset
-from barnabas.core.coordinator.placement import partition_of
+from barnabas.core.coordinator.table import partition_of
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.log.segment.damage import OffsetsDamaged
 from barnabas.core.message.batch_header import HEADER_SIZE, is_crc_valid, parse_header

@@ -1,6 +1,6 @@
-"""The tier of a broker, or of a cluster: reads the topics as a group, and counts what is in them.
+"""The audit tier of a broker or cluster: reads its topics as a consumer group, and counts their messages.
 
-Beside the broker, so that its own way of a message stays as it is.
+It is separate from the broker, whose request path does not change.
 """
 
 import threading
@@ -13,19 +13,19 @@ from .publishing import wall_ms
 from .reports import BROKER, PRODUCER, TOPIC, WINDOW_MS
 
 ALL_TOPICS = rf"(?!__|{TOPIC}$).*"
-"""But internal ones."""
+"""All but internal topics."""
 _POLL_S = 0.5
 _AT_ONCE = 5000
 _METADATA_MS = 5000
-"""So soon a new topic is counted."""
+"""Maximum delay before a new topic is counted."""
 
 
 class Auditor:
-    """Counts the messages of a cluster's topics, exactly once, until it is told to stop.
+    """Counts the messages of a cluster's topics exactly once, until it is stopped.
 
-    topics:   only these; default: all but internal ones, also those that come up later.
-    instance: its name among the auditors of this tier, which share the partitions; one that comes back under its name
-              goes on at once. Raises `BarnabasError`.
+    topics:   topics to count; default: all but internal ones, including new ones.
+    instance: its name among the auditors of this tier, which share the partitions; a restart under its name causes
+              no rebalance. Raises `BarnabasError`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Auditor:
             group_instance_id=f"{TOPIC}-{tier}-{instance}",
             auto_offset_reset="earliest",
             metadata_max_age_ms=_METADATA_MS,
-            skip_damaged=True,  # what cannot be read is lost, and shows so
+            skip_damaged=True,  # unreadable messages are lost, and reported as such
         )
         self._stopping = threading.Event()
         self.counted = 0
@@ -58,14 +58,14 @@ class Auditor:
         else:
             self._audited.subscribe(pattern=ALL_TOPICS)
 
-    def run(self, told: Callable[[int], object]) -> None:
-        """Until `stop`. `told` hears how many were counted. Raises what makes going on useless."""
+    def run(self, on_counted: Callable[[int], object]) -> None:
+        """Count until `stop`. `on_counted` receives the number of counted messages. Raises permanent errors."""
         while not self._stopping.is_set():
             self.step()
-            told(self.counted)
+            on_counted(self.counted)
 
     def step(self) -> None:
-        """Count what is there, and commit when it is time."""
+        """Count the available messages, and commit if due."""
         try:
             self.counted += len(self._audited.poll_many(_AT_ONCE, _POLL_S))
         except BarnabasError as error:
@@ -76,7 +76,7 @@ class Auditor:
         self._audited.commit_if_due()
 
     def count_to_end(self) -> None:
-        """Count, and commit, all that is there now and falls to this auditor; others may have their share."""
+        """Count and commit all current messages of this auditor's partitions; others may have the rest."""
         begun_ms = wall_ms()
         consumer = self._audited.consumer
         while not self._stopping.is_set():
@@ -87,7 +87,7 @@ class Auditor:
                     return
 
     def stop(self) -> None:
-        """Let `run` end. Any thread; also a signal handler."""
+        """End `run`. Any thread; also a signal handler."""
         self._stopping.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`barnabas audit`: do all tiers agree; and `barnabas audit count`, the tier of a cluster."""
+"""`barnabas audit`: compares the tiers; and `barnabas audit count`, the tier of a cluster."""
 
 import signal
 import time
@@ -60,17 +60,17 @@ def audit(
         str, typer.Option(metavar="DURATION", help="By how much the clocks of the servers may differ.")
     ] = "10s",
 ) -> None:
-    """Compare what the tiers have counted: are all messages everywhere, once, and how late?
+    """Compare the counts of the tiers: did all messages arrive everywhere, once, and with which delay?
 
-    Exits 0 when all that can be judged agrees, 1 when messages were lost or doubled. A window is open while something
-    of it may still come; what a tier has not come to is pending, and not lost.
+    Exits 0 when all decided messages agree, 1 when messages were lost or duplicated. A window is open while messages of
+    it may still arrive; messages that a tier has not reached yet are pending, not lost.
     """
     if context.invoked_subcommand is not None:
         return
     from .reading import AuditReader
 
     if not bootstrap:
-        raise ConfigError("say which cluster: --bootstrap HOST:PORT")
+        raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
     if html is not None:
         require("the audit's page", ["jinja2"], "audit")
     every_s, grace_ms = parse_period_ms(every, "--every") / 1000, parse_period_ms(grace, "--grace")
@@ -83,9 +83,9 @@ def audit(
         while True:
             found = _reconciled(reader, names, since_ms, grace_ms)
             agrees = found.agrees
-            unknown = None if watch else _unknown(names, reader.ledger.topics)
+            unknown = None if watch else _unknown(names, reader.totals.topics)
             if unknown is None or found.windows:
-                _tell(found, html, as_json=as_json)
+                _print(found, html, as_json=as_json)
             if unknown is not None:
                 raise unknown
             if not watch:
@@ -105,11 +105,11 @@ def _reconciled(reader: "AuditReader", topics: list[str], since_ms: int, grace_m
 
     with progress("audit", None):
         reader.read()
-    return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, since_ms=since_ms, grace_ms=grace_ms)
+    return reconcile(reader.totals, now_ms=wall_ms(), topics=topics, since_ms=since_ms, grace_ms=grace_ms)
 
 
 def _unknown(names: Sequence[str], known: Sequence[str]) -> BarnabasError | None:
-    """What to say of names that no tier has told anything of: they may be misspelt."""
+    """Return an error for topics that no tier has counted: they may be misspelt."""
     unknown = [name for name in names if name not in known]
     if not unknown:
         return None
@@ -117,12 +117,12 @@ def _unknown(names: Sequence[str], known: Sequence[str]) -> BarnabasError | None
     return BarnabasError(f"no tier has counted topic {', '.join(unknown)}; {there}")
 
 
-def _tell(found: "Reconciliation", html: Path | None, *, as_json: bool) -> None:
+def _print(found: "Reconciliation", html: Path | None, *, as_json: bool) -> None:
     from .publishing import wall_ms
     from .view import as_tree, sections
 
     if html is not None:
-        from .page import write_page
+        from .view import write_page
 
         write_page(found, html, wall_ms())
     if as_json:
@@ -143,7 +143,7 @@ def count(
     ] = "1",
     once: Annotated[bool, typer.Option("--once", help="Count what is there now, and end.")] = False,
 ) -> None:
-    """Count the messages in a cluster's topics, each once whatever dies, until told to stop (Ctrl-C or SIGTERM).
+    """Count the messages of a cluster's topics exactly once, until Ctrl-C or SIGTERM.
 
     Prints "barnabas auditing TIER" on standard output once it has joined.
     """

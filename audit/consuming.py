@@ -1,4 +1,4 @@
-"""A consumer whose messages are counted: in one transaction the counts are published and the positions kept."""
+"""A consumer whose messages are counted: counts and offsets are committed in one transaction."""
 
 import secrets
 import time
@@ -18,44 +18,44 @@ from ..ports.types import TopicPartition
 from .counting import MessageCounts
 from .publishing import ensure_topic, wall_ms
 from .reports import BROKER, TOPIC, WINDOW_MS
-from .tier import TierReports
+from .tier import TierReportBuilder
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 INTERVAL_S = 10.0
 TRANSACTION_MS = 20_000
-"""After so long the cluster ends what a reader that was killed has left open."""
+"""Transaction timeout, after which the cluster aborts the transaction of a killed reader."""
 _POSITIONS_S = TRANSACTION_MS / 4000
-"""For keeping positions: of a topic that was deleted meanwhile nobody takes them, and the transaction must not get too
-old meanwhile, which would fence this reader."""
+"""Timeout of an offset commit: one for a deleted topic is never answered, and the transaction must not time out
+meanwhile, which would fence this reader."""
 _ADMIN_MS = 5_000
 _UNCOUNTED_MAX = 1000
 
 
 def passes(error: BarnabasError) -> bool:
-    """True if trying again may help."""
+    """Return True for a retriable error."""
     if isinstance(error, ApiError):
         return error.retriable or isinstance(error, CommitFailed)
     return isinstance(error, AbortNeeded | ClientTimeout)
 
 
 class AuditedConsumer:
-    """A member of a group whose messages count as passed when, and only when, their positions are committed.
+    """A member of a group whose messages are counted exactly when their offsets are committed.
 
         with AuditedConsumer(bootstrap, group_id="billing") as consumer:
             consumer.subscribe("orders")
             for message in consumer:
                 ...
 
-    tier:       its name in the audit; default "consumer:" and the group's.
-    after:      the tier that it reads from.
-    window_ms:  of the counts; the same in all tiers.
-    interval_s: how often iterating commits, between messages that were handed out together.
-    settings:   those of `Consumer`, which is `consumer`; it reads what is committed, and never commits by itself.
+    tier:       its name in the audit; default "consumer:" and the group id.
+    after:      the previous tier.
+    window_ms:  length of the windows; the same in all tiers.
+    interval_s: commit interval while iterating.
+    settings:   those of `Consumer`, which is `consumer`; it reads committed messages, and does not auto-commit.
 
-    Kill it anywhere: what it had not committed comes again and is counted then. One thread. What cannot be committed
-    now stays counted, and is committed with the next; `ProducerFenced` says that another one works in its place.
+    After a kill, messages without a commit arrive again and are counted then. One thread. Counts of a failed commit are
+    committed with the next one; `ProducerFenced` means that another instance has replaced this one.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class AuditedConsumer:
         **settings: Any,
     ) -> None:
         self.tier = f"consumer:{group_id}" if tier is None else tier
-        self._reports = TierReports(self.tier, after)
+        self._reports = TierReportBuilder(self.tier, after)
         self._reaching = self._reports.reaching
         self._width_ms = window_ms
         self._interval_s = interval_s
         self._counts: dict[TopicPartition, MessageCounts] = {}
         self._in_doubt: dict[TopicPartition, MessageCounts] = {}
-        """Of a transaction that is under way, or of which it is not known how it ended."""
+        """Counts of an open transaction, or of one with an unknown outcome."""
         self._gone: set[TopicPartition] = set()
-        """Partitions in doubt that are others' by now."""
+        """Partitions of these counts that now belong to other members."""
         self._handed: list[Message] = []
-        """Not counted yet."""
+        """Returned messages that are not counted yet."""
         self._committing = self._aborting = False
         self._due_s = time.monotonic() + interval_s
         ensure_topic(bootstrap)
@@ -96,23 +96,23 @@ class AuditedConsumer:
             opened.pop_all()
 
     def subscribe(self, topics: str | Iterable[str] | None = None, *, pattern: str | None = None) -> None:
-        """As `Consumer.subscribe`."""
+        """Subscribe like `Consumer.subscribe`."""
         self.consumer.subscribe(topics, pattern=pattern, listener=_Listener(self))
 
     @property
     def upto_ms(self) -> int:
-        """What was in this member's partitions at this time is counted; -1 = not known yet."""
+        """The time up to which all messages of this member's partitions are counted; -1 = unknown."""
         return self._reaching.reached_ms(self.consumer.assignment)
 
     def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """As `Consumer.poll_many`; they are counted, and pass with the next `commit`."""
+        """Poll like `Consumer.poll_many`; the messages are counted with the next `commit`."""
         messages = self.consumer.poll_many(max_messages, timeout)
         self._handed += messages
         self._count()
         return messages
 
     def __iter__(self) -> Iterator[Message]:
-        """Messages for ever; what was handed out is committed every `interval_s`."""
+        """Yield messages for ever; returned ones are committed every `interval_s`."""
         handed = self._handed
         while True:
             for message in self.consumer.messages(timeout=min(1.0, self._interval_s)):
@@ -124,9 +124,9 @@ class AuditedConsumer:
             self.commit_if_due()
 
     def commit_if_due(self, *, now: bool = False) -> None:
-        """Commit when `interval_s` have passed since the last time, or now.
+        """Commit when `interval_s` have passed since the last commit, or now.
 
-        What fails is told to the log and tried again. Raises what makes this consumer useless.
+        A failure is logged and retried. Raises permanent errors.
         """
         if not now and time.monotonic() < self._due_s:
             return
@@ -136,13 +136,13 @@ class AuditedConsumer:
         except BarnabasError as error:
             if not passes(error):
                 raise
-            logger.warning("audit of %s: not committed, which is tried again: %s", self.tier, error)
+            logger.warning("audit of %s: commit failed, and is retried: %s", self.tier, error)
 
     def commit(self) -> None:
-        """Publish what was counted and keep the positions, both or none.
+        """Publish the counts and commit the offsets, both or neither.
 
-        Raises `AbortNeeded` and `CommitFailed` (neither happened; what was counted stays so), `ClientTimeout` (the next
-        commit finds out), and for ever `ProducerFenced`.
+        Raises `AbortNeeded` and `CommitFailed` (neither happened; the counts remain), `ClientTimeout` (the next commit
+        resolves it), and permanently `ProducerFenced`.
         """
         self._end_earlier()
         self._look()
@@ -152,9 +152,9 @@ class AuditedConsumer:
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
-        """The same, with what the block sends by this producer in the same transaction.
+        """Commit as `commit` does, with the messages that the block sends by this producer in the same transaction.
 
-        Raises what `commit` raises, and what the block does: then `rewind` has its messages come again.
+        Raises the errors of `commit`, and of the block: then `rewind` makes its messages arrive again.
         """
         self._end_earlier()
         self._producer.begin_transaction()
@@ -173,7 +173,7 @@ class AuditedConsumer:
         self._commit()
 
     def rewind(self) -> None:
-        """Go back to what is committed."""
+        """Seek to the committed offsets."""
         self._end_earlier()
         for place, at in self.consumer.committed().items():
             self.consumer.seek(place, "earliest" if at is None else at.offset)
@@ -182,7 +182,7 @@ class AuditedConsumer:
         self._reaching.forget(self.consumer.assignment)
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit, leave the group, and hang up. Twice is harmless."""
+        """Commit, leave the group, and close. A second call has no effect."""
         if not commit:
             self._handed.clear()
             self._counts.clear()
@@ -201,19 +201,19 @@ class AuditedConsumer:
     ) -> None:
         self.close(commit=kind is None)
 
-    # --- for the listener
+    # --- rebalance listener
 
     def commit_quietly(self) -> None:
-        """Before partitions are given up: that it fails only makes messages come again."""
+        """Commit before partitions are revoked; after a failure messages arrive again."""
         if not (self._handed or self._counts or self._committing):
             return
         try:
             self.commit()
         except BarnabasError as error:
-            logger.warning("audit of %s: not committed, so that messages come again: %s", self.tier, error)
+            logger.warning("audit of %s: commit failed, messages will arrive again: %s", self.tier, error)
 
     def came(self, places: list[TopicPartition]) -> None:
-        """Partitions are to be read."""
+        """Handle assigned partitions."""
         if self._latest and places:
             now_ms = wall_ms()
             for place, at in self.consumer.committed(places).items():
@@ -221,14 +221,14 @@ class AuditedConsumer:
                     self._reaching.begins(place.topic, now_ms)
 
     def went(self, places: list[TopicPartition]) -> None:
-        """Partitions are not this member's any more: whoever reads them counts what was not committed."""
+        """Handle revoked partitions: their new member counts what was not committed."""
         self._count()
         for place in places:
             self._counts.pop(place, None)
         self._gone |= self._in_doubt.keys() & set(places)
         self._reaching.forget(places)
 
-    # --- inside
+    # --- internals
 
     def _count(self) -> None:
         messages, start, now_ms = self._handed, 0, wall_ms()
@@ -244,7 +244,7 @@ class AuditedConsumer:
         messages.clear()
 
     def _look(self) -> None:
-        """See how far the source reaches; it is tried again when it cannot be told."""
+        """Look up the end offsets of the source; a failure is retried."""
         places = self.consumer.assignment
         try:
             wanted = self._reaching.unprobed(places)

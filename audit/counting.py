@@ -1,4 +1,4 @@
-"""Counts messages that pass a tier: per topic and window which of each instance, and how late."""
+"""Counts messages of a tier: per topic and window, the sequences of each instance, and their delays."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ _NO_NUMBER = -2
 
 @define
 class _Cell:
-    """Messages of one topic, window and instance."""
+    """The counts of one topic, window and instance."""
 
     count: int = 0
     ranges: list[Range] = field(factory=list)
@@ -23,7 +23,7 @@ class _Cell:
 
 
 class MessageCounts:
-    """What passed, until it is reported. Windows are `width_ms` long; a message's own time says which it is of."""
+    """Counts that are not reported yet. Windows are `width_ms` long; a message belongs to that of its timestamp."""
 
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
@@ -33,7 +33,7 @@ class MessageCounts:
         return bool(self._cells)
 
     def add(self, messages: Iterable[Message], now_ms: int) -> None:
-        """Messages that passed now. Runs of one batch are the quick case: a comparison each."""
+        """Count messages that pass now. Runs of one batch need one comparison each."""
         last_topic, last_head, first, expected = "", b"", 0, _NO_NUMBER
         for message in messages:
             headers = message[2]
@@ -53,15 +53,15 @@ class MessageCounts:
             self.add_run(last_topic, last_head, first, expected - 1, now_ms)
 
     def add_run(self, topic: str, head: bytes, first: int, last: int, now_ms: int) -> None:
-        """The messages of one batch with these numbers."""
+        """Count the messages of one batch with these sequences."""
         decoded, count = decode_head(head), last - first + 1
         if decoded is None:
             self._count(topic, now_ms, "", count, None, 0)
         else:
             self._count(topic, decoded.time_ms, decoded.instance, count, (first, last), now_ms - decoded.time_ms)
 
-    def take(self, origin: Reporter, *, failed: bool = False) -> list[CountReport]:
-        """Reports of all that was counted since the last call."""
+    def take_reports(self, origin: Reporter, *, failed: bool = False) -> list[CountReport]:
+        """Return reports of all counts since the last call."""
         cells, self._cells = self._cells, {}
         return [
             CountReport(
@@ -79,7 +79,7 @@ class MessageCounts:
         ]
 
     def absorb(self, other: "MessageCounts") -> None:
-        """Add what another one has counted."""
+        """Add the counts of another one."""
         for key, cell in other._cells.items():
             own = self._cells.setdefault(key, _Cell())
             own.count += cell.count
@@ -87,7 +87,7 @@ class MessageCounts:
             own.delays = added((own.delays, cell.delays))
 
     def add_unstamped(self, topic: str, time_ms: int, count: int) -> None:
-        """So many messages of that time that carry no stamp."""
+        """Count messages of that time without a stamp."""
         self._count(topic, time_ms, "", count, None, 0)
 
     def _count(self, topic: str, time_ms: int, instance: str, count: int, numbers: Range | None, delay_ms: int) -> None:

@@ -1,13 +1,13 @@
-"""How late messages were counted, as a histogram that can be added up: four buckets for each doubling of the delay."""
+"""Histograms of delays, which can be added: four buckets for each doubling of the delay."""
 
 from collections.abc import Iterable, Mapping
 
 Delays = Mapping[int, int]
-"""Bucket → how many messages."""
+"""Bucket → number of messages."""
 
 
 def bucket_of(delay_ms: int) -> int:
-    """The bucket of a delay; a negative one (clocks differ) counts as none."""
+    """Return the bucket of a delay; a negative one (clocks differ) counts as 0."""
     if delay_ms < 4:
         return max(0, delay_ms)
     shift = delay_ms.bit_length() - 3
@@ -15,7 +15,7 @@ def bucket_of(delay_ms: int) -> int:
 
 
 def largest_of(bucket: int) -> int:
-    """The largest delay of the bucket, in ms."""
+    """Return the largest delay of the bucket, in ms."""
     if bucket < 4:
         return bucket
     shift, rest = divmod(bucket - 4, 4)
@@ -23,7 +23,7 @@ def largest_of(bucket: int) -> int:
 
 
 def added(many: Iterable[Delays]) -> dict[int, int]:
-    """The histogram of all of them."""
+    """Return the sum of histograms."""
     sums: dict[int, int] = {}
     for each in many:
         for bucket, count in each.items():
@@ -32,7 +32,7 @@ def added(many: Iterable[Delays]) -> dict[int, int]:
 
 
 def quantile(delays: Delays, share: float) -> int | None:
-    """The delay in ms that so great a share of the messages does not exceed, up to a bucket's width (19 % at most)."""
+    """Return the quantile of the delays in ms, up to a bucket's width (19 % at most)."""
     wanted = share * sum(delays.values())
     reached = 0
     for bucket in sorted(delays):

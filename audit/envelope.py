@@ -18,15 +18,15 @@ from .stamp import MAGIC, enveloped
 
 
 class AuditEncoder:
-    """Puts the stamp before what `inner` makes of a value (default: bytes as they are), and tells what was sent.
+    """Prepends the stamp to values encoded by `inner` (default: bytes), and reports the sent messages.
 
         with AuditEncoder("HOST:PORT") as encoder, Producer(broker_list="0:HOST:PORT", encoder=encoder) as producer:
             producer.send("orders", b"apples")
 
-    bootstrap: of the current cluster that has the audit topic. `props` are those of `ProducerAudit`.
+    bootstrap: the current cluster with the audit topic. `props` are those of `ProducerAudit`.
 
-    A classic broker acknowledges nothing, so that every message counts as made once it is encoded; close this after the
-    producer. Any thread. A null value stays one, and is not counted. Raises `ConfigError`.
+    Classic brokers acknowledge nothing, so that every encoded message counts; close this after the producer. Any
+    thread. A null value stays null, and is not counted. Raises `ConfigError`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class AuditEncoder:
         if data is None:
             return None
         if not isinstance(data, bytes):
-            raise TypeError(f"expected bytes, got {type(data).__name__}: give the audit's encoder an inner one")
+            raise TypeError(f"expected bytes, got {type(data).__name__}: give the audit encoder an inner encoder")
         now_ms = wall_ms()
         with self._lock:
             numbered = self._audit.before_batch(topic, 1, now_ms)
@@ -52,7 +52,7 @@ class AuditEncoder:
         return b"".join((MAGIC, bytes((len(numbered.head),)), numbered.head, *numbered.numbers(1), data))
 
     def close(self) -> None:
-        """Tell the last counts."""
+        """Publish the last counts."""
         self._audit.close()
 
     def __enter__(self) -> Self:
@@ -65,7 +65,7 @@ class AuditEncoder:
 
 
 class AuditDecoder:
-    """Takes the stamp off a value, if there is one; what is left is bytes."""
+    """Removes the stamp of a value, if it has one; the rest is bytes."""
 
     def decode(self, topic: str, data: bytes | None) -> bytes | None:  # noqa: ARG002  # it is the same in all topics
         stamp = enveloped(data)

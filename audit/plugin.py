@@ -1,4 +1,4 @@
-"""What the audit adds to the clients, by the entry-point group `barnabas`. Loaded with every client: imports little."""
+"""Plug-ins of the audit for clients, in the entry-point group `barnabas`. Every client loads it: few imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer's tier: stamps messages, and tells which of them were acknowledged."""
+"""The producer's tier: stamps messages, and reports which of them were acknowledged."""
 
 import secrets
 import socket
@@ -25,14 +25,15 @@ _PROPS = ("bootstrap.servers", "server", "instance", "window.ms", "interval.ms")
 
 
 class ProducerAudit(CallbackHandler):
-    """Gives each message its stamp, and publishes every `interval.ms` which were acknowledged since.
+    """Stamps each message, and publishes every `interval.ms` which were acknowledged since.
 
     `props`: `window.ms` (600000), `interval.ms` (10000), `server` (this machine's name), `instance` (the server's name
-    and a random number), `bootstrap.servers` (where the audit topic is; the producer's own). Raises `ConfigError`.
+    and a random number), `bootstrap.servers` (the cluster of the audit topic; the producer's own). Raises
+    `ConfigError`.
 
-    Reports are published by a producer and a thread of their own; closing waits for the last one, an interval, and a
-    second at least. What was not published when the process is killed is never told: the instance then stays
-    open, and what arrived of it shows as unconfirmed.
+    A separate producer and thread publish the reports; closing waits for the last one, for an interval, and at least a
+    second. Counts that were not published when the process is killed are lost: the instance then stays open, and its
+    arrived messages are unconfirmed.
     """
 
     def __init__(self, props: Mapping[str, object]) -> None:
@@ -51,15 +52,15 @@ class ProducerAudit(CallbackHandler):
         width_ms = positive(given.get("window.ms", WINDOW_MS), "window.ms")
         self._interval_s = positive(given.get("interval.ms", INTERVAL_MS), "interval.ms") / 1000
         self._patience_s = max(1.0, self._interval_s)
-        """How long a report may take, and closing."""
+        """Timeout of a report, and of closing."""
         self._bootstrap: Any = given.get("bootstrap.servers")
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
         self._arrived, self._failed = MessageCounts(width_ms), MessageCounts(width_ms)
-        self._told = 0
-        """How many reports have a number."""
+        self._numbered = 0
+        """Number of the last report."""
         self._unsent: list[Message] = []
-        """Those that have one, and are not known to have arrived."""
+        """Numbered reports that are not known to have arrived."""
         self._complains = False
         self._ended = threading.Event()
         self._publisher: Publisher | None = None
@@ -87,12 +88,12 @@ class ProducerAudit(CallbackHandler):
     # --- the publishing thread, and the one that closes when that has ended
 
     def _run(self) -> None:
-        self._tell([InstanceReport(origin=self._origin(), closed=False)], self._patience_s)
+        self._publish([InstanceReport(origin=self._origin(), closed=False)], self._patience_s)
         while not self._ended.wait(self._interval_s):
-            self._tell(self._take(), self._patience_s)
+            self._publish(self._take(), self._patience_s)
 
     def close(self) -> None:
-        """Twice is harmless."""
+        """Publish the last counts and close. A second call has no effect."""
         ended_before = self._ended.is_set()
         self._ended.set()
         if self._publisher is None or ended_before:
@@ -106,29 +107,32 @@ class ProducerAudit(CallbackHandler):
             logger.error("audit of %s: the last counts could not be published; it stays open", self.instance)
 
     def _close_in_order(self, deadline: float) -> None:
-        """The counts first: who is told of the end may rely on them."""
-        self._tell(self._take(), max(0.1, deadline - time.monotonic()))
+        """Publish the counts first: a reader of the end may rely on them."""
+        self._publish(self._take(), max(0.1, deadline - time.monotonic()))
         if not self._unsent:
-            self._tell(self._take(), max(0.1, deadline - time.monotonic()))  # what the one before had to leave
+            self._publish(self._take(), max(0.1, deadline - time.monotonic()))  # what the one before had to leave
         if not self._unsent:
-            self._tell([InstanceReport(origin=self._origin(), closed=True)], max(0.1, deadline - time.monotonic()))
+            self._publish([InstanceReport(origin=self._origin(), closed=True)], max(0.1, deadline - time.monotonic()))
 
     def _take(self) -> list[Report]:
-        """What is to be told; nothing while earlier reports are not safe, so that they stay few."""
+        """Return the next reports; nothing while earlier ones are not delivered, so that they stay few."""
         if self._unsent:
             return []
         origin = self._origin()
         with self._lock:
-            taken: list[CountReport] = [*self._arrived.take(origin), *self._failed.take(origin, failed=True)]
+            taken: list[CountReport] = [
+                *self._arrived.take_reports(origin),
+                *self._failed.take_reports(origin, failed=True),
+            ]
         return [*taken]
 
     def _origin(self) -> Reporter:
         return Reporter(tier=PRODUCER, by=self.instance, time_ms=wall_ms())
 
-    def _tell(self, reports: list[Report], timeout_s: float) -> None:
+    def _publish(self, reports: list[Report], timeout_s: float) -> None:
         for report in in_sizes(reports):
-            numbered = evolve(report, origin=evolve(report.origin, number=self._told))
-            self._told += 1
+            numbered = evolve(report, origin=evolve(report.origin, number=self._numbered))
+            self._numbered += 1
             self._unsent += messages_of([numbered])
         if not self._unsent or self._publisher is None:
             return
@@ -136,7 +140,7 @@ class ProducerAudit(CallbackHandler):
             self._publisher.publish(self._unsent, timeout_s)
         except (BarnabasError, OSError) as error:
             if not self._complains:
-                logger.warning("audit of %s: counts are not published, which is tried again: %s", self.instance, error)
+                logger.warning("audit of %s: publishing failed, and is retried: %s", self.instance, error)
             self._complains = True
         else:
             self._unsent, self._complains = [], False

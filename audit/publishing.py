@@ -1,4 +1,4 @@
-"""Reports on their way to the audit topic."""
+"""Publishing of reports to the audit topic."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from .reports import TOPIC, CountReport, Report, encode, in_pieces
 RETENTION_MS = 30 * 86_400_000
 _PATIENCE_MS = 10_000
 _CLOSE_S = 1.0
-"""What is not published by then was told as failed before."""
+"""Timeout of closing; undelivered reports were reported as failed before."""
 
 
 def wall_ms() -> int:
@@ -21,7 +21,7 @@ def wall_ms() -> int:
 
 
 def ensure_topic(bootstrap: object, timeout_s: float = _PATIENCE_MS / 1000) -> None:
-    """Make the audit topic if it is missing: one partition, kept for 30 days. Raises `BarnabasError`."""
+    """Create the audit topic if it is missing: one partition, retention of 30 days. Raises `BarnabasError`."""
     with Admin(bootstrap, default_api_timeout_ms=max(1, int(timeout_s * 1000))) as admin:
         if TOPIC in admin.list_topics(internal=True):
             return
@@ -33,26 +33,26 @@ def ensure_topic(bootstrap: object, timeout_s: float = _PATIENCE_MS / 1000) -> N
 
 
 def in_sizes(reports: Iterable[Report]) -> list[Report]:
-    """The same reports, none too large for a message."""
+    """Split reports that are too large for a message."""
     return [
         piece for report in reports for piece in (in_pieces(report) if isinstance(report, CountReport) else (report,))
     ]
 
 
 def messages_of(reports: Iterable[Report]) -> list[Message]:
-    """As messages for the audit topic; the key is the tier's name."""
+    """Return the messages of reports; their key is the tier's name."""
     return [Message(encode(report), report.origin.tier.encode()) for report in reports]
 
 
 class Publisher:
-    """Brings reports to the audit topic of a cluster, at least once; readers drop what comes twice."""
+    """Sends reports to the audit topic of a cluster, at least once; readers drop duplicates."""
 
     def __init__(self, bootstrap: object) -> None:
         self._bootstrap = bootstrap
         self._producer: Producer | None = None
 
     def publish(self, messages: Sequence[Message], timeout_s: float) -> None:
-        """Returns when they are safe. Raises `BarnabasError`: they may be there or not; publish the same again."""
+        """Publish; durable on return. Raises `BarnabasError`: the outcome is unknown; publish the same again."""
         if self._producer is None:
             ensure_topic(self._bootstrap, timeout_s)
             self._producer = Producer(self._bootstrap, acks="all", delivery_timeout_ms=max(1.0, timeout_s * 1000))

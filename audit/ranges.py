@@ -1,26 +1,26 @@
-"""Numbers of messages as ranges, both ends included. A number that is in several ranges stands for as many copies."""
+"""Sequences of messages as ranges, both ends included. A number in several ranges has as many copies."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 Range = tuple[int, int]
 Level = tuple[int, int, int]
-"""From, to, and how many copies of each."""
+"""(first, last, copies)."""
 
 
 class Discrepancy(NamedTuple):
-    """What one multitude of numbers is to another, `below` to `above`."""
+    """The difference of two multisets of numbers, `below` compared with `above`."""
 
     missing: list[Range]
-    """Above, and not below."""
+    """Numbers above, and not below."""
     extra: list[Range]
-    """Below, and not above; once, however often."""
+    """Numbers below, and not above; each once."""
     doubled: list[Level]
-    """Below more often than above, and more often than once: how many times too often."""
+    """Numbers with more copies below than above, and more than one: the excess copies."""
 
 
 def levels(ranges: Iterable[Range]) -> Iterator[Level]:
-    """Where how many copies are: in order, not overlapping, none with 0 copies."""
+    """Yield the ranges with the same number of copies: in order, not overlapping, none with 0 copies."""
     edges: dict[int, int] = {}
     for first, last in ranges:
         edges[first] = edges.get(first, 0) + 1
@@ -36,7 +36,7 @@ def levels(ranges: Iterable[Range]) -> Iterator[Level]:
 
 
 def compact(ranges: Iterable[Range]) -> list[Range]:
-    """The same multitude in few ranges: those of all numbers that are there, then those of second copies, and so on."""
+    """Return the same multiset in few ranges: all numbers, then the second copies, and so on."""
     layers: list[list[Range]] = []
     for first, last, copies in levels(ranges):
         while len(layers) < copies:
@@ -64,17 +64,17 @@ def difference(above: Iterable[Range], below: Iterable[Range]) -> Discrepancy:
 
 
 def without(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
-    """The numbers of `ranges`, each once, that are not in `taken`."""
+    """Return the numbers of `ranges`, each once, that are not in `taken`."""
     return difference(ranges, taken).missing
 
 
 def total(ranges: Iterable[Range]) -> int:
-    """How many messages, copies included."""
+    """Return the number of messages, copies included."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def distinct(ranges: Iterable[Range]) -> int:
-    """How many messages, each counted once."""
+    """Return the number of messages, each counted once."""
     return sum(last - first + 1 for first, last, _ in levels(ranges))
 
 
@@ -86,7 +86,7 @@ def _add(ranges: list[Range], first: int, last: int) -> None:
 
 
 def _side_by_side(above: Sequence[Level], below: Sequence[Level]) -> Iterator[tuple[int, int, int, int]]:
-    """From, to, copies above, copies below; in order, where there are any."""
+    """Yield (first, last, copies above, copies below) in order, where there are any."""
     edges: dict[int, list[int]] = {}
     for side, multitude in enumerate((above, below)):
         for first, last, copies in multitude:

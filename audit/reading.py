@@ -1,4 +1,4 @@
-"""What the audit topics of some clusters say."""
+"""Reads the audit topics of clusters."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -8,22 +8,22 @@ from ..app.clients.consumer.consumer import Consumer
 from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
-from .ledger import Ledger
 from .reports import TOPIC, decode
+from .totals import AuditTotals
 
 _EARLIER_MS = 3_600_000
-"""So much before a window the reports about it may seem to have been written, where clocks differ."""
+"""Maximum apparent age of reports before their window, where clocks differ."""
 _PATIENCE_MS = 10_000
-"""A person waits."""
+"""A timeout for a waiting person."""
 _MARKERS_S = 2.0
-"""So long reports are waited for that were committed when we looked: a commit returns before its markers are there."""
+"""Time to wait for reports of commits in progress: a commit returns before its markers are written."""
 
 
 class AuditReader:
-    """Reads the reports of several clusters into one ledger, and goes on later. Raises `BarnabasError`."""
+    """Reads the reports of several clusters into one totals, incrementally. Raises `BarnabasError`."""
 
     def __init__(self, bootstraps: Sequence[object], *, since_ms: int = 0) -> None:
-        self.ledger = Ledger()
+        self.totals = AuditTotals()
         self._admins: list[Admin] = []
         self._consumers: list[Consumer] = []
         start_ms = max(0, since_ms - _EARLIER_MS)
@@ -43,7 +43,7 @@ class AuditReader:
             raise
 
     def read(self) -> None:
-        """Take in all that has been published until now: also what was committed a moment ago."""
+        """Read all reports published until now, including the latest commits."""
         for admin, consumer in zip(self._admins, self._consumers, strict=True):
             ends = admin.list_offsets(dict.fromkeys(consumer.assignment, "latest"))
             self._take(consumer.messages(stop_at_end=True))
@@ -55,7 +55,7 @@ class AuditReader:
         for message in messages:
             report = decode(message.value)
             if report is not None:
-                self.ledger.add(report)
+                self.totals.add(report)
 
     def close(self) -> None:
         for consumer in self._consumers:
@@ -74,6 +74,6 @@ def _assign(consumer: Consumer, bootstrap: str, start_ms: int) -> None:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise ConfigError(
-            f"{bootstrap} has no topic {TOPIC}: nothing is audited there; "
+            f"{bootstrap} has no topic {TOPIC}: it is not audited; "
             'begin with Producer(..., callback_handler="audit") and barnabas audit count'
         ) from error

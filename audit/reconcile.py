@@ -1,8 +1,8 @@
-"""Compares each tier with the one before it: what was lost or doubled on the way, message by message.
+"""Compares each tier with the previous one: which messages were lost or duplicated between them.
 
-When is a message that is not there lost, and when only late? A tier says up to when it has counted everything that was
-in its source (its reach). What the tier before had counted by then, it must have counted too, whatever the windows'
-ages. So nothing is lost because a table is loaded once a day, and what is lost shows before its window has passed.
+Whether a missing message is lost or late is decided by the reach of a tier: the time up to which it has counted
+everything in its source. It must have counted all that the previous tier had counted by then, whatever the age of the
+windows. So nothing is lost because a table is loaded once a day, and a loss shows before its window has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,23 +12,23 @@ from attrs import define, field
 from ..ports.values import frozen
 from . import ranges
 from .delays import quantile
-from .ledger import Ledger, Passed
 from .ranges import Level, Range
 from .reports import PRODUCER
+from .totals import AuditTotals, Passed
 
 GRACE_MS = 10_000
-"""By so much at most the servers' clocks differ."""
+"""Maximum clock difference of the servers."""
 
 
 @frozen(kw_only=True)
 class Which:
-    """Some messages of one instance: numbers from `first` to `last`."""
+    """Messages of one instance with the sequences `first` to `last`."""
 
     instance: str
     first: int
     last: int
     copies: int = 1
-    """How many each: of doubled ones, those that are too many."""
+    """Number of copies; of duplicated messages, the excess ones."""
 
     @property
     def messages(self) -> int:
@@ -41,25 +41,25 @@ class Which:
 
 @frozen(kw_only=True)
 class TierFigures:
-    """What a tier made of a window. Delays in ms from a message's time to when it was counted; None = no messages."""
+    """The result of a tier in a window. Delays in ms from a message's time to its count; None = no messages."""
 
     tier: str
     after: str
-    """The tier that it was compared with; "" = the first."""
+    """The tier that it is compared with; "" for the first one."""
     count: int
     unstamped: int
     expected: int
-    """Messages, each once, that the tier before has counted."""
+    """Number of messages, each once, that the previous tier has counted."""
     arrived: int
-    """Those of them that are here."""
+    """Number of expected messages that have arrived."""
     lost: Sequence[Which] = ()
     doubled: Sequence[Which] = ()
     unexpected: Sequence[Which] = ()
-    """Here, though they cannot have passed the tier before."""
+    """Arrived messages that cannot have passed the previous tier."""
     pending: int = 0
-    """Not here, or here first: too early to say."""
+    """Missing or early messages that cannot be decided yet."""
     unconfirmed: int = 0
-    """Here, while their producer does not know it, or had no time to tell: it was killed, or got no answer."""
+    """Arrived messages without a report of their producer: it was killed, or got no acknowledgement."""
     delay_median_ms: int | None = None
     delay_p99_ms: int | None = None
 
@@ -69,7 +69,7 @@ class TierFigures:
 
     @property
     def completeness(self) -> float | None:
-        """The share of the messages that were to be expected; None where none were."""
+        """Return the share of the expected messages that have arrived; None if none are expected."""
         return self.arrived / self.expected if self.expected else None
 
 
@@ -81,68 +81,68 @@ class WindowFigures:
     start_ms: int
     width_ms: int
     state: str
-    """complete, open (something may still come) or wrong."""
+    """complete, open (messages may still arrive) or wrong."""
     tiers: Sequence[TierFigures]
 
 
 @frozen(kw_only=True)
 class Reconciliation:
-    """What the tiers agree on, and what not."""
+    """The result of the comparison of all tiers."""
 
     windows: Sequence[WindowFigures]
     unclosed: Sequence[str]
-    """Instances that have not told that they ended: they live, or were killed."""
+    """Instances that have not reported their end: they run, or were killed."""
 
     @property
     def agrees(self) -> bool:
-        """False if messages were lost or doubled."""
+        """Return False if messages were lost or duplicated."""
         return all(window.state != "wrong" for window in self.windows)
 
     @property
     def uncompared(self) -> Mapping[str, str]:
-        """Topic → its tiers, of topics that no tier can be compared in: there is none before it that has counted."""
+        """Return topic → tiers, of topics in which no tier has a previous one to compare with."""
         compared = {window.topic for window in self.windows if any(tier.after for tier in window.tiers)}
         alone = {window.topic: window.tiers for window in self.windows if window.topic not in compared}
         return {topic: ", ".join(tier.tier for tier in tiers) for topic, tiers in alone.items()}
 
     def messages(self, kind: str) -> int:
-        """How many messages are `lost`, `doubled` or `unexpected`, over all windows and tiers."""
+        """Return the number of `lost`, `doubled` or `unexpected` messages, over all windows and tiers."""
         return sum(each.messages for w in self.windows for tier in w.tiers for each in getattr(tier, kind))
 
 
 def reconcile(
-    ledger: Ledger, *, now_ms: int, topics: Iterable[str] = (), since_ms: int = 0, grace_ms: int = GRACE_MS
+    totals: AuditTotals, *, now_ms: int, topics: Iterable[str] = (), since_ms: int = 0, grace_ms: int = GRACE_MS
 ) -> Reconciliation:
     """Compare all tiers. Raises `ConfigError` for windows that cannot be compared."""
     windows = [
-        _window(ledger, topic, start_ms, tiers, now_ms, grace_ms)
-        for (topic, start_ms), tiers in ledger.windows(topics=topics, since_ms=since_ms).items()
+        _window(totals, topic, start_ms, tiers, now_ms, grace_ms)
+        for (topic, start_ms), tiers in totals.windows(topics=topics, since_ms=since_ms).items()
     ]
-    unclosed = sorted(name for name, state in ledger.instances.items() if not state.closed)
+    unclosed = sorted(name for name, state in totals.instances.items() if not state.closed)
     return Reconciliation(windows=windows, unclosed=unclosed)
 
 
 def _window(
-    ledger: Ledger, topic: str, start_ms: int, passed: dict[str, Passed], now_ms: int, grace_ms: int
+    totals: AuditTotals, topic: str, start_ms: int, passed: dict[str, Passed], now_ms: int, grace_ms: int
 ) -> WindowFigures:
-    known = ledger.tiers(topic)
-    before = {tier: _before(tier, known, ledger.after) for tier in known}
+    known = totals.tiers(topic)
+    before = {tier: _before(tier, known, totals.after) for tier in known}
     order = sorted(known, key=lambda tier: (_depth(tier, before), tier))
     figures = []
-    over_ms = start_ms + ledger.width_ms + grace_ms
+    over_ms = start_ms + totals.width_ms + grace_ms
     is_open = now_ms < over_ms
     for tier in order:
-        compared = _Comparison(ledger, topic, tier, before[tier], now_ms=now_ms, grace_ms=grace_ms)
+        compared = _Comparison(totals, topic, tier, before[tier], now_ms=now_ms, grace_ms=grace_ms)
         made = compared.of(passed.get(tier, Passed()), passed.get(before[tier], Passed()))
-        is_open |= bool(made.pending) or (bool(before[tier]) and ledger.upto_ms(tier, topic) < over_ms)
+        is_open |= bool(made.pending) or (bool(before[tier]) and totals.upto_ms(tier, topic) < over_ms)
         figures.append(made)
     wrong = not all(tier.agrees for tier in figures)
     state = "wrong" if wrong else "open" if is_open else "complete"
-    return WindowFigures(topic=topic, start_ms=start_ms, width_ms=ledger.width_ms, state=state, tiers=figures)
+    return WindowFigures(topic=topic, start_ms=start_ms, width_ms=totals.width_ms, state=state, tiers=figures)
 
 
 def _before(tier: str, known: Sequence[str], after: dict[str, str]) -> str:
-    """The nearest tier before this one that has seen the topic; "" = none."""
+    """Return the nearest previous tier that has counted the topic; "" = none."""
     seen = {tier}
     at = after.get(tier, "")
     while at and at not in seen:
@@ -172,18 +172,18 @@ class _Found:
 
 
 class _Comparison:
-    """One tier with the one before it, in one topic."""
+    """Compares one tier with the previous one, in one topic."""
 
-    def __init__(self, ledger: Ledger, topic: str, tier: str, before: str, *, now_ms: int, grace_ms: int) -> None:
-        self._ledger = ledger
+    def __init__(self, totals: AuditTotals, topic: str, tier: str, before: str, *, now_ms: int, grace_ms: int) -> None:
+        self._totals = totals
         self._tier = tier
         self._before = before
         self._from_producer = before == PRODUCER
-        self._due_from_ms = ledger.since_ms(tier, topic) + grace_ms if ledger.since_ms(tier, topic) else -1
-        self._due_to_ms = ledger.upto_ms(tier, topic) - grace_ms
-        known_ms = now_ms if before in ledger.writers else ledger.upto_ms(before, topic)
+        self._due_from_ms = totals.since_ms(tier, topic) + grace_ms if totals.since_ms(tier, topic) else -1
+        self._due_to_ms = totals.upto_ms(tier, topic) - grace_ms
+        known_ms = now_ms if before in totals.writers else totals.upto_ms(before, topic)
         self._known_to_ms = known_ms - grace_ms
-        """What was counted here until then, the tier before has counted too."""
+        """The previous tier has counted all messages that were counted here until then."""
 
     def of(self, here: Passed, above: Passed) -> TierFigures:
         found = _Found()
@@ -234,8 +234,8 @@ class _Comparison:
         found.pending += _copies(more.doubled) - _copies(sure.doubled)
 
     def _unconfirmed(self, instance: str, extra: list[Range], above: Passed, found: _Found) -> None:
-        """What is here without an acknowledgement that its producer has told of."""
-        state = self._ledger.instances.get(instance)
+        """Handle arrived messages without a reported acknowledgement."""
+        state = self._totals.instances.get(instance)
         unexplained = ranges.without(extra, above.failed.get(instance, ()))
         if state is not None and state.closed:
             found.unexpected += _named(instance, unexplained)

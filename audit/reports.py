@@ -1,10 +1,10 @@
-"""What the tiers tell the audit topic: three kinds of JSON objects, each small enough for a message.
+"""The reports in the audit topic: three kinds of JSON objects, each small enough for a message.
 
-counts:   how many messages of a topic and a window passed the tier, and which: an increment, to be added up.
-reach:    up to when the tier has counted everything that was in its source, per partition.
-instance: that a producer lives, or has told everything and ended.
+counts:   number and sequences of messages of a topic and window that a tier counted since its last report.
+reach:    the time up to which the tier has counted everything in its source, per partition.
+instance: a producer runs, or has reported everything and ended.
 
-Each has the reporter's name (`by`) and a number (`n`), so that a report that comes twice counts once.
+Each has the reporter's name (`by`) and a number (`n`), so that duplicates are dropped.
 """
 
 import json
@@ -21,19 +21,19 @@ PRODUCER = "producer"
 BROKER = "broker"
 WINDOW_MS = 600_000
 RANGES_MAX = 2000
-"""In one report; more go into several."""
+"""Maximum number of ranges in a report; more are split."""
 _VERSION = 1
 
 
 @frozen(kw_only=True)
 class Reporter:
-    """Who reports. Times in ms since 1970."""
+    """The sender of reports. Times in ms since 1970."""
 
     tier: str
     after: str = ""
-    """The tier that messages come from; "" where they are made."""
+    """The previous tier; "" for producers."""
     writes: bool = False
-    """It counts what it writes as it writes it; others count what they find, later."""
+    """True if it counts messages when it writes them; others count later."""
     by: str
     number: int = 0
     time_ms: int = 0
@@ -41,35 +41,35 @@ class Reporter:
 
 @frozen(kw_only=True)
 class CountReport:
-    """Messages of one topic, window and instance that passed a tier, since the last report."""
+    """Messages of one topic, window and instance that a tier counted since the last report."""
 
     origin: Reporter
     topic: str
     window_ms: int
     width_ms: int
     instance: str = ""
-    """"" = messages that carry no stamp: only their number is known."""
+    """"" for messages without a stamp: only their number is known."""
     count: int
     ranges: Sequence[Range] = ()
     delays: Mapping[int, int] = {}
     failed: bool = False
-    """Of a producer: not known to have arrived."""
+    """True for messages of a producer without an acknowledgement."""
 
 
 @frozen(kw_only=True)
 class TopicReach:
-    """How far a tier is in a topic."""
+    """The progress of a tier in a topic."""
 
     partitions: int
     upto_ms: Mapping[int, int]
-    """Partition → everything that was there at this time is counted."""
+    """Partition → the time up to which everything is counted."""
     since_ms: int = 0
-    """Nothing before is vouched for: the tier began at the end of the topic then."""
+    """Earlier messages are not covered: the tier began at the end of the topic then."""
 
 
 @frozen(kw_only=True)
 class ReachReport:
-    """How far a tier has counted, by topic."""
+    """The reach of a tier, by topic."""
 
     origin: Reporter
     topics: Mapping[str, TopicReach]
@@ -77,7 +77,7 @@ class ReachReport:
 
 @frozen(kw_only=True)
 class InstanceReport:
-    """An instance of a producer; `by` is its name."""
+    """The state of an instance of a producer; `by` is its name."""
 
     origin: Reporter
     closed: bool
@@ -88,7 +88,7 @@ _KINDS = {CountReport: "counts", ReachReport: "reach", InstanceReport: "instance
 
 
 def encode(report: Report) -> bytes:
-    """The report as JSON."""
+    """Encode a report as JSON."""
     origin = report.origin
     kind = _KINDS[type(report)]
     tree: dict[str, Any] = {"v": _VERSION, "kind": kind, "tier": origin.tier, "after": origin.after}
@@ -109,7 +109,7 @@ def encode(report: Report) -> bytes:
 
 
 def decode(data: bytes | None) -> Report | None:
-    """None for what is no report: a tombstone, a later version, anything that others wrote."""
+    """Decode a report; return None for anything else: a tombstone, a later version, data of others."""
     try:
         tree = json.loads(data or b"")
         return _decode(tree) if tree["v"] == _VERSION else None
@@ -153,19 +153,19 @@ def _reach(tree: Mapping[str, Any]) -> TopicReach:
 def _int(value: Any) -> int:
     number = int(value)
     if not 0 <= number < 2**64:
-        raise ValueError(f"{number} is no number of a report")
+        raise ValueError(f"{number} is not a number of a report")
     return number
 
 
 def _range(first: Any, last: Any) -> Range:
     found = (_int(first), _int(last))
     if found[0] > found[1]:
-        raise ValueError(f"{found} is no range")
+        raise ValueError(f"{found} is not a range")
     return found
 
 
 def in_pieces(report: CountReport) -> Iterator[CountReport]:
-    """The same in several reports, where it has too many ranges for one."""
+    """Split a report that has too many ranges."""
     if len(report.ranges) <= RANGES_MAX:
         yield report
         return

@@ -1,8 +1,8 @@
-"""What an audited message carries: when it was made, by which instance of a producer, and as its how-manieth.
+"""The stamp of an audited message: its time, its producer's instance, and its sequence number.
 
-One header, since each costs a name: `barnabas-audit` = version (1 byte, 1), time (8 bytes, ms since 1970), the name of
-the instance (UTF-8), sequence (8 bytes); numbers are big-endian. An instance is one producer from its start to its end;
-its name begins with the server's. The sequence counts from 0, per instance and topic, without gaps.
+It is a single header, since each costs a name: `barnabas-audit` = version (1 byte, 1), time (8 bytes, ms since 1970),
+instance (UTF-8), sequence (8 bytes); numbers are big-endian. An instance is one producer from its start to its end; its
+name begins with the server's. The sequence counts from 0, per instance and topic, without gaps.
 """
 
 from struct import Struct
@@ -12,20 +12,20 @@ HEADER = "barnabas-audit"
 SEQUENCE_SIZE = 8
 INSTANCE_BYTES_MAX = 200
 MAGIC = b"\xfeaud"
-"""What a value with a stamp before it begins with; no text in UTF-8 does."""
+"""Prefix of a value with a stamp in front; no UTF-8 text has it."""
 _VERSION = 1
 _HEAD = Struct(">Bq")
 
 
 class Head(NamedTuple):
-    """All of a stamp but the sequence: what the messages of a batch share."""
+    """A stamp without its sequence, which the messages of a batch share."""
 
     instance: str
     time_ms: int
 
 
 def encode_head(instance: str, time_ms: int) -> bytes:
-    """The value of the header up to the sequence. Raises `ValueError` for an instance that is too long."""
+    """Encode the header up to the sequence. Raises `ValueError` for a name that is too long."""
     name = instance.encode()
     if not 0 < len(name) <= INSTANCE_BYTES_MAX:
         raise ValueError(f"the name of an instance has 1 to {INSTANCE_BYTES_MAX} bytes, not {len(name)}: {instance!r}")
@@ -33,7 +33,7 @@ def encode_head(instance: str, time_ms: int) -> bytes:
 
 
 def decode_head(head: bytes) -> Head | None:
-    """None for what is no head: anybody may give a message a header of that name."""
+    """Decode a head; return None for an invalid one, since anyone may add a header of that name."""
     if not _HEAD.size < len(head) <= _HEAD.size + INSTANCE_BYTES_MAX:
         return None
     version, time_ms = _HEAD.unpack_from(head)
@@ -46,7 +46,7 @@ def decode_head(head: bytes) -> Head | None:
 
 
 def enveloped(value: bytes | None) -> bytes | None:
-    """The stamp, sequence included, in front of a value of the classic generation; None: there is none."""
+    """Return the stamp in front of a value of the classic generation, sequence included; None without one."""
     if value is None or value[: len(MAGIC)] != MAGIC or len(value) <= len(MAGIC):
         return None
     start = len(MAGIC) + 1

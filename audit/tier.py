@@ -1,52 +1,113 @@
-"""The voice of one tier: its reports, numbered."""
+"""The reach of a tier, and its numbered reports.
+
+The reach is the time up to which everything in its source is counted. A probe records the end of a partition at some
+time. When the reader gets there, all messages that the partition had at that time are counted.
+"""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
 from ..ports.types import TopicPartition
 from .counting import MessageCounts
 from .publishing import ensure_topic, in_sizes, messages_of, wall_ms
-from .reaching import Reaching
-from .reports import BROKER, TOPIC, WINDOW_MS, ReachReport, Report, Reporter
+from .reports import BROKER, TOPIC, WINDOW_MS, ReachReport, Report, Reporter, TopicReach
 from .words import positive
 
 MIRROR = "mirror"
 _PROPS = ("tier", "after", "window.ms")
 
 
-class TierReports:
-    """Makes messages for the audit topic of what a tier has counted, and of how far it is."""
+@define
+class ReachTracker:
+    """The probes of one reader, and their results since the last report. Times in ms."""
+
+    partitions: dict[str, int] = field(factory=dict)
+    """Topic of the source → number of partitions."""
+    _probes: dict[TopicPartition, tuple[int, int]] = field(factory=dict)
+    _upto_ms: dict[TopicPartition, int] = field(factory=dict)
+    _reached_ms: dict[TopicPartition, int] = field(factory=dict)
+    _since_ms: dict[str, int] = field(factory=dict)
+
+    def unprobed(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions whose end must be looked up."""
+        return [place for place in places if place not in self._probes]
+
+    def probed(self, time_ms: int, ends: Mapping[TopicPartition, int]) -> None:
+        """Add end offsets of partitions, at this time or later."""
+        self._probes |= {place: (time_ms, end) for place, end in ends.items()}
+
+    def read_to(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Handle the positions of the reader: everything before them is counted."""
+        for place, position in positions.items():
+            probe = self._probes.get(place)
+            if probe is not None and position >= probe[1]:
+                self._upto_ms[place] = self._reached_ms[place] = probe[0]
+                del self._probes[place]
+
+    def begins(self, topic: str, time_ms: int) -> None:
+        """Start a topic: earlier messages are not counted."""
+        self._since_ms[topic] = max(time_ms, self._since_ms.get(topic, 0))
+
+    def forget(self, places: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are no longer read, or read again from an earlier offset."""
+        for place in places:
+            self._probes.pop(place, None)
+            self._upto_ms.pop(place, None)
+            self._reached_ms.pop(place, None)
+
+    def reached_ms(self, places: Iterable[TopicPartition]) -> int:
+        """Return the time up to which these partitions are counted; -1: unknown."""
+        return min((self._reached_ms.get(place, -1) for place in places), default=2**63)
+
+    @property
+    def has_news(self) -> bool:
+        """Return True if there is something to report."""
+        return bool(self._upto_ms)
+
+    def take_reach(self) -> dict[str, TopicReach]:
+        """Return the new results for a report."""
+        upto, self._upto_ms = self._upto_ms, {}
+        found: dict[str, TopicReach] = {}
+        for topic in sorted({place.topic for place in upto}):
+            of_topic = {place.partition: time_ms for place, time_ms in upto.items() if place.topic == topic}
+            count = max(self.partitions.get(topic, 0), max(of_topic) + 1)
+            found[topic] = TopicReach(partitions=count, upto_ms=of_topic, since_ms=self._since_ms.get(topic, 0))
+        return found
+
+
+class TierReportBuilder:
+    """Builds the messages for the audit topic from the counts and the reach of a tier."""
 
     def __init__(self, tier: str, after: str, *, writes: bool = False) -> None:
         self.tier = tier
-        self.reaching = Reaching()
+        self.reaching = ReachTracker()
         self._after = after
         self._writes = writes
         self._by = f"{tier}/{secrets.token_hex(6)}"
-        self._told = 0
+        self._numbered = 0
 
     def messages(self, counts: MessageCounts) -> list[Message]:
-        """Of what is counted in there, which is then empty."""
+        """Return the messages of these counts, which are then empty."""
         reporter = Reporter(tier=self.tier, after=self._after, writes=self._writes, by=self._by, time_ms=wall_ms())
-        reports: list[Report] = [*counts.take(reporter)]
-        reach = self.reaching.take()
+        reports: list[Report] = [*counts.take_reports(reporter)]
+        reach = self.reaching.take_reach()
         if reach:
             reports.append(ReachReport(origin=reporter, topics=reach))
         numbered = []
         for report in in_sizes(reports):
-            numbered.append(evolve(report, origin=evolve(reporter, number=self._told)))
-            self._told += 1
+            numbered.append(evolve(report, origin=evolve(reporter, number=self._numbered)))
+            self._numbered += 1
         return messages_of(numbered)
 
 
 class TierCounter:
-    """A tier whose messages are counted where they pass, such as a mirror's stream. Fulfils `MessageCounter`.
+    """Counts messages that pass a tier such as a mirror's stream. Implements `MessageCounter`.
 
-    `props`: `tier` (mirror), `after` (the tier that is copied from; broker), `window.ms`. Raises `ConfigError`.
+    `props`: `tier` (mirror), `after` (the previous tier; broker), `window.ms`. Raises `ConfigError`.
     """
 
     def __init__(self, props: Mapping[str, object]) -> None:
@@ -56,7 +117,7 @@ class TierCounter:
             raise ConfigError(f"audit: unknown {', '.join(unknown)}; known: {', '.join(_PROPS)}")
         self._width_ms = positive(given.get("window.ms", WINDOW_MS), "window.ms")
         tier, after = str(given.get("tier", MIRROR)), str(given.get("after", BROKER))
-        self._reports = TierReports(tier, after, writes=True)
+        self._reports = TierReportBuilder(tier, after, writes=True)
 
     def start(self, bootstrap: object) -> None:
         ensure_topic(bootstrap)

@@ -1,5 +1,7 @@
-"""A reconciliation for the terminal, and for programs."""
+"""A reconciliation for the terminal, for programs, and as a self-contained HTML page."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..app.cli.tables import Section
@@ -14,12 +16,14 @@ _COLUMNS = (
     "p99",
 )
 _NAMED_MAX = 100
+_PAGE_FAULTS_MAX = 500
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
 _ALONE = "only one tier has counted"
 KINDS = {"lost": "lost before", "doubled": "doubled before", "unexpected": "unexpected in"}
 
 
 def headline(found: Reconciliation) -> str:
-    """One line that says it all."""
+    """Return the summary line."""
     windows = found.windows
     if not windows:
         return "nothing has been counted yet"
@@ -35,17 +39,17 @@ def headline(found: Reconciliation) -> str:
 
 
 def uncompared_text(found: Reconciliation) -> str:
-    """Of topics that nothing can be said of."""
+    """Return the line for topics that cannot be compared."""
     return f"not compared, {_ALONE} it: {', '.join(f'{topic} ({tier})' for topic, tier in found.uncompared.items())}"
 
 
 def unclosed_text(found: Reconciliation) -> str:
     live = counted(len(found.unclosed), "producer lives", "producers live")
-    return f"{live}, or ended without telling the last counts"
+    return f"{live}, or ended without reporting the last counts"
 
 
 def faults(found: Reconciliation) -> list[tuple[str, WindowFigures, TierFigures, Which]]:
-    """What is wrong, and where: kind, window, tier, messages."""
+    """Return the faults: kind, window, tier, messages."""
     return [
         (kind, window, tier, which)
         for window in found.windows
@@ -91,7 +95,7 @@ def _row(window: WindowFigures, tier: TierFigures) -> tuple[object, ...]:
 
 
 def as_tree(found: Reconciliation) -> dict[str, Any]:
-    """For JSON; times in ms."""
+    """Return the JSON object; times in ms."""
     return {
         "agrees": found.agrees,
         "lost": found.messages("lost"),
@@ -122,3 +126,40 @@ def _tier_tree(tier: TierFigures) -> dict[str, Any]:
         ]
     tree |= {"pending": tier.pending, "unconfirmed": tier.unconfirmed}
     return tree | {"delay_median_ms": tier.delay_median_ms, "delay_p99_ms": tier.delay_p99_ms}
+
+
+def render(found: Reconciliation, made_ms: int) -> str:
+    """Return the page. All text from the audit topic is escaped."""
+    from ..app.pages import render_page
+
+    topics: dict[str, list[WindowFigures]] = {}
+    for window in found.windows:
+        topics.setdefault(window.topic, []).append(window)
+    return render_page(
+        _TEMPLATE,
+        {"moment": moment_text, "delay": delay_text, "share": share_text},
+        found=found,
+        headline=headline(found),
+        unclosed=unclosed_text(found),
+        uncompared=uncompared_text(found),
+        topics={topic: _page_topic(windows) for topic, windows in topics.items()},
+        kinds=KINDS,
+        faults=faults(found)[:_PAGE_FAULTS_MAX],
+        faults_count=len(faults(found)),
+        made=moment_text(made_ms - made_ms % 1000),
+    )
+
+
+def write_page(found: Reconciliation, file: Path, made_ms: int) -> None:
+    """Write the file; it has the complete old page or the new one at any time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.tmp")
+    draft.write_text(render(found, made_ms), encoding="utf-8")
+    draft.replace(file)
+
+
+def _page_topic(windows: Sequence[WindowFigures]) -> dict[str, Any]:
+    tiers = list(dict.fromkeys(tier.tier for window in windows for tier in window.tiers))
+    most = max((tier.count for window in windows for tier in window.tiers), default=0)
+    rows = [(window, {tier.tier: tier for tier in window.tiers}) for window in reversed(windows)]
+    return {"tiers": tiers, "rows": rows, "most": most or 1}

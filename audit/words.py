@@ -1,4 +1,4 @@
-"""Times and shares, as people read them."""
+"""Formats of times and shares, for people."""
 
 from datetime import UTC, datetime
 
@@ -6,13 +6,13 @@ from ..ports.errors import ConfigError
 
 
 def moment_text(time_ms: int) -> str:
-    """`2026-01-31 12:00`, in UTC; with seconds where they are not 0."""
+    """Format `2026-01-31 12:00`, in UTC; with seconds unless they are 0."""
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return f"{moment:%Y-%m-%d %H:%M}" + (f":{moment:%S}" if moment.second else "")
 
 
 def delay_text(delay_ms: int | None) -> str:
-    """`870 ms`, `4.2 s`, `3.1 min`, `2.5 h`; a dash where there is none."""
+    """Format `870 ms`, `4.2 s`, `3.1 min`, `2.5 h`; a dash for None."""
     if delay_ms is None:
         return "-"
     for limit, unit_ms, unit in ((1000, 1, "ms"), (120_000, 1000, "s"), (7_200_000, 60_000, "min")):
@@ -22,14 +22,14 @@ def delay_text(delay_ms: int | None) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """`99.98 %`; 100 % only when it is all of them; a dash where nothing was expected."""
+    """Format `99.98 %`; 100 % only for all; a dash if nothing was expected."""
     if share is None:
         return "-"
     return "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"
 
 
 def positive(value: object, name: str) -> int:
-    """A whole number above 0. Raises `ConfigError`."""
+    """Return a whole number above 0. Raises `ConfigError`."""
     try:
         number = int(str(value))
     except ValueError:

@@ -14,7 +14,7 @@ from ..app.clients.producer.producer import Producer
 from ..audit.counting import MessageCounts
 from ..audit.publishing import ensure_topic, wall_ms
 from ..audit.reports import BROKER, TOPIC, WINDOW_MS
-from ..audit.tier import TierReports
+from ..audit.tier import TierReportBuilder
 from ..ports.broker_api.metadata import TopicMetadata
 from ..ports.errors import BarnabasError, ConfigError
 from ..ports.types import TopicPartition
@@ -75,7 +75,7 @@ class TableAudit:
         self._topics = list(dict.fromkeys(topics))
         self._window_ms = window_ms
         self._group = f"{TOPIC}-{self.tier}"
-        self._reports = TierReports(self.tier, after)
+        self._reports = TierReportBuilder(self.tier, after)
 
     @property
     def has_table(self) -> bool:

@@ -1,7 +1,6 @@
 """A client of a schema registry with Confluent's REST API: ours, Confluent's, Karapace, Apicurio and others.
 
-What a registry says about an id never changes, so each id is asked for once and kept. One client may be used by many
-threads.
+A schema id never changes its meaning, so each id is requested once and cached. A client may be used by many threads.
 """
 
 import base64
@@ -22,21 +21,21 @@ from ..ports.errors import BarnabasError, ConfigError
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
-_SCHEMAS_KEPT = 10_000
-_UNKNOWN_KEPT_S = 30.0
-"""So long an id that the registry does not know is not asked for again: garbage may claim a new one with each byte."""
-_LATEST_KEPT_S = 60.0
+_CACHED_SCHEMAS_MAX = 10_000
+_UNKNOWN_CACHED_S = 30.0
+"""An unknown id is not requested again for this time, since corrupt messages may have any id."""
+_LATEST_CACHED_S = 60.0
 _PAUSE_S = 0.2
 _NO_SUCH = {40401, 40402, 40403}
 _T = TypeVar("_T")
 
 
 class RegistryUnreachable(BarnabasError):
-    """No registry of those given has answered, or only with a failure of its own."""
+    """None of the registries has answered without an internal error."""
 
 
 class RegistryRefused(BarnabasError):
-    """The registry has answered that it will not; `error_code` is its own number (40403: no such schema)."""
+    """The registry has refused the request; `error_code` is its own number (40403: no such schema)."""
 
     def __init__(self, message: str, error_code: int) -> None:
         super().__init__(message)
@@ -45,7 +44,7 @@ class RegistryRefused(BarnabasError):
 
 @frozen
 class SchemaReference:
-    """`name` as the schema that refers says it, and where that stands in the registry."""
+    """`name` is used in the referring schema; subject and version identify the schema in the registry."""
 
     name: str
     subject: str
@@ -54,20 +53,20 @@ class SchemaReference:
 
 @frozen(kw_only=True)
 class RegisteredSchema:
-    """A schema as it stands in a registry. `kind` is AVRO, JSON or PROTOBUF."""
+    """A schema of a registry. `kind` is AVRO, JSON or PROTOBUF."""
 
     id: int
     kind: str
     text: str
     references: tuple[SchemaReference, ...] = ()
     subject: str = ""
-    """Empty, as is the version, where it was asked for by its id."""
+    """Empty, like the version, if the schema was requested by its id."""
     version: int = 0
 
 
 @frozen
 class _Place:
-    """One address, without what must not be shown."""
+    """One address; its string form has no password."""
 
     host: str
     port: int
@@ -80,11 +79,11 @@ class _Place:
 
 
 class RegistryClient:
-    """Asks the registries at `urls` (one text, several separated by commas; or a sequence), the first that answers.
+    """Sends requests to the registries at `urls` (a text with commas, or a sequence), to the first that answers.
 
-    `http://USER:PASSWORD@HOST:PORT/PATH`: name and password may stand in the address. An address that does not answer
-    within `timeout_s`, or fails (5xx), is passed over; all are tried `tries` times.
-    Raises `RegistryUnreachable`, `RegistryRefused`, and `ConfigError` for an address that is none.
+    The address may contain name and password: `http://USER:PASSWORD@HOST:PORT/PATH`. An address that does not answer
+    within `timeout_s`, or fails (5xx), is skipped; all are tried `tries` times.
+    Raises `RegistryUnreachable`, `RegistryRefused`, and `ConfigError` for an invalid address.
     """
 
     def __init__(
@@ -107,11 +106,12 @@ class RegistryClient:
         self._clock = clock
         self._lock = threading.Lock()
         self._asking: dict[object, threading.Lock] = {}
-        self._kept: OrderedDict[object, Any] = OrderedDict()
+        self._cached: OrderedDict[object, Any] = OrderedDict()
         self._unknown: OrderedDict[object, tuple[float, RegistryRefused]] = OrderedDict()
 
     def by_id(self, schema_id: int, *, serialized: bool = False) -> RegisteredSchema:
-        """The schema of an id, looked up once. `serialized`: of protobuf the descriptor in base64, not the text."""
+        """Return the schema of an id, cached. `serialized`: for protobuf, the descriptor in base64 instead of the
+        text."""
         query = "?format=serialized" if serialized else ""
 
         def ask() -> RegisteredSchema:
@@ -120,7 +120,7 @@ class RegistryClient:
         return self._once(("id", schema_id, serialized), ask)
 
     def version(self, subject: str, version: int, *, serialized: bool = False) -> RegisteredSchema:
-        """A version of a subject, looked up once: it does not change either."""
+        """Return a version of a subject, cached: it never changes."""
         query = "?format=serialized" if serialized else ""
 
         def ask() -> RegisteredSchema:
@@ -129,7 +129,7 @@ class RegistryClient:
         return self._once(("version", subject, version, serialized), ask)
 
     def latest(self, subject: str, *, serialized: bool = False, fresh: bool = False) -> RegisteredSchema:
-        """The newest version of a subject; what it says may be a minute old unless it is to be `fresh`."""
+        """Return the newest version of a subject; it may be up to a minute old, unless `fresh`."""
         query = "?format=serialized" if serialized else ""
 
         def ask() -> RegisteredSchema:
@@ -137,19 +137,19 @@ class RegistryClient:
 
         if fresh:
             return ask()
-        minute = int(self._clock() // _LATEST_KEPT_S)
+        minute = int(self._clock() // _LATEST_CACHED_S)
         return self._once(("latest", subject, minute, serialized), ask)
 
     def register(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
-        """The id of a schema, which becomes the subject's newest version if it is none of its versions yet."""
+        """Return the id of a schema; a new schema becomes the newest version of the subject."""
         return self._id_of("register", f"/subjects/{_name(subject)}/versions", kind, text, references)
 
     def look_up(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
-        """The id of a schema that must be a version of the subject already."""
+        """Return the id of a schema that must be a version of the subject."""
         return self._id_of("look up", f"/subjects/{_name(subject)}", kind, text, references)
 
     def version_of(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
-        """Which version of the subject a schema is."""
+        """Return the number of a schema's version in the subject."""
 
         def ask() -> int:
             return int(self._ask("POST", f"/subjects/{_name(subject)}", _body(kind, text, references))["version"])
@@ -157,8 +157,8 @@ class RegistryClient:
         return self._once(("version of", subject, kind, text, tuple(references)), ask)
 
     def referred(self, references: Sequence[SchemaReference], *, serialized: bool = False) -> Mapping[str, str]:
-        """Name → text of all that a schema with these references refers to, directly or not; what is referred to comes
-        first."""
+        """Return name → text of all schemas that these references need, directly or indirectly, in the order of their
+        dependencies."""
         found: dict[str, str] = {}
         self._gather(references, found, serialized=serialized, around=())
         return found
@@ -185,35 +185,35 @@ class RegistryClient:
         return self._once((verb, path, kind, text, tuple(references)), ask)
 
     def _once(self, key: object, ask: Callable[[], _T]) -> _T:
-        """Of several threads that want the same, one asks and the others wait for it."""
+        """Return the cached value; of several threads that need it, one requests it and the others wait."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]  # type: ignore[no-any-return]  # kept under its own key
+            if key in self._cached:
+                self._cached.move_to_end(key)
+                return self._cached[key]  # type: ignore[no-any-return]  # cached under its own key
             gone = self._unknown.get(key)
             if gone is not None and self._clock() < gone[0]:
                 raise gone[1]
             mine = self._asking.setdefault(key, threading.Lock())
         with mine:
             with self._lock:
-                if key in self._kept:
-                    return self._kept[key]  # type: ignore[no-any-return]
+                if key in self._cached:
+                    return self._cached[key]  # type: ignore[no-any-return]
             try:
                 found = ask()
             except RegistryRefused as error:
                 if error.error_code in _NO_SUCH:
-                    self._keep(self._unknown, key, (self._clock() + _UNKNOWN_KEPT_S, error))
+                    self._keep(self._unknown, key, (self._clock() + _UNKNOWN_CACHED_S, error))
                 raise
             finally:
                 with self._lock:
                     self._asking.pop(key, None)
-            self._keep(self._kept, key, found)
+            self._keep(self._cached, key, found)
             return found
 
     def _keep(self, where: OrderedDict[object, Any], key: object, value: object) -> None:
         with self._lock:
             where[key] = value
-            while len(where) > _SCHEMAS_KEPT:
+            while len(where) > _CACHED_SCHEMAS_MAX:
                 where.popitem(last=False)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -234,8 +234,8 @@ class RegistryClient:
                 if status < 500:
                     raise RegistryRefused(f"{text}{_hint(status, path)}", code)
                 faults[str(place)] = text
-        told = "; ".join(f"{where}: {fault}" for where, fault in faults.items())
-        raise RegistryUnreachable(f"no schema registry answers ({told}); start one, or mend the address")
+        faults_text = "; ".join(f"{where}: {fault}" for where, fault in faults.items())
+        raise RegistryUnreachable(f"no schema registry answers ({faults_text}); start one, or correct the address")
 
     def _exchange(
         self, place: _Place, method: str, path: str, body: Mapping[str, Any] | None
@@ -265,7 +265,7 @@ class RegistryClient:
         return http.client.HTTPSConnection(place.host, place.port, timeout=self._timeout_s, context=context)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A client goes to another process (a worker of Spark) by its addresses; what it keeps stays behind."""
+        """Pickle the client by its addresses, without its cache, for another process (a Spark worker)."""
         return RegistryClient, (self.urls,)
 
 
@@ -322,7 +322,7 @@ def _schema(answer: Mapping[str, Any], schema_id: int | None = None) -> Register
             version=int(answer.get("version", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RegistryUnreachable(f"what answers at the registry's address is no schema registry: {error!r}") from error
+        raise RegistryUnreachable(f"the server at the address is not a schema registry: {error!r}") from error
 
 
 def _hint(status: int, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The Protobuf files that Confluent's registry and clients have built in: `confluent/meta.proto` and the types."""
+"""Protobuf files that Confluent's registry and clients have built in: `confluent/meta.proto` and the types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf's message types: from what a registry says to classes, and from messages to plain values."""
+"""Protobuf message types: from registered schemas to classes, and from messages to plain values."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ WRAPPERS = {
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
 WELL_KNOWN_PREFIXES = ("google/protobuf/", "google/type/", "confluent/")
-"""Files that clients have themselves: they are not registered."""
+"""Files that clients have: they are not registered."""
 _TYPES = (
     *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval", "latlng"),
     *("localized_text", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday"),
@@ -28,24 +28,24 @@ _TYPES = (
 
 
 def descriptor_text(descriptor: Any) -> str:
-    """A file's descriptor as a registry takes it: in base64."""
+    """Return a file descriptor in base64, the form of a registry."""
     return base64.standard_b64encode(descriptor.serialized_pb).decode("ascii")
 
 
 def message_class(schema: RegisteredSchema, client: RegistryClient, indexes: Sequence[int]) -> Any:
-    """The class of a message type of a registered file. Raises `ConfigError`, and what the client does."""
+    """Return the class of a message type of a registered file. Raises `ConfigError`, and the client's errors."""
     require("protobuf", ("google.protobuf",), "schemas")
     from google.protobuf import descriptor_pool, message_factory
 
     if schema.kind != KIND:
-        raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of PROTOBUF")
+        raise ConfigError(f"schema {schema.id} is of type {schema.kind}, expected PROTOBUF")
     pool = descriptor_pool.DescriptorPool()
     try:
         for name, text in client.referred(schema.references, serialized=True).items():
             _add(pool, name, text)
         file = _add(pool, f"schema-{schema.id}.proto", schema.text)
     except TypeError as error:
-        raise ConfigError(f"schema {schema.id}: its descriptor does not hold together: {error}") from error
+        raise ConfigError(f"schema {schema.id}: invalid descriptor: {error}") from error
     found: Any = None
     types: Any = list(file.message_types_by_name.values())
     for index in indexes:
@@ -76,7 +76,7 @@ def _add(pool: Any, name: str, text: str) -> Any:
 
 
 def _add_well_known(pool: Any, name: str) -> None:
-    """Files that come with the library, into a pool of its own."""
+    """Add files of the library to a pool."""
     from google.protobuf import descriptor_pool
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -93,7 +93,7 @@ def _add_well_known(pool: Any, name: str) -> None:
         try:
             known = descriptor_pool.Default().FindFileByName(name)
         except KeyError:
-            raise ConfigError(f"the protobuf schema needs {name}, which is not here") from None
+            raise ConfigError(f"the protobuf schema needs {name}, which is not installed") from None
         proto = FileDescriptorProto()
         known.CopyToProto(proto)
     for dependency in proto.dependency:
@@ -113,7 +113,7 @@ def import_well_known() -> None:
 
 
 def indexes_of(descriptor: Any) -> list[int]:
-    """The place of a message type in its file."""
+    """Return the indexes of a message type in its file."""
     indexes: list[int] = []
     while descriptor is not None:
         parent = descriptor.containing_type
@@ -124,7 +124,8 @@ def indexes_of(descriptor: Any) -> list[int]:
 
 
 def plain_message(message: Any) -> Any:
-    """A message as a dict; enums by name; Timestamp and Duration as Python's; what is not set and can tell: None."""
+    """Convert a message to a dict: enums by name, Timestamp and Duration as Python types, unset optional fields
+    None."""
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP:
         return message.ToDatetime(tzinfo=datetime.UTC)
@@ -157,10 +158,10 @@ def _plain_one(value: Any, each: Any) -> Any:
 
 
 def is_map(each: Any) -> bool:
-    """A field that is a map."""
+    """Return True for a map field."""
     return bool(each.is_repeated and each.message_type is not None and each.message_type.GetOptions().map_entry)
 
 
 def message_of(cls: Any, value: Mapping[str, Any]) -> Any:
-    """The message of a dict such as `plain_message` makes. Raises `ValueError`, `TypeError`."""
+    """Convert a dict, as of `plain_message`, to a message. Raises `ValueError`, `TypeError`."""
     return cls(**{name: given for name, given in value.items() if given is not None})

@@ -1,4 +1,4 @@
-"""Schemas of Avro as fastavro parses them, with what they refer to."""
+"""Avro schemas as parsed by fastavro, with their references."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .client import RegisteredSchema, RegistryClient
 
 @frozen(eq=False)
 class LoadedAvro:
-    """`parsed` is what fastavro takes; `names` has every named type it uses; `name` is the full name of the type."""
+    """`parsed` is fastavro's form; `names` has all used named types; `name` is the full name of the type."""
 
     parsed: Any
     names: Mapping[str, Any]
@@ -24,7 +24,7 @@ class LoadedAvro:
 
 
 def load_avro(schema: Any, referred: Mapping[str, str] | None = None) -> LoadedAvro:
-    """A schema as text or as what JSON makes of it; `referred` are the texts of those it refers to, in their order.
+    """Parse a schema given as text or parsed JSON; `referred` has the texts of its references, dependencies first.
 
     Raises `ConfigError`.
     """
@@ -38,15 +38,15 @@ def load_avro(schema: Any, referred: Mapping[str, str] | None = None) -> LoadedA
             parse_schema(json.loads(text), named_schemas=names)
         return LoadedAvro(parse_schema(_loaded(schema), named_schemas=names), names)
     except UnknownType as error:
-        raise ConfigError(f"the Avro schema uses a type {error.name!r} that it does not define") from error
+        raise ConfigError(f"the Avro schema uses an undefined type {error.name!r}") from error
     except (SchemaParseException, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"this is no Avro schema: {error!r}") from error
+        raise ConfigError(f"invalid Avro schema: {error!r}") from error
 
 
 def registered_avro(client: RegistryClient, schema: RegisteredSchema) -> LoadedAvro:
-    """Raises `ConfigError`, and what the client does."""
+    """Load a registered schema. Raises `ConfigError`, and the client's errors."""
     if schema.kind != "AVRO":
-        raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of AVRO")
+        raise ConfigError(f"schema {schema.id} is of type {schema.kind}, expected AVRO")
     return load_avro(schema.text, client.referred(schema.references))
 
 

@@ -1,4 +1,4 @@
-"""Under which subject a schema stands, and which id its messages get."""
+"""Subject names, and the ids of schemas in messages."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from ..ports.errors import ConfigError
 from .client import RegisteredSchema, RegistryClient, SchemaReference
 
 SubjectNaming = Callable[[str, bool, str], str]
-"""From topic, whether it is the key's schema, and the full name of the record, to the subject."""
+"""(topic, is the schema of a key, full name of the record) → subject."""
 
 
 def _by_topic(topic: str, is_key: bool, record: str) -> str:  # noqa: ARG001
@@ -25,7 +25,7 @@ def _by_topic_and_record(topic: str, is_key: bool, record: str) -> str:  # noqa:
 
 def _known(record: str) -> str:
     if not record:
-        raise ConfigError("this subject is named by the record: give the encoder a schema that has a name")
+        raise ConfigError("the subject needs the name of the record: give the encoder a schema with a name")
     return record
 
 
@@ -37,7 +37,7 @@ _NAMINGS: dict[str, SubjectNaming] = {
 
 
 def naming_of(given: str | SubjectNaming) -> SubjectNaming:
-    """The naming of that name; Confluent's names of its classes are known, too. Raises `ConfigError`."""
+    """Return the naming of that name, or of one of Confluent's class names. Raises `ConfigError`."""
     if not isinstance(given, str):
         return given
     found = _NAMINGS.get(given.rpartition(".")[2].removesuffix("Strategy"))
@@ -48,21 +48,21 @@ def naming_of(given: str | SubjectNaming) -> SubjectNaming:
 
 @frozen(kw_only=True)
 class SchemaSettings:
-    """What all encoders are told about the registry."""
+    """The registry settings of all encoders."""
 
     client: RegistryClient
     is_key: bool = False
     naming: SubjectNaming = field(converter=naming_of)
     auto_register: bool = True
-    """A schema that the registry does not have becomes a version of its subject; else it must be there."""
+    """True: an unknown schema becomes a version of its subject; else it must be registered."""
     use_latest: bool = False
-    """Messages are written, and read, with the newest version of the subject, whatever the encoder's own schema is."""
+    """True: messages are written, and read, with the newest version of the subject instead of the encoder's schema."""
 
     def subject(self, topic: str, record: str) -> str:
         return self.naming(topic, self.is_key, record)
 
     def id_of(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
-        """The id of a schema in its subject. Raises what the client does."""
+        """Return the id of a schema in its subject. Raises the client's errors."""
         ask = self.client.register if self.auto_register else self.client.look_up
         return ask(subject, kind, text, references)
 
@@ -71,5 +71,5 @@ class SchemaSettings:
 
 
 def client_of(registry: str | Sequence[str] | RegistryClient) -> RegistryClient:
-    """A client as it is, or one for these addresses."""
+    """Return the given client, or one for these addresses."""
     return registry if isinstance(registry, RegistryClient) else RegistryClient(registry)

@@ -1,6 +1,6 @@
-"""The wire form of a message with a schema: a zero byte, the schema's id in four bytes, then the encoded value.
+"""The wire format of a message with a schema: a zero byte, the schema id in four bytes, then the encoded value.
 
-Protobuf has the indexes of its message type in between. The form is Confluent's, so that their clients read it.
+Protobuf has message indexes in between. The format is Confluent's, so that their clients can read it.
 """
 
 import struct
@@ -12,21 +12,21 @@ HEADER_BYTES = 5
 _MAGIC = 0
 _HEADER = struct.Struct(">BI")
 _INDEXES_MAX = 64
-"""Message types are not nested deeper than that by anybody; garbage may claim it."""
+"""Maximum nesting of message types; corrupt data may have any number."""
 _VARINT_BITS_MAX = 35
 
 
 class NotFramed(Malformed):
-    """A value that does not begin as one with a schema's id does."""
+    """The value does not begin with a schema id."""
 
 
 def frame(schema_id: int, payload: bytes) -> bytes:
-    """The message of an encoded value."""
+    """Return the message of an encoded value."""
     return _HEADER.pack(_MAGIC, schema_id) + payload
 
 
 def unframe(data: bytes) -> int:
-    """The id of the schema; the rest begins at `HEADER_BYTES`. Raises `NotFramed`."""
+    """Return the schema id; the value begins at `HEADER_BYTES`. Raises `NotFramed`."""
     if len(data) < HEADER_BYTES or data[0] != _MAGIC:
         begins = bytes(data[:HEADER_BYTES]).hex() or "nothing"
         raise NotFramed(f"no schema's id: expected 00 and four bytes of an id, got {begins}")
@@ -34,14 +34,14 @@ def unframe(data: bytes) -> int:
 
 
 def message_indexes(indexes: Sequence[int]) -> bytes:
-    """Which message type of a protobuf file, by its place in it, as zigzag varints; the first one is a single zero."""
+    """Encode the indexes of a protobuf message type as zigzag varints; the first type is a single zero."""
     if list(indexes) == [0]:
         return b"\0"
     return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))
 
 
 def read_message_indexes(data: bytes, start: int = HEADER_BYTES) -> tuple[tuple[int, ...], int]:
-    """The indexes at `start`, and where the message begins. Raises `NotFramed`."""
+    """Return the indexes at `start`, and the position of the message. Raises `NotFramed`."""
     count, position = _read_varint(data, start)
     if count > _INDEXES_MAX:
         raise NotFramed(f"the protobuf message claims a type nested {count} deep")

@@ -39,7 +39,7 @@ def audited(bootstraps: Sequence[str], topics: Sequence[str]) -> dict[str, Topic
     reader = AuditReader(bootstraps)
     try:
         reader.read()
-        found = reconcile(reader.ledger, now_ms=time.time_ns() // 1_000_000, topics=topics)
+        found = reconcile(reader.totals, now_ms=time.time_ns() // 1_000_000, topics=topics)
     finally:
         reader.close()
     return by_topic(found)

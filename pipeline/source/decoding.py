@@ -23,8 +23,7 @@ from pyspark.sql.types import (
 from ...ports.errors import BarnabasError, ConfigError
 from ...schemas.client import RegisteredSchema, RegistryClient
 from ...schemas.columns.avro import AvroColumns
-from ...schemas.columns.conforming import conformed
-from ...schemas.columns.decoded import ColumnDecoder
+from ...schemas.columns.decoded import ColumnDecoder, conformed
 from ...schemas.columns.json import JsonColumns, inferred_type
 from ...schemas.columns.json_types import json_type
 from ...schemas.loaded_avro import load_avro, registered_avro

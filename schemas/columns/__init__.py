@@ -1,1 +1,1 @@
-"""From columns of encoded values to typed columns of Arrow, many rows at a time."""
+"""Decoders of columns of encoded values into typed Arrow columns, many rows at a time."""

@@ -1,4 +1,4 @@
-"""A column of Avro values as a typed column."""
+"""Decodes a column of Avro values into a typed column."""
 
 import io
 from typing import Any
@@ -21,14 +21,14 @@ _ODD = "the bytes are not of that schema: out of range, or some are left over"
 
 @frozen(eq=False)
 class _Written:
-    """What was written with one schema, as the reader wants it."""
+    """The reader of values that were written with one schema."""
 
     node: AvroNode
     schema: LoadedAvro
 
 
 class AvroColumns:
-    """Decodes values with a schema's id before them; each id is looked up once. `reader` is the column's schema."""
+    """Decodes values with a schema id in front; each id is requested once. `reader` is the column's schema."""
 
     def __init__(self, client: RegistryClient, reader: LoadedAvro) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class AvroColumns:
         return DecodedColumn(put_together(parts, len(encoded), self.type), errors)
 
     def _of(self, schema_id: int) -> _Written | str:
-        """The way to read what was written with a schema; or why there is none."""
+        """Return the reader for a writer's schema; or the reason why there is none."""
         known = self._written.get(schema_id)
         if known is None:
             try:
@@ -79,7 +79,7 @@ class AvroColumns:
         written: _Written,
         errors: dict[int, str],
     ) -> pa.Array:
-        """Odd rows by fastavro: those with very long arrays are fine, of the others it says what is wrong."""
+        """Decode odd rows by fastavro: rows with very long arrays are valid, for others it has the error."""
         places = np.flatnonzero(odd)
         mended = []
         for place in places.tolist():
@@ -87,12 +87,12 @@ class AvroColumns:
             try:
                 mended.append(self._one(encoded[row].as_py(), written.schema))
             except Exception as error:  # noqa: BLE001  # fastavro raises anything for bytes that are not Avro
-                told = str(error) if isinstance(error, pa.ArrowInvalid | ValueError) and str(error) else _ODD
-                errors[row] = f"schema {schema_id}: {told}"
+                text = str(error) if isinstance(error, pa.ArrowInvalid | ValueError) and str(error) else _ODD
+                errors[row] = f"schema {schema_id}: {text}"
                 mended.append(pa.nulls(1, self.type))
-        kept = np.flatnonzero(~odd)
-        fine = values.take(pa.array(kept))
-        return put_together([(kept, fine), (places, pa.concat_arrays(mended))], len(values), self.type)
+        good = np.flatnonzero(~odd)
+        fine = values.take(pa.array(good))
+        return put_together([(good, fine), (places, pa.concat_arrays(mended))], len(values), self.type)
 
     def _one(self, message: bytes, written: LoadedAvro) -> pa.Array:
         from fastavro import schemaless_reader

@@ -1,7 +1,7 @@
-"""Readers of Avro columns: what one writer wrote, as one reader wants it, for many rows at once.
+"""Readers of Avro columns: values of a writer's schema, as a reader's schema needs them, for many rows at once.
 
-Rules of schema resolution (Avro 1.12, "Schema Resolution") are applied when the nodes are made; then a node reads its
-part of every row. What a node cannot read makes its row odd; who called looks at such rows one by one.
+The rules of schema resolution (Avro 1.12, "Schema Resolution") are applied when the nodes are made; then a node reads
+its part of every row. A row that a node cannot read becomes odd, and the caller decodes it alone.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from .avro_shapes import PRIMITIVES, AvroShape, FieldShape
 from .span import Ints, Span
 
 _ITEMS_MAX = 1000
-"""Arrays and maps are read item by item of all rows; a row with more is better read by itself."""
+"""Arrays and maps are read one item of all rows at a time; a row with more items is decoded alone."""
 _WIDENS: dict[str, set[str]] = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -30,21 +30,21 @@ _MICROSECONDS_MAX = 2**63 - 1
 
 
 class DoesNotFit(ConfigError):
-    """What was written with one schema cannot be read with the other; the text says where."""
+    """The reader's schema cannot read the writer's; the text has the place."""
 
 
 class AvroNode(ABC):
-    """Reads one part of each row of a span and moves on behind it."""
+    """Reads one part of each row of a span, and advances the span."""
 
     type: pa.DataType
 
     @abstractmethod
     def read(self, span: Span) -> pa.Array:
-        """A column of the length of the span; odd rows have anything in it."""
+        """Return a column of the length of the span; values of odd rows are arbitrary."""
 
 
 def node_of(writer: AvroShape, reader: AvroShape, where: str = "value") -> AvroNode:
-    """Raises `DoesNotFit`."""
+    """Return the node for a writer's and a reader's shape. Raises `DoesNotFit`."""
     if writer.kind == "union":
         return UnionNode(writer, reader, where)
     if reader.kind == "union":
@@ -57,11 +57,11 @@ def node_of(writer: AvroShape, reader: AvroShape, where: str = "value") -> AvroN
     if writer.kind == reader.kind == "enum":
         return EnumNode(writer, reader)
     if not _matches(writer, reader):
-        raise DoesNotFit(f"{where}: written as {_told(writer)}, to be read as {_told(reader)}")
+        raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as {_describe(reader)}")
     return LeafNode(writer, reader, where)
 
 
-def _told(shape: AvroShape) -> str:
+def _describe(shape: AvroShape) -> str:
     return f"{shape.kind} {shape.name}".strip() + (f" ({shape.logical})" if shape.logical else "")
 
 
@@ -78,13 +78,13 @@ def _same_name(writer: AvroShape, reader: AvroShape) -> bool:
 
 
 def _into_union(writer: AvroShape, reader: AvroShape, where: str) -> AvroNode:
-    """The first branch of the same type, else the first that is wide enough."""
+    """Select the first branch of the same type, else the first that is wide enough."""
     exact = [b for b in reader.branches if b.kind == writer.kind and _matches(writer, b) and _same_name(writer, b)]
     alike = [branch for branch in reader.branches if branch.kind == writer.kind and branch.kind == "record"]
     chosen = [*exact, *alike, *(branch for branch in reader.branches if _matches(writer, branch))]
     if not chosen:
-        kinds = ", ".join(_told(branch) for branch in reader.branches)
-        raise DoesNotFit(f"{where}: written as {_told(writer)}, to be read as one of {kinds}")
+        kinds = ", ".join(_describe(branch) for branch in reader.branches)
+        raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as one of {kinds}")
     if writer.kind == "null":
         return NullNode(reader.type)
     node = node_of(writer, chosen[0], where)
@@ -111,7 +111,7 @@ class WiderNode(AvroNode):
 
 
 class MemberNode(AvroNode):
-    """One of the members of a union's struct."""
+    """Reads a member of a union's struct."""
 
     def __init__(self, inner: AvroNode, index: int, kind: pa.DataType) -> None:
         self.inner, self.index, self.type = inner, index, kind
@@ -123,7 +123,7 @@ class MemberNode(AvroNode):
 
 
 class RecordNode(AvroNode):
-    """Fields in the writer's order; what the reader does not want is read and dropped, what it lacks is its default."""
+    """Reads fields in the writer's order; unwanted ones are dropped, missing ones get their defaults."""
 
     def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
         self.type = reader.type
@@ -154,8 +154,7 @@ class RecordNode(AvroNode):
 def _default(each: FieldShape, where: str) -> pa.Array:
     if not each.has_default:
         raise DoesNotFit(
-            f"{where}.{each.name}: not in what was written, and it has no default in the schema it is to be read with; "
-            "give it one"
+            f"{where}.{each.name}: missing in the writer's schema, and without a default in the reader's; give it one"
         )
     return pa.array([each.default], each.shape.type)
 
@@ -177,7 +176,7 @@ class EnumNode(AvroNode):
 
 
 class LeafNode(AvroNode):
-    """A primitive: read as it was written, then what the logical type and the reader make of it."""
+    """Reads a primitive, then converts it to the logical type and the reader's type."""
 
     def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
         self.type = reader.type
@@ -187,7 +186,7 @@ class LeafNode(AvroNode):
         self.shown = shown.type if self.logical else PRIMITIVES.get(writer.kind, pa.binary())
         self._raw = _RAW[writer.kind]
         if self.shown != self.type and not _castable(self.shown, self.type):
-            raise DoesNotFit(f"{where}: written as {_told(writer)}, to be read as {_told(reader)}")
+            raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as {_describe(reader)}")
 
     def read(self, span: Span) -> pa.Array:
         found = self._shown(span)
@@ -241,7 +240,7 @@ def _castable(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _cast_each(column: pa.Array, kind: pa.DataType, span: Span) -> pa.Array:
-    """Where a cast of all fails, the rows that make it fail are odd."""
+    """Cast row by row if the whole cast fails; failing rows become odd."""
     found: list[Any] = []
     wrong = np.zeros(len(column), dtype=np.bool_)
     for index, value in enumerate(column):
@@ -255,7 +254,7 @@ def _cast_each(column: pa.Array, kind: pa.DataType, span: Span) -> pa.Array:
 
 
 def _decimals(unscaled: Any, kind: pa.DataType, span: Span) -> pa.Array:
-    """Numbers of more digits than the type has make their rows odd."""
+    """Convert to decimals; rows with too many digits become odd."""
     widest = pa.decimal128(38, kind.scale)
     found = pa.Array.from_buffers(widest, len(span), [None, pa.py_buffer(unscaled)])
     if kind == widest:
@@ -267,14 +266,14 @@ def _decimals(unscaled: Any, kind: pa.DataType, span: Span) -> pa.Array:
 
 
 def _uuids(found: pa.BinaryArray) -> pa.Array:
-    """Bytes as text with the dashes where they belong."""
+    """Format bytes as text with dashes."""
     texts = [None if v is None else v.hex() for v in found.to_pylist()]
     dashed = [t and f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in texts]
     return pa.array(dashed, pa.string())
 
 
 class UnionNode(AvroNode):
-    """The branch of each row, by its number; branches that the reader cannot take make odd rows."""
+    """Reads the branch of each row by its number; branches without a reader's type make odd rows."""
 
     def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
         self.type = reader.type
@@ -319,7 +318,7 @@ class UnionNode(AvroNode):
 
 
 class ItemsNode(AvroNode):
-    """Arrays and maps: blocks of items, each with its count before it; all rows' next item at once."""
+    """Reads arrays and maps: blocks of items with their counts; the next item of all rows at once."""
 
     def __init__(self, inner: AvroNode, kind: pa.DataType, *, keyed: bool) -> None:
         self.inner, self.type, self.keyed = inner, kind, keyed
@@ -361,7 +360,7 @@ class ItemsNode(AvroNode):
         part = span.some(rows)
         count = part.longs()
         sized = np.flatnonzero(count < 0)
-        if len(sized):  # then the block's size in bytes stands behind the count
+        if len(sized):  # then the count is followed by the block's size in bytes
             inner = part.some(sized)
             inner.longs()
             part.put(sized, inner)

@@ -1,7 +1,7 @@
-"""What column a schema of Avro becomes: the types of Spark's own Avro source.
+"""The column types of Avro schemas: those of Spark's own Avro source.
 
-Enums, uuids: string. fixed: binary. Times of the day: the number as it is. A union with null: the other type, nullable;
-int with long, float with double: the wider one; other unions: a struct member0, member1, ... of which one is set.
+Enums, uuids: string. fixed: binary. Times of the day: the number. A union with null: the other type, nullable; int with
+long, float with double: the wider one; other unions: a struct member0, member1, ... of which one is set.
 """
 
 import datetime
@@ -45,12 +45,12 @@ _NO_DEFAULT = object()
 
 @frozen(eq=False, kw_only=True)
 class FieldShape:
-    """A field of a record, as its reader wants it."""
+    """A field of a reader's record."""
 
     name: str
     shape: "AvroShape"
     names: frozenset[str]
-    """Its own and its aliases: what a writer may call it."""
+    """Name and aliases: the possible names in a writer's schema."""
     default: Any = _NO_DEFAULT
 
     @property
@@ -60,25 +60,25 @@ class FieldShape:
 
 @frozen(eq=False, kw_only=True)
 class AvroShape:
-    """A schema, and its column's type. `kind` is Avro's name of the type; `logical` "" = none that is known."""
+    """A schema, and its column's type. `kind` is Avro's name of the type; `logical` is "" without a known one."""
 
     kind: str
     type: pa.DataType
     logical: str = ""
     schema: Any = None
     name: str = ""
-    """Of named types, without the namespace."""
+    """Name of a named type, without its namespace."""
     aliases: frozenset[str] = frozenset()
     fields: tuple[FieldShape, ...] = ()
     items: "AvroShape | None" = None
-    """Of arrays; of maps the values."""
+    """The items of an array; the values of a map."""
     symbols: tuple[str, ...] = ()
     size: int = 0
     branches: tuple["AvroShape", ...] = ()
     members: bool = False
-    """A union whose column is a struct of members."""
+    """True for a union whose column is a struct of members."""
     plain: Callable[[Any], Any] = field(repr=False)
-    """From a value as fastavro reads it to one that Arrow takes for this type."""
+    """Converts a value of fastavro to one for Arrow."""
 
     @property
     def nullable(self) -> bool:
@@ -86,7 +86,7 @@ class AvroShape:
 
 
 def shape_of(schema: Any, names: Mapping[str, Any]) -> AvroShape:
-    """The shape of a parsed schema; `names` are the named types it uses. Raises `ConfigError` for a recursive one."""
+    """Return the shape of a parsed schema with its named types. Raises `ConfigError` for a recursive one."""
     return _Shapes(names).of(schema)
 
 
@@ -128,7 +128,7 @@ class _Shapes:
     def _record(self, schema: Any) -> AvroShape:
         name = schema["name"]
         if name in self._within:
-            raise ConfigError(f"the Avro record {name} holds itself: it has no columns; read value as bytes")
+            raise ConfigError(f"the Avro record {name} is recursive and has no column type; read value as bytes")
         self._within.append(name)
         fields = []
         for each in schema["fields"]:
@@ -165,7 +165,9 @@ def _primitive(kind: str, schema: Mapping[str, Any]) -> AvroShape:
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
         if precision > DECIMAL_DIGITS_MAX:
-            raise ConfigError(f"a decimal of {precision} digits has no column; {DECIMAL_DIGITS_MAX} are the most")
+            raise ConfigError(
+                f"a decimal of {precision} digits has no column type; the maximum is {DECIMAL_DIGITS_MAX}"
+            )
         decimal = pa.decimal128(precision, scale)
         return AvroShape(kind=kind, type=decimal, logical=logical, size=size, plain=_same, schema=schema, **named)
     known = _LOGICAL.get((kind, logical))
@@ -181,7 +183,7 @@ def _named(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_default(shape: AvroShape, default: Any) -> Any:
-    """A field's default, as JSON has it in the schema, as Arrow takes it; null is the default of what has none."""
+    """Convert a field's default from JSON to Arrow; null without a default."""
     if shape.kind == "union":
         real = [branch for branch in shape.branches if branch.kind != "null"]
         if default is None or not real:

@@ -1,4 +1,4 @@
-"""A column of JSON texts as a typed column; a schema's id before the text, where there is one, is passed over."""
+"""Decodes a column of JSON texts into a typed column; a schema id before the text is skipped."""
 
 import base64
 import datetime
@@ -18,14 +18,14 @@ from .decoded import DecodedColumn, put_together, regions_of
 from .span import Ints, gathered
 
 _TOGETHER_MIN = 64
-"""So few rows are read one by one when one of them is bad; more are halved."""
+"""Below this number of rows, a bad one makes all be read alone; more are halved."""
 _BLOCK_BYTES_MAX = 2**31 - 1
 
 
 class JsonColumns:
-    """Decodes JSON texts. Fields that the type lacks are left out, those that a text lacks are null.
+    """Decodes JSON texts. Fields that the type lacks are dropped, fields that a text lacks are null.
 
-    Numbers and objects become text where the type wants a string; nothing else is converted.
+    Numbers and objects are converted to text for a string type; there is no other conversion.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -61,10 +61,10 @@ class JsonColumns:
             self._decode_each(texts, rows, parts, errors)
 
     def _all(self, texts: pa.BinaryArray) -> pa.Array | None:
-        """All at once by Arrow's reader; None where one of them is not as it should be.
+        """Read all rows by Arrow's reader; return None if one is invalid.
 
-        Each text stands in a line of its own, in a list beside its number, so that one that ends early, or holds
-        two values, cannot move the others.
+        Each text is in a line and in a list with its number, so that one that ends early, or has two values, cannot
+        shift the others.
         """
         import pyarrow.json as arrow_json
 
@@ -113,7 +113,7 @@ class JsonColumns:
 
 
 def _is_simple(kind: pa.DataType) -> bool:
-    """A type that Arrow's reader reads as we do: it has no maps, no dates, and no bytes in base64."""
+    """Return True for a type that Arrow's reader reads like ours: without maps, dates, and bytes in base64."""
     if pa.types.is_struct(kind):
         return len(kind) > 0 and all(_is_simple(each.type) for each in kind)
     if pa.types.is_list(kind):
@@ -122,7 +122,7 @@ def _is_simple(kind: pa.DataType) -> bool:
 
 
 def _plain_of(kind: pa.DataType) -> Callable[[Any], Any]:
-    """From what JSON gives to what Arrow takes for a type."""
+    """Return the conversion from JSON values to Arrow values of a type."""
     if pa.types.is_struct(kind):
         return partial(_plain_struct, {each.name: _plain_of(each.type) for each in kind})
     if pa.types.is_list(kind):
@@ -162,7 +162,7 @@ def _plain_pairs(inner: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _plain_time(kind: pa.DataType, value: Any) -> Any:
-    """Text as of ISO 8601; UTC where it does not say."""
+    """Parse an ISO 8601 time; UTC by default."""
     if not isinstance(value, str):
         return value
     found = datetime.datetime.fromisoformat(value)
@@ -188,7 +188,7 @@ _PLAIN: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = (
 
 
 def inferred_type(texts: Sequence[bytes]) -> pa.DataType:
-    """The type of a sample of JSON texts, as Arrow's reader finds it. Raises `ValueError`."""
+    """Return the type that Arrow's reader infers from a sample of JSON texts. Raises `ValueError`."""
     import pyarrow.json as arrow_json
 
     lines = b"".join(b'{"v":' + text.replace(b"\n", b" ") + b"}\n" for text in texts)
@@ -200,7 +200,7 @@ def inferred_type(texts: Sequence[bytes]) -> pa.DataType:
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
-    """What a sample has only nulls of is text."""
+    """Replace types of which the sample has only nulls by text."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(each.name, _wider(each.type)) for each in kind])
     if pa.types.is_list(kind):

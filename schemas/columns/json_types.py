@@ -1,4 +1,4 @@
-"""What column a JSON Schema becomes."""
+"""The column types of JSON Schemas."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _TEXTS: dict[str, pa.DataType] = {"date-time": pa.timestamp("us", "UTC"), "date"
 
 
 def json_type(text: str) -> pa.DataType:
-    """The type of what a JSON Schema allows; what may be of several types is text. Raises `ConfigError`."""
+    """Return the column type of a JSON Schema; a value of several types is text. Raises `ConfigError`."""
     try:
         schema = json.loads(text)
     except ValueError as error:
@@ -29,7 +29,7 @@ def json_type(text: str) -> pa.DataType:
 
 def _type(schema: Any, root: Any, depth: int) -> pa.DataType:
     if depth > _DEPTH_MAX:
-        raise ConfigError("the JSON Schema holds itself: it has no columns; read value as bytes")
+        raise ConfigError("the JSON Schema is recursive and has no column type; read value as bytes")
     if not isinstance(schema, Mapping):
         return pa.string()
     if "$ref" in schema:

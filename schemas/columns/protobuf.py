@@ -1,4 +1,4 @@
-"""A column of protobuf messages as a typed column: parsed one by one by the library, then to Arrow at once."""
+"""Decodes a column of protobuf messages: the library parses them one by one, then they are converted to Arrow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +16,10 @@ _Key = tuple[int, tuple[int, ...]]
 
 
 class ProtobufColumns:
-    """Decodes messages with their schema's id and type before them, by the message type that `reader` has at `indexes`.
+    """Decodes messages with schema id and message indexes in front, by the reader's message type at `indexes`.
 
-    Fields go by their numbers, as protobuf has it; enums are text, unsigned numbers the wider type. Messages of
-    another type than the reader's are told in the errors.
+    Fields are matched by number; enums become text, unsigned numbers the wider type. Messages of another type than the
+    reader's are errors.
     """
 
     def __init__(self, client: RegistryClient, reader: RegisteredSchema, indexes: Sequence[int] = (0,)) -> None:
@@ -48,7 +48,7 @@ class ProtobufColumns:
         return DecodedColumn(pa.array(found, self.type), errors)
 
     def _fault(self, schema_id: int, indexes: tuple[int, ...]) -> str:
-        """Why what was written so cannot be read; empty if it can."""
+        """Return why messages of this schema and type cannot be read; empty if they can."""
         known = self._written.get((schema_id, indexes))
         if known is None:
             known = self._written[schema_id, indexes] = self._compared(schema_id, indexes)
@@ -65,14 +65,14 @@ class ProtobufColumns:
 
 
 def _type(descriptor: Any, within: tuple[str, ...]) -> pa.DataType:
-    """Raises `ConfigError` for a message that holds itself."""
+    """Return the column type. Raises `ConfigError` for a recursive message."""
     name = descriptor.full_name
     if name in _TIMES:
         return _TIMES[name]
     if name in WRAPPERS:
         return _one(descriptor.fields_by_name["value"], within)
     if name in within:
-        raise ConfigError(f"the protobuf message {name} holds itself: it has no columns; read value as bytes")
+        raise ConfigError(f"the protobuf message {name} is recursive and has no column type; read value as bytes")
     return pa.struct([pa.field(each.name, _field(each, (*within, name))) for each in descriptor.fields])
 
 
@@ -105,7 +105,7 @@ _BY_CPP_TYPE = {
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Maps as pairs, as Arrow takes them."""
+    """Convert maps to pairs for Arrow."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -1,6 +1,6 @@
-"""Where many values stand in one buffer, and the primitive types of Avro read from all of them at once.
+"""Many encoded values in one buffer, and the readers of Avro's primitive types for all of them at once.
 
-A value is a row; a row that ends too early, or holds what its type does not allow, is noted as odd and read no further.
+A value is a row; a row that ends too early, or has an invalid value, is marked odd and not read further.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ DECIMAL_BYTES = 16
 
 
 class Span:
-    """The rest of each row: from `position` to `end` in `data`; rows stand one after the other there."""
+    """The unread rest of each row: from `position` to `end` in `data`, where rows are in order."""
 
     __slots__ = ("buffer", "data", "end", "odd", "position")
 
@@ -30,7 +30,7 @@ class Span:
         return len(self.position)
 
     def some(self, rows: Ints) -> "Span":
-        """A span of its own for these rows; what comes of it goes back by `put`."""
+        """Return a separate span of these rows; `put` returns its positions."""
         part = Span.__new__(Span)
         part.buffer, part.data = self.buffer, self.data
         part.position, part.end, part.odd = self.position[rows], self.end[rows], self.odd[rows]
@@ -41,13 +41,13 @@ class Span:
         self.odd[rows] = part.odd
 
     def refuse(self, rows: Flags) -> None:
-        """These are odd; they are read no further."""
+        """Mark rows as odd; they are not read further."""
         if rows.any():
             self.odd |= rows
             self.position[rows] = self.end[rows]
 
     def longs(self) -> Ints:
-        """A zigzag varint of each row."""
+        """Read a zigzag varint of each row."""
         position, data = self.position, self.data
         byte = data.take(position, mode="clip")
         number = (byte & 0x7F).astype(np.uint64)
@@ -90,7 +90,7 @@ class Span:
         return np.ascontiguousarray(self.data.take(places, mode="clip"))
 
     def regions(self, size: int | None) -> tuple[Ints, Ints]:
-        """Begin and end of bytes of `size`; None: of the length that stands before them."""
+        """Return begin and end of bytes of `size`; None: with their length in front."""
         length = self.longs() if size is None else np.full(len(self), size, dtype=np.int64)
         self.refuse((length < 0) | (length > self.end - self.position))
         length = np.where(self.odd, 0, length)
@@ -103,18 +103,18 @@ class Span:
         return gathered(self.buffer, begin, end)
 
     def strings(self) -> pa.StringArray:
-        """What is not UTF-8 makes its row odd."""
+        """Read strings; invalid UTF-8 makes a row odd."""
         found = self.binary(None)
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
             wrong = np.array([not _is_text(value) for value in found.to_pylist()], dtype=np.bool_)
             self.refuse(wrong)
-            kept = pa.array([b"" if bad else v for v, bad in zip(found.to_pylist(), wrong, strict=True)], pa.binary())
-            return kept.cast(pa.string())
+            valid = pa.array([b"" if bad else v for v, bad in zip(found.to_pylist(), wrong, strict=True)], pa.binary())
+            return valid.cast(pa.string())
 
     def unscaled(self, size: int | None) -> npt.NDArray[np.uint8]:
-        """Big-endian numbers in two's complement as the 16 little-endian bytes of Arrow's decimals."""
+        """Convert big-endian two's complement numbers to the 16 little-endian bytes of Arrow's decimals."""
         begin, end = self.regions(size)
         self.refuse(end - begin > DECIMAL_BYTES)
         places = end[:, None] - 1 - np.arange(DECIMAL_BYTES)
@@ -125,7 +125,7 @@ class Span:
 
 
 def gathered(buffer: pa.Buffer, begin: Ints, end: Ints) -> pa.BinaryArray:
-    """The regions of a buffer, which stand in order there, as an array: taken from one of regions and gaps in turn."""
+    """Return the regions of a buffer as an array, taken from an array of regions and gaps in turn."""
     count = len(begin)
     if not count:
         return pa.array([], pa.binary())

@@ -1,4 +1,4 @@
-"""The schemas of columns that are written: Avro and JSON Schema of a type of Arrow, and values as they take them."""
+"""Avro schemas and JSON Schemas of Arrow columns to write, and the conversion of their values."""
 
 import base64
 import datetime
@@ -45,7 +45,7 @@ Plain = Callable[[Any], Any]
 
 
 def written_avro(kind: pa.DataType, name: str) -> Any:
-    """The Avro schema of a column; records are called by `name` and the fields they stand in. Raises `ConfigError`."""
+    """Return the Avro schema of a column; records are named by `name` and their fields. Raises `ConfigError`."""
     if pa.types.is_struct(kind):
         own = re.sub(r"\W", "_", name, flags=re.ASCII)
         own = own if re.match(r"[A-Za-z_]", own) else f"_{own}"
@@ -62,7 +62,7 @@ def written_avro(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if kind not in _AVRO:
-        raise ConfigError(f"{name}: {kind} has no type in Avro; cast it")
+        raise ConfigError(f"{name}: {kind} has no Avro type; cast it")
     return _AVRO[kind]
 
 
@@ -72,7 +72,7 @@ def _or_null(each: pa.Field, name: str) -> Any:
 
 
 def written_json(kind: pa.DataType, name: str) -> dict[str, Any]:
-    """The JSON Schema of a column. Raises `ConfigError`."""
+    """Return the JSON Schema of a column. Raises `ConfigError`."""
     found = _json(kind, name)
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **found}
 
@@ -88,7 +88,7 @@ def _json(kind: pa.DataType, name: str) -> dict[str, Any]:
     if pa.types.is_decimal(kind):
         return {"type": "string"}
     if kind not in _JSON:
-        raise ConfigError(f"{name}: {kind} has no type in JSON; cast it")
+        raise ConfigError(f"{name}: {kind} has no JSON type; cast it")
     return _JSON[kind]
 
 
@@ -98,7 +98,7 @@ def _json_or_null(each: pa.Field, name: str) -> dict[str, Any]:
 
 
 def plain_values(kind: pa.DataType, *, for_json: bool) -> Plain:
-    """From what Arrow's `as_py` gives to what the encoders take: maps are dicts, and JSON has texts for times."""
+    """Return the conversion from Arrow's `as_py` to the encoders: maps are dicts, and JSON has texts for times."""
     if pa.types.is_struct(kind):
         inner = {each.name: plain_values(each.type, for_json=for_json) for each in kind}
         return _same if all(each is _same for each in inner.values()) else partial(_struct, inner)

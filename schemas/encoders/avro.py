@@ -1,4 +1,4 @@
-"""Avro with the schema's id before each value."""
+"""Avro values with a schema id in front."""
 
 import io
 import json
@@ -21,7 +21,7 @@ _KIND = "AVRO"
 
 @frozen(eq=False)
 class _Own:
-    """A schema as the encoder was given it."""
+    """The schema given to the encoder."""
 
     loaded: LoadedAvro
     text: str
@@ -32,15 +32,15 @@ class AvroEncoder:
     """Encoder and decoder of values with an Avro schema; give it to `Producer(encoder=...)`, `Consumer(decoder=...)`.
 
     registry:       addresses of the schema registry, or a `RegistryClient`.
-    schema:         what is written: a class of attrs, or a schema as text, a file (`Path`) or what JSON makes of it.
+    schema:         the writer's schema: a class of attrs, or a schema as text, a file (`Path`) or parsed JSON.
                     None: an object of attrs has the schema of its class; other values the newest of the subject.
-    reader:         what is read, given in the same ways; None: the class, or as it was written.
+    reader:         the reader's schema, in the same forms; None: the class, or the writer's schema.
     subject_naming: TopicName, RecordName, TopicRecordName, or a function of topic, is_key and the record's full name.
-    auto_register:  register a schema that the subject does not have; False: it must be there.
+    auto_register:  register a new schema of the subject; False: it must be registered.
     use_latest:     write and read with the newest version of the subject.
-    references:     what the schema refers to, as it stands in the registry.
+    references:     the registered schemas that the schema refers to.
 
-    Objects come out where a class was given, else dicts; times are aware of their zone.
+    Decoding returns objects if a class was given, else dicts; times have a time zone.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class AvroEncoder:
         self._loaded: dict[int, LoadedAvro] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
-        """None stays None. Raises `ConfigError`, `Malformed` for a value that is not of the schema, and what the client
-        does."""
+        """Encode a value; None stays None. Raises `ConfigError`, `Malformed` for a value that does not match the
+        schema, and the client's errors."""
         if value is None:
             return None
         own, value = self._written.of(value)
@@ -83,11 +83,14 @@ class AvroEncoder:
         try:
             schemaless_writer(out, schema.parsed, value, strict_allow_default=True)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise Malformed(f"not of the Avro schema {schema.name} ({schema_id}): {error!r}") from error
+            raise Malformed(
+                f"the value does not match the Avro schema {schema.name} ({schema_id}): {error!r}"
+            ) from error
         return frame(schema_id, out.getvalue())
 
     def decode(self, topic: str, data: bytes | None) -> Any:
-        """None stays None. Raises `Malformed` for what is not of its schema, and what the client does."""
+        """Decode a value; None stays None. Raises `Malformed` for data that does not match its schema, client
+        errors."""
         if data is None:
             return None
         schema_id = unframe(data)
@@ -101,7 +104,9 @@ class AvroEncoder:
             wanted = None if reader is None else reader.parsed
             value = schemaless_reader(io.BytesIO(data[HEADER_BYTES:]), writer.parsed, wanted)
         except Exception as error:  # fastavro raises anything for bytes that are not Avro
-            raise Malformed(f"not of the Avro schema {writer.name} ({schema_id}): {error!r}") from error
+            raise Malformed(
+                f"the data does not match the Avro schema {writer.name} ({schema_id}): {error!r}"
+            ) from error
         return value if self._typed is None else self._typed.made(value)
 
     def _chosen(self, topic: str, own: _Own | None) -> tuple[int, LoadedAvro]:
@@ -128,7 +133,7 @@ class AvroEncoder:
 
 
 def schema_text(schema: Any) -> str:
-    """The text of a schema that was given as text, as a file, or as what JSON makes of it. Raises `ConfigError`."""
+    """Return the text of a schema given as text, file, or parsed JSON. Raises `ConfigError`."""
     if isinstance(schema, str):
         return schema
     if not isinstance(schema, Path):

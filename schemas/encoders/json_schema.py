@@ -1,4 +1,4 @@
-"""JSON that is checked by a JSON Schema, with the schema's id before each value."""
+"""JSON values, validated by a JSON Schema, with a schema id in front."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,15 @@ class _Checked:
 
         error = best_match(self.validator.iter_errors(value))
         if error is not None:
-            raise Malformed(f"not of the JSON schema {self.name} ({schema_id}): {error.json_path}: {error.message}")
+            text = f"the value does not match the JSON Schema {self.name} ({schema_id})"
+            raise Malformed(f"{text}: {error.json_path}: {error.message}")
 
 
 class JsonSchemaEncoder:
-    """Encoder and decoder of JSON with a schema. As `AvroEncoder`; besides:
+    """Encoder and decoder of JSON with a schema. Its parameters are those of `AvroEncoder`, and:
 
-    schema:   a class of attrs, or a JSON Schema as text, as a file (`Path`) or as what JSON makes of it.
-    validate: check each value by its schema, when it is written and when it is read.
+    schema:   a class of attrs, or a JSON Schema as text, file (`Path`) or parsed JSON.
+    validate: validate each value by its schema when it is written and when it is read.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class JsonSchemaEncoder:
         self._known: dict[int, _Checked] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
-        """None stays None. Raises `ConfigError`, `Malformed` for a value that is not of the schema, and what the client
-        does."""
+        """Encode a value; None stays None. Raises `ConfigError`, `Malformed` for a value that does not match the
+        schema, and the client's errors."""
         if value is None:
             return None
         own, value = self._written.of(value)
@@ -81,14 +82,15 @@ class JsonSchemaEncoder:
         return frame(schema_id, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
     def decode(self, topic: str, data: bytes | None) -> Any:  # noqa: ARG002  # the id says it all
-        """None stays None. Raises `Malformed` for what is not of its schema, and what the client does."""
+        """Decode a value; None stays None. Raises `Malformed` for data that does not match its schema, client
+        errors."""
         if data is None:
             return None
         schema_id = unframe(data)
         try:
             value = json.loads(data[HEADER_BYTES:])
         except ValueError as error:
-            raise Malformed(f"no JSON behind the id {schema_id} of its schema: {error}") from error
+            raise Malformed(f"invalid JSON after the schema id {schema_id}: {error}") from error
         if self._validate:
             self._of(self._settings.client.by_id(schema_id)).check(value, schema_id)
         return value if self._typed is None else self._typed.made(value)
@@ -97,7 +99,7 @@ class JsonSchemaEncoder:
         known = self._known.get(schema.id)
         if known is None:
             if schema.kind != KIND:
-                raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of JSON")
+                raise ConfigError(f"schema {schema.id} is of type {schema.kind}, expected JSON")
             known = self._known[schema.id] = _checked(schema.text, self._settings.client.referred(schema.references))
         return known
 
@@ -124,7 +126,7 @@ def _checked(text: str, referred: Mapping[str, str]) -> _Checked:
             for name, each in referred.items()
         ]
     except (ValueError, SchemaError) as error:
-        raise ConfigError(f"this is no JSON Schema: {getattr(error, 'message', error)}") from error
+        raise ConfigError(f"invalid JSON Schema: {getattr(error, 'message', error)}") from error
     registry: Any = Registry().with_resources(resources)
     name = str(schema.get("title", "")) if isinstance(schema, dict) else ""
     return _Checked(text, name, kind(schema, registry=registry))

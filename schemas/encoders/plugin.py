@@ -1,7 +1,7 @@
 """The encoders by name: `avro`, `json-schema`, `protobuf`, as in `value.serializer = avro:http://127.0.0.1:8081`.
 
-What stands behind the colon are the addresses of the registry, else SCHEMA_REGISTRY_URL of the environment has them. A
-name that ends in `-key` is for keys: `avro-key`.
+The addresses of the registry follow the colon, or are in SCHEMA_REGISTRY_URL of the environment. A name that ends in
+`-key` is for keys: `avro-key`.
 """
 
 import os

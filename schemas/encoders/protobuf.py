@@ -1,4 +1,4 @@
-"""Protobuf with the schema's id, and which message type of its file, before each value."""
+"""Protobuf messages with schema id and message indexes in front."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ from ..wire import frame, message_indexes, read_message_indexes, unframe
 
 
 class ProtobufEncoder:
-    """Encoder and decoder of protobuf messages. As `AvroEncoder`; besides:
+    """Encoder and decoder of protobuf messages. Its parameters are those of `AvroEncoder`, and:
 
-    message: the class that `protoc` made. It may be given messages of it, or dicts; messages of it come out. None:
-             messages are written by their own class, and dicts by the newest schema of the subject; dicts come out.
+    message: the class made by `protoc`, for messages or dicts to write, and messages to read. None: messages are
+             written by their own class, dicts by the newest schema of the subject; dicts are read.
 
-    Files that the message's file imports are registered under their own names (Confluent's default).
+    Imported files are registered under their own names (Confluent's default).
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ProtobufEncoder:
     ) -> None:
         require("protobuf", ("google.protobuf",), "schemas")
         if message is not None and not hasattr(message, "DESCRIPTOR"):
-            raise ConfigError(f"message: expected a class that protoc made, not {message!r}")
+            raise ConfigError(f"message: expected a class made by protoc, not {message!r}")
         self._settings = SchemaSettings(
             client=client_of(registry),
             is_key=is_key,
@@ -53,8 +53,8 @@ class ProtobufEncoder:
         self._files: dict[tuple[str, Any], tuple[int, bytes]] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
-        """None stays None. Raises `ConfigError`, `Malformed` for a value that is not of the message type, and what the
-        client does."""
+        """Encode a value; None stays None. Raises `ConfigError`, `Malformed` for a value that does not match the
+        message type, and the client's errors."""
         from google.protobuf.message import EncodeError, Message
 
         if value is None:
@@ -63,12 +63,13 @@ class ProtobufEncoder:
             message = value if isinstance(value, Message) else message_of(self._class_for(topic), value)
             payload = message.SerializeToString()
         except (ValueError, TypeError, EncodeError, AttributeError) as error:
-            raise Malformed(f"not of the protobuf message type: {error}") from error
+            raise Malformed(f"the value does not match the protobuf message type: {error}") from error
         schema_id, indexes = self._id_of(topic, message.DESCRIPTOR)
         return frame(schema_id, indexes + payload)
 
     def decode(self, topic: str, data: bytes | None) -> Any:  # noqa: ARG002  # the id says it all
-        """None stays None. Raises `Malformed` for what is not of its schema, and what the client does."""
+        """Decode a value; None stays None. Raises `Malformed` for data that does not match its schema, client
+        errors."""
         from google.protobuf.message import DecodeError
 
         if data is None:
@@ -79,7 +80,7 @@ class ProtobufEncoder:
         try:
             made.ParseFromString(data[begin:])
         except DecodeError as error:
-            text = f"not of the protobuf message {made.DESCRIPTOR.full_name} ({schema_id}): {error}"
+            text = f"the data does not match the protobuf message {made.DESCRIPTOR.full_name} ({schema_id}): {error}"
             raise Malformed(text) from error
         return made if self._message is not None else plain_message(made)
 
@@ -110,7 +111,7 @@ class ProtobufEncoder:
         return known
 
     def _is_registered(self, descriptor: Any) -> bool:
-        """A class that this encoder made of what the registry says."""
+        """Return True for a class made from a registered schema."""
         return any(each.DESCRIPTOR is descriptor for each in self._classes.values())
 
     def _imported(self, file: Any) -> list[SchemaReference]:

@@ -1,4 +1,4 @@
-"""Classes of attrs as schemas, and their objects as plain values and back (cattrs)."""
+"""Schemas of attrs classes, and the conversion of their objects to plain values and back (cattrs)."""
 
 import base64
 import datetime
@@ -49,21 +49,21 @@ _JSON: dict[Any, dict[str, Any]] = {
 
 
 def is_typed(thing: Any) -> bool:
-    """True for a class of attrs."""
+    """Return True for a class of attrs."""
     return isinstance(thing, type) and attrs.has(thing)
 
 
 @functools.cache
 def avro_of(cls: type) -> dict[str, Any]:
-    """The Avro schema of a class. `Annotated[Decimal, (precision, scale)]` says how wide a decimal is (else 38, 18);
-    a field's metadata may have its schema under "avro". Raises `ConfigError` for a type that has none."""
+    """Return the Avro schema of a class. `Annotated[Decimal, (precision, scale)]` sets the size of a decimal (default
+    38, 18); a field's metadata may have its schema under "avro". Raises `ConfigError` for a type without one."""
     found = _avro(attrs.resolve_types(cls), set(), cls.__name__)
     return dict(found)
 
 
 @functools.cache
 def json_schema_of(cls: type) -> dict[str, Any]:
-    """The JSON Schema (draft 7) of a class; a field's metadata may have its schema under "json-schema"."""
+    """Return the JSON Schema (draft 7) of a class; a field's metadata may have its schema under "json-schema"."""
     definitions: dict[str, Any] = {}
     _json_object(attrs.resolve_types(cls), definitions, cls.__name__)
     own = definitions.pop(cls.__name__)
@@ -147,7 +147,7 @@ def _json(kind: Any, definitions: dict[str, Any], where: str) -> dict[str, Any]:
 def _json_object(cls: type, definitions: dict[str, Any], where: str) -> None:
     if cls.__name__ in definitions:
         return
-    definitions[cls.__name__] = {}  # while its own fields are looked at
+    definitions[cls.__name__] = {}  # while its fields are converted
     properties, required = {}, []
     for each in attrs.fields(cls):
         given = each.metadata.get("json-schema")
@@ -159,7 +159,7 @@ def _json_object(cls: type, definitions: dict[str, Any], where: str) -> None:
 
 
 class Typed:
-    """Objects of one class of attrs to what an encoder takes, and back."""
+    """Converts objects of a class of attrs to plain values and back."""
 
     def __init__(self, cls: type, *, for_json: bool) -> None:
         require("encoders of classes", ("cattrs",), "schemas")
@@ -170,7 +170,7 @@ class Typed:
         return self._converter.unstructure(value, unstructure_as=self.cls)
 
     def made(self, value: Any) -> Any:
-        """Raises `ValueError` that says which field is wrong."""
+        """Return the object. Raises `ValueError` with the wrong field."""
         from cattrs import BaseValidationError, transform_error
 
         try:
@@ -181,7 +181,7 @@ class Typed:
 
 @functools.cache
 def _avro_converter() -> Any:
-    """Times, decimals and uuids stay as they are: fastavro knows them."""
+    """Leave times, decimals and uuids unchanged for fastavro."""
     from cattrs import Converter
 
     converter = Converter()
@@ -204,8 +204,8 @@ def _json_converter() -> Any:
         uuid.UUID: (str, uuid.UUID),
         datetime.time: (datetime.time.isoformat, datetime.time.fromisoformat),
     }
-    for kind, (told, read) in texts.items():
-        converter.register_unstructure_hook(kind, told)
+    for kind, (write, read) in texts.items():
+        converter.register_unstructure_hook(kind, write)
         converter.register_structure_hook(kind, partial(_read_text, read))
     return converter
 
@@ -225,17 +225,17 @@ def _of_that_kind(value: Any, kind: type) -> Any:
 
 
 class WrittenAs(Generic[S]):
-    """What values are written with: the schema that the encoder was given, else that of an object's class."""
+    """The writer's schema: the one given to the encoder, else that of the object's class."""
 
     def __init__(self, given: Any, read: Callable[[Any], S], *, for_json: bool) -> None:
-        """`read` makes a schema of a class, or of what else an encoder is given (None: nothing)."""
+        """`read` returns the schema of a class, or of another form of a schema (None: none)."""
         self._read = read
         self._for_json = for_json
         self._own = None if given is None else read(given)
         self._classes: dict[type, tuple[Typed, S]] = {}
 
     def of(self, value: Any) -> tuple[S | None, Any]:
-        """The schema, None if that is for the registry to say, and the value without classes."""
+        """Return the schema, None if it is the newest of the registry, and the plain value."""
         cls = type(value)
         if not is_typed(cls):
             return self._own, value

@@ -1,1 +1,1 @@
-"""Avro, JSON Schema and Protobuf: what a schema says, and which of its versions get on with each other."""
+"""Avro, JSON Schema and Protobuf: parsing of schemas, and their compatibility."""

@@ -1,4 +1,4 @@
-"""Avro schemas: text to types, by the rules of Avro 1.12. Stricter than fastavro, which lets by what others refuse."""
+"""Parses Avro schemas by the rules of Avro 1.12, stricter than fastavro, which accepts what others refuse."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .avro_compatibility import cannot_read
-from .avro_defaults import is_value
 from .avro_text import canonical_text, normalized_text
 from .avro_types import NAMED, PRIMITIVES, AvroField, AvroType
 from .bounded_json import read_json
 from .parsed import AVRO, Difference, InvalidSchema, Referenced
 
+_WHOLE = {"int": 2**31, "long": 2**63}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ORDERS = ("ascending", "descending", "ignore")
 _OWN = {
@@ -28,12 +28,12 @@ _PLAIN_OWN = {"type"}
 
 
 class AvroSchema:
-    """Fulfils `ParsedSchema`."""
+    """An Avro `ParsedSchema`."""
 
     format = AVRO
 
     def __init__(self, root: AvroType, known: frozenset[str], wrong_default: str = "") -> None:
-        """`known`: the names that references define. `wrong_default`: which field has a default of another type."""
+        """`known`: names that references define. `wrong_default`: the field with a default of another type."""
         self.wrong_default = wrong_default
         self.root = root
         self.canonical = canonical_text(root, known)
@@ -45,7 +45,7 @@ class AvroSchema:
 
     @property
     def resolved(self) -> str:
-        """The text with the types of its references in it."""
+        """Return the text including the types of its references."""
         return canonical_text(self.root)
 
     def cannot_read(self, writer: AvroSchema) -> list[Difference]:
@@ -53,7 +53,7 @@ class AvroSchema:
 
 
 def parse_avro(text: str, references: Sequence[Referenced] = ()) -> AvroSchema:
-    """Raises `InvalidSchema`."""
+    """Parse the text. Raises `InvalidSchema`."""
     reading = _Reading()
     for referenced in references:
         try:
@@ -61,17 +61,17 @@ def parse_avro(text: str, references: Sequence[Referenced] = ()) -> AvroSchema:
         except InvalidSchema as error:
             raise InvalidSchema(f"reference {referenced.name}: {error}") from error
     known = frozenset(reading.named)
-    reading.wrong_default = ""  # that of a reference is not this schema's
+    reading.wrong_default = ""  # that of a reference does not matter
     return AvroSchema(reading.read(_json(text), "", ""), known, reading.wrong_default)
 
 
 def _json(text: str) -> Any:
-    """A bare word is the name of a type, as it is in Avro's own parsers."""
+    """Parse JSON; a bare word is the name of a type, as in Avro's own parsers."""
     return text.strip() if _NAME.fullmatch(text.strip()) else read_json(text)
 
 
 class _Reading:
-    """Reads schemas one after the other; later ones may name what is in earlier ones. Paths are JSON pointers."""
+    """Reads schemas in order; later ones may use types of earlier ones. Paths are JSON pointers."""
 
     def __init__(self) -> None:
         self.named: dict[str, AvroType] = {}
@@ -88,7 +88,7 @@ class _Reading:
         if not isinstance(kind, str):
             if isinstance(kind, dict | list) and given.keys() == _PLAIN_OWN:
                 return self.read(kind, space, f"{path}/type")
-            raise InvalidSchema(f"{path or '/'}: no type, or one that is not the name of a type: {kind!r:.100}")
+            raise InvalidSchema(f"{path or '/'}: missing or invalid type name: {kind!r:.100}")
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
             if part not in given:
@@ -106,7 +106,7 @@ class _Reading:
             return AvroType(name)
         found = self.named.get(name if "." in name or not space else f"{space}.{name}") or self.named.get(name)
         if found is None:
-            raise InvalidSchema(f"{path or '/'}: there is no type {name!r:.100}")
+            raise InvalidSchema(f"{path or '/'}: unknown type {name!r:.100}")
         return found
 
     def _union(self, given: list[Any], space: str, path: str) -> AvroType:
@@ -156,8 +156,8 @@ class _Reading:
             field = self._field(name, each, made.namespace, where)
             made.fields.append(field)
             waiting.append((field, where))
-        for field, where in waiting:  # a default may be of the very record
-            if field.has_default and not self.wrong_default and not is_value(field.type, field.default):
+        for field, where in waiting:  # a default may be of the record itself
+            if field.has_default and not self.wrong_default and not _is_value(field.type, field.default):
                 text = f"the default {field.default!r:.100} of field {field.name} is not of type {field.type.label}"
                 self.wrong_default = f"{where}: {text}"
 
@@ -182,7 +182,7 @@ def _read_symbols(made: AvroType, given: dict[str, Any], path: str) -> None:
         raise InvalidSchema(f"{path or '/'}: enum {made.name} without a list of symbols")
     made.symbols = tuple(_name(each, f"{path}/symbols") for each in given["symbols"])
     if len(set(made.symbols)) < len(made.symbols):
-        raise InvalidSchema(f"{path}/symbols: a symbol of {made.name} is there twice")
+        raise InvalidSchema(f"{path}/symbols: duplicate symbol of {made.name}")
     default = given.get("default")
     if default is not None and default not in made.symbols:
         raise InvalidSchema(f"{path}/default: {default!r:.100} is not a symbol of {made.name}")
@@ -197,7 +197,7 @@ def _full_name(given: dict[str, Any], space: str, path: str) -> str:
         raise InvalidSchema(f"{path or '/'}: namespace {namespace!r:.100} is not a text")
     short = _name(name, path)
     if not namespace and short in PRIMITIVES:
-        raise InvalidSchema(f"{path or '/'}: {short} is a type of Avro's, and no name for another one")
+        raise InvalidSchema(f"{path or '/'}: {short} is a type of Avro and cannot be redefined")
     return f"{namespace}.{short}" if namespace else short
 
 
@@ -229,7 +229,7 @@ def _props(given: dict[str, Any], own: set[str]) -> dict[str, Any]:
 
 
 def _checked(kind: str, size: int, props: dict[str, Any], path: str) -> dict[str, Any]:
-    """A decimal that cannot be one is refused: readers would take it for plain bytes, each in its own way."""
+    """Check a decimal: readers would silently treat an invalid one as bytes."""
     if props.get("logicalType") != "decimal" or kind not in ("bytes", "fixed"):
         return props
     precision, scale = props.get("precision"), props.get("scale", 0)
@@ -238,3 +238,29 @@ def _checked(kind: str, size: int, props: dict[str, Any], path: str) -> dict[str
     if kind == "fixed" and (2 ** (8 * size - 1) - 1 if size else 0) < 10**precision - 1:
         raise InvalidSchema(f"{path or '/'}: a decimal of precision {precision} does not fit into {size} bytes")
     return props
+
+
+def _is_value(schema: AvroType, value: Any) -> bool:
+    """Return True if the JSON value is valid for the type by the specification; for a union: for any branch."""
+    kind = schema.kind
+    if kind == "union":
+        return any(_is_value(branch, value) for branch in schema.branches)
+    if kind in _WHOLE:
+        return type(value) is int and -_WHOLE[kind] <= value < _WHOLE[kind]
+    if kind in ("float", "double"):
+        return type(value) in (int, float)
+    if kind in ("bytes", "fixed"):  # characters up to 255 are bytes
+        fits = isinstance(value, str) and all(ord(each) < 256 for each in value)
+        return fits and (kind == "bytes" or len(value) == schema.size)
+    if kind in ("record", "error"):
+        return isinstance(value, dict) and all(
+            _is_value(each.type, value[each.name]) if each.name in value else each.has_default for each in schema.fields
+        )
+    if schema.inner is not None:
+        inner = schema.inner
+        if kind == "array":
+            return isinstance(value, list) and all(_is_value(inner, each) for each in value)
+        return isinstance(value, dict) and all(_is_value(inner, each) for each in value.values())
+    if kind == "enum":
+        return isinstance(value, str) and value in schema.symbols
+    return value is None if kind == "null" else isinstance(value, bool if kind == "boolean" else str)

@@ -1,7 +1,7 @@
-"""Whether one Avro schema reads what another one wrote: the specification's schema resolution, decided beforehand.
+"""Compatibility of Avro schemas: the specification's schema resolution, decided in advance.
 
 A schema reads another one's data if every value that the writer's schema allows resolves; the specification leaves
-much of that to the moment when a value is read. Aliases are the reader's.
+much of that to the time when a value is read. Aliases are those of the reader.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""Reader's kind: what it also reads."""
+"""Reader's kind → other kinds that it reads."""
 
 
 def cannot_read(reader: AvroType, writer: AvroType) -> list[Difference]:
-    """Every difference that stands in the way, with its place in the reader's schema."""
+    """Return every incompatibility, with its place in the reader's schema."""
     return _Comparison().compare(reader, writer, "")
 
 
 class _Comparison:
     def __init__(self) -> None:
         self._under_way: dict[tuple[int, int], bool] = {}
-        """Pairs of types that were begun: what is recursive gets on unless something else does not."""
+        """Pairs of types whose comparison has begun: a recursive pair is compatible unless something else is not."""
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
         if reader.kind == "union" or writer.kind == "union":
@@ -98,15 +98,15 @@ class _Comparison:
 
 
 def _written(wanted: AvroField, written: dict[str, AvroField], own: Iterable[str]) -> AvroField | None:
-    """The writer's field of that name, or of an alias; a field that the reader has by its own name is not renamed."""
+    """Return the writer's field of that name, or of an alias; a field that the reader has too is not renamed."""
     if wanted.name in written:
         return written[wanted.name]
     return next((written[alias] for alias in wanted.aliases if alias in written and alias not in own), None)
 
 
 def _branch_for(branches: Iterable[AvroType], writer: AvroType) -> AvroType | None:
-    """The branch of a reader's union that takes what the writer's type wrote: of the whole name, of the same kind, or
-    the first that reads it."""
+    """Return the branch of a reader's union for the writer's type: of the full name, of the same kind, or the first
+    that reads it."""
     reading = [branch for branch in branches if _matches(branch, writer)]
     for branch in reading:
         if branch.kind == writer.kind and branch.name == writer.name:
@@ -121,7 +121,7 @@ def _matches(reader: AvroType, writer: AvroType) -> bool:
 
 
 def _same_name(reader: AvroType, writer: AvroType) -> bool:
-    """Without the namespace, as the specification says; or by an alias."""
+    """Compare names without namespace, as the specification says; or by an alias."""
     return reader.short_name == writer.short_name or writer.name in reader.aliases
 
 
@@ -130,7 +130,7 @@ def _kind(schema: AvroType) -> str:
 
 
 def _decimals(reader: AvroType, writer: AvroType, path: str) -> list[Difference]:
-    """Of another scale the same bytes are another number, which no reader notices."""
+    """Compare scale and precision: with another scale the same bytes are another number, without an error."""
     if not reader.props.get("logicalType") == writer.props.get("logicalType") == "decimal":
         return []
     scales = writer.props.get("scale", 0), reader.props.get("scale", 0)

@@ -1,4 +1,4 @@
-"""An Avro schema as text: as Avro's own library for Java writes it, which is what registries keep and compare."""
+"""Avro schemas as text, in the form of Avro's own library for Java, which registries store and compare."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .bounded_json import write_json
 
 
 def canonical_text(schema: AvroType, known: frozenset[str] = frozenset()) -> str:
-    """The attributes in Avro's order, everything kept, names as short as the namespace around them allows.
+    """Return the text with attributes in Avro's order, and names as short as their namespace allows.
 
-    `known`: names of types that other schemas define; they are not written out here.
+    `known`: names of types that other schemas define; they are not written out.
     """
     return write_json(_Writer(set(known), normal=False).write(schema, ""))
 
 
 def normalized_text(schema: AvroType, known: frozenset[str] = frozenset()) -> str:
-    """The same with whole names, and with the order taken away where it means nothing: attributes and aliases."""
+    """Return the text with full names, and a fixed order of attributes and aliases, which has no meaning."""
     return write_json(_Writer(set(known), normal=True).write(schema, ""))
 
 

@@ -1,4 +1,4 @@
-"""An Avro schema as a graph: a named type is one object, wherever it is named."""
+"""An Avro schema as a graph: a named type is one object, wherever it is used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 @define(eq=False)
 class AvroType:
-    """A type; which of the fields are set, the kind says. `props`: attributes that Avro does not know."""
+    """A type; its kind decides which fields are set. `props`: attributes unknown to Avro."""
 
     kind: str
     props: dict[str, Any] = field(factory=dict)
     name: str = ""
-    """Of named types, with the namespace."""
+    """Name of a named type, with the namespace."""
     doc: str | None = None
     aliases: tuple[str, ...] = ()
     """With their namespaces."""
@@ -39,7 +39,7 @@ class AvroType:
 
     @property
     def label(self) -> str:
-        """What to call it in a message to people."""
+        """Return the description for messages."""
         return self.name or self.kind.upper()
 
 

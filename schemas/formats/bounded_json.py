@@ -1,4 +1,4 @@
-"""JSON from outside, bounded in depth, with nothing in it that JSON does not have."""
+"""Strict JSON from untrusted sources, bounded in depth."""
 
 import json
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ from .parsed import DEPTH_MAX, InvalidSchema
 
 
 def read_json(text: str) -> Any:
-    """The value. Raises `InvalidSchema` for what is no JSON or nests too deep."""
+    """Parse JSON. Raises `InvalidSchema` for invalid or too deeply nested JSON."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -20,12 +20,12 @@ def read_json(text: str) -> Any:
 
 
 def write_json(value: Any) -> str:
-    """As short as JSON goes, members in their order."""
+    """Return compact JSON with members in their order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def depth_of(value: Any) -> int:
-    """How deep objects and arrays nest; 0 for a plain value."""
+    """Return the nesting depth of objects and arrays; 0 for a plain value."""
     level, depth = [value], -1
     while level:
         depth += 1

@@ -1,4 +1,4 @@
-"""Which versions of a subject have to get on with each other, and whether they do."""
+"""The compatibility levels of a subject, and the check of a new schema."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ _SHOWN_CHARS = 10_000
 
 
 class Compatibility(StrEnum):
-    """As the Confluent REST API names them."""
+    """The compatibility levels of the Confluent REST API."""
 
     BACKWARD = "BACKWARD"
     BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
@@ -21,24 +21,25 @@ class Compatibility(StrEnum):
 
     @property
     def transitive(self) -> bool:
-        """With all versions, not the newest one alone."""
+        """Return True if all versions are checked, not only the newest one."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
     def backward(self) -> bool:
-        """The new schema reads what older ones wrote."""
+        """Return True if the new schema must read data of older ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def forward(self) -> bool:
-        """Older schemas read what the new one writes."""
+        """Return True if older schemas must read data of the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 def conflicts(level: Compatibility, new: ParsedSchema, older: Sequence[tuple[int, ParsedSchema]]) -> list[str]:
-    """Why the schema may not follow the older versions (number, schema; oldest first) at that level; empty: it may.
+    """Return why the schema is incompatible with the older versions (number, schema; oldest first); empty if
+    compatible.
 
-    The last lines say with which version, and what was asked for. Raises `InvalidSchema` where that cannot be decided.
+    The last lines have the version and the level. Raises `InvalidSchema` if the schemas cannot be compared.
     """
     if level is Compatibility.NONE:
         return []
@@ -56,11 +57,11 @@ def conflicts(level: Compatibility, new: ParsedSchema, older: Sequence[tuple[int
 
 def _between(level: Compatibility, new: ParsedSchema, old: ParsedSchema) -> list[str]:
     if new.format != old.format:
-        kinds = f"a schema of {new.format} does not follow one of {old.format}"
+        kinds = f"a schema of type {new.format} is incompatible with one of type {old.format}"
         return [Difference("FORMAT_MISMATCH", "/", kinds).said("", "")]
     names = "the new schema", "the old schema"
     try:
         found = [each.said(*names) for each in new.cannot_read(old)] if level.backward else []
         return found + ([each.said(*reversed(names)) for each in old.cannot_read(new)] if level.forward else [])
     except RecursionError:
-        raise InvalidSchema("the types refer to each other too deep to be compared") from None
+        raise InvalidSchema("the types nest too deep to be compared") from None

@@ -1,8 +1,7 @@
-"""Whether every document that one JSON Schema allows is allowed by another one.
+"""Compatibility of JSON Schemas: whether a schema allows every document that another one allows.
 
-Decided by the schemas' form, on the safe side: what cannot be shown is taken for a difference. Regular expressions are
-compared, never run. One thing is taken as Confluent does: a property that becomes required and has a default is no
-difference.
+The check is by form, and conservative: what cannot be proved is a difference. Regular expressions are compared, never
+run. As in Confluent's registry, a property that becomes required and has a default is no difference.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ _TOGETHER = (
     *(("pattern",), ("propertyNames",), ("not",), ("if", "then", "else"), ("contains", "minContains", "maxContains")),
     *(("dependencies",), ("dependentSchemas",), ("dependentRequired",)),
 )
-"""Keywords that the writer's schema has to have in the same words, those of a group in one place."""
+"""Keywords that the writer's schema must have with equal values, those of a group in one place."""
 _NOT_COMPARED = ("unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "$dynamicRef")
-"""What these mean depends on what is around them."""
+"""Keywords whose meaning depends on their surroundings."""
 
 
 def cannot_read(reader: Subschema, writer: Subschema) -> list[Difference]:
-    """Where documents of the writer's schema may be refused by the reader's. Raises `InvalidSchema`: not decided."""
+    """Return where the reader's schema may refuse documents of the writer's. Raises `InvalidSchema` if undecided."""
     return _Comparison().compare(reader, conjuncts(writer), "")
 
 
@@ -31,11 +30,11 @@ class _Comparison:
         self._under_way: set[tuple[int, tuple[int, ...]]] = set()
         self._choices_of = Choices()
         self._same: dict[tuple[int, int], bool] = {}
-        """Of pairs of schemas; each is looked through once."""
+        """Results for pairs of schemas, each compared once."""
         self._steps = 0
 
     def compare(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
-        """`writer`: conjuncts. A pair that was begun before gets on, unless something else does not."""
+        """`writer`: conjuncts. A pair whose comparison has begun is compatible, unless something else is not."""
         if reader.value is True or reader.value == {} or any(part.never for part in writer):
             return []
         if any(self._are_same(part, reader) for part in writer):
@@ -47,7 +46,7 @@ class _Comparison:
         return [each for part in conjuncts(reader) for each in self._part(part, writer, path)]
 
     def reads(self, reader: Subschema, writer: list[Subschema], path: str) -> bool:
-        """A trial: what it takes for granted is forgotten where it fails."""
+        """Compare tentatively: assumptions are dropped if it fails."""
         before = set(self._under_way)
         if not self.compare(reader, writer, path):
             return True
@@ -55,7 +54,7 @@ class _Comparison:
         return False
 
     def _has(self, part: Subschema, reader: Subschema, keys: list[str]) -> bool:
-        """The writer's part says of these keywords what the reader's schema does."""
+        """Return True if the writer's part has equal values of these keywords."""
         mine, theirs = reader.value, part.value
         if not isinstance(theirs, dict) or not all(key in mine and key in theirs for key in keys):
             return False
@@ -69,7 +68,7 @@ class _Comparison:
         return self._same[pair]
 
     def _part(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
-        """One conjunct of the reader's schema."""
+        """Compare one conjunct of the reader's schema."""
         self._steps += 1
         if self._steps > STEPS_MAX:
             raise InvalidSchema(f"comparing the schemas takes more than {STEPS_MAX} steps")

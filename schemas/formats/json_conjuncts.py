@@ -1,4 +1,4 @@
-"""A JSON Schema as what it demands all at once, with its references followed."""
+"""A JSON Schema as conjuncts, with its references resolved."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from ...ports.values import frozen
 
 STEPS_MAX = 20_000
-"""How much one comparison may look at: schemas can be made that take for ever to compare."""
+"""Maximum number of steps of a comparison: some schemas would take for ever."""
 
 
 @frozen(eq=False)
 class Subschema:
-    """A schema, and how references in it are resolved. `alone`: up to draft 7 nothing counts beside `$ref`."""
+    """A schema with the resolver of its references. `alone`: up to draft 7, `$ref` excludes other keywords."""
 
     value: Any
     resolver: Any
     alone: bool
 
     def inner(self, value: Any) -> Subschema:
-        """A schema within this one."""
+        """Return a schema within this one."""
         if isinstance(value, dict) and isinstance(value.get("$id"), str):
             from referencing.jsonschema import DRAFT7, specification_with
 
@@ -30,23 +30,22 @@ class Subschema:
 
     @property
     def refers(self) -> bool:
-        """True if it is a reference, perhaps with more beside it."""
+        """Return True for a reference, perhaps with other keywords."""
         return isinstance(self.value, dict) and isinstance(self.value.get("$ref"), str)
 
     def follow(self) -> Subschema:
-        """What `$ref` leads to. Raises `referencing.exceptions.Unresolvable`."""
+        """Return the target of `$ref`. Raises `referencing.exceptions.Unresolvable`."""
         found = self.resolver.lookup(self.value["$ref"])
         return Subschema(found.contents, found.resolver, self.alone)
 
     @property
     def never(self) -> bool:
-        """Nothing is valid."""
+        """Return True if nothing is valid."""
         return self.value is False
 
 
 def same_words(one: Subschema, other: Subschema) -> set[tuple[int, int]]:
-    """The ids of all values in them, in pairs, if they say the same in the same words, and so does whatever they refer
-    to; else empty."""
+    """Return pairs of ids of all their values if they are equal, including referenced schemas; else empty."""
     seen: set[tuple[int, int]] = set()
     return seen if _same(one, other, seen) else set()
 
@@ -70,7 +69,7 @@ def _same(one: Subschema, other: Subschema, seen: set[tuple[int, int]]) -> bool:
 
 
 def conjuncts(place: Subschema) -> list[Subschema]:
-    """Schemas without `allOf` and `$ref`, all of which hold where this one does. A circle says nothing."""
+    """Return schemas without `allOf` and `$ref` that together are equivalent. A circular reference adds nothing."""
     found: list[Subschema] = []
     seen: set[int] = set()
 
@@ -92,20 +91,20 @@ def conjuncts(place: Subschema) -> list[Subschema]:
 
 
 def demands(parts: list[Subschema], key: str) -> Iterator[tuple[Any, Subschema]]:
-    """The values that the conjuncts have for a keyword."""
+    """Yield the values of a keyword in the conjuncts."""
     for part in parts:
         if isinstance(part.value, dict) and key in part.value:
             yield part.value[key], part
 
 
 class Choices:
-    """Splits what has a choice in it. A schema without its choice is made once, and so is known again."""
+    """Splits schemas by their alternatives. A schema without its alternative is created once, and compared once."""
 
     def __init__(self) -> None:
         self._plain: dict[tuple[int, str], dict[str, Any]] = {}
 
     def of(self, parts: list[Subschema]) -> list[list[Subschema]]:
-        """One list of conjuncts for each branch of the first `anyOf` or `oneOf` among them; none: no choice."""
+        """Return conjuncts for each branch of the first `anyOf` or `oneOf`; empty without one."""
         for part in parts:
             for key in ("oneOf", "anyOf") if isinstance(part.value, dict) else ():
                 if key in part.value:

@@ -1,4 +1,4 @@
-"""What is in objects and arrays: whether a JSON Schema takes the members and items that another one allows."""
+"""Compatibility of the content of objects and arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .parsed import Difference
 
 
 class Comparing(Protocol):
-    """The comparison that these are parts of."""
+    """The comparison that uses these parts."""
 
     def compare(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]: ...
 
@@ -18,8 +18,8 @@ class Comparing(Protocol):
 
 
 def object_differences(comparing: Comparing, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
-    """Members by their names, by patterns of names, and all others. Whether a name matches a pattern is not asked: what
-    may be true counts as true where it makes a demand, and as false where it would help."""
+    """Compare members by name, by patterns of names, and all others. Names are not matched against patterns: a possible
+    match counts for a requirement, and not for a permission."""
     found: list[Difference] = []
     own, known = reader.value.get("properties", {}), _named(writer)
     for name, schema in own.items():
@@ -46,7 +46,7 @@ def object_differences(comparing: Comparing, reader: Subschema, writer: list[Sub
 def _unnamed(
     comparing: Comparing, reader: Subschema, rest: Subschema, writer: list[Subschema], path: str
 ) -> list[Difference]:
-    """Members that neither names."""
+    """Compare members that neither schema names."""
     found = []
     patterns = {key: reader.inner(schema) for key, schema in reader.value.get("patternProperties", {}).items()}
     theirs = {pattern for value, _ in demands(writer, "patternProperties") for pattern in value}
@@ -70,7 +70,7 @@ def _named(writer: list[Subschema]) -> set[str]:
 
 
 def _property(writer: list[Subschema], name: str) -> list[Subschema]:
-    """What holds for a member of that name: in each conjunct its own schema, or that of all others."""
+    """Return the schemas for a member of that name: in each conjunct its own, or the one of all others."""
     found: list[Subschema] = []
     for part in writer:
         if not isinstance(part.value, dict):
@@ -83,7 +83,7 @@ def _property(writer: list[Subschema], name: str) -> list[Subschema]:
 
 
 def _by_pattern(writer: list[Subschema], pattern: str) -> list[Subschema]:
-    """What holds for members whose names match the pattern, and that are not named."""
+    """Return the schemas for unnamed members whose names match the pattern."""
     found: list[Subschema] = []
     for part in writer:
         if not isinstance(part.value, dict):
@@ -97,7 +97,7 @@ def _by_pattern(writer: list[Subschema], pattern: str) -> list[Subschema]:
 
 
 def array_differences(comparing: Comparing, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
-    """The first items one by one, then the others."""
+    """Compare the first items one by one, then the others."""
     own, rest, key = items_of(reader.value)
     given = [(part, *items_of(part.value)[:2]) for part in writer]
     found: list[Difference] = []

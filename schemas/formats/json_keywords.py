@@ -1,4 +1,4 @@
-"""What single keywords of JSON Schema demand, and whether the conjuncts of another schema demand as much."""
+"""Compatibility of single keywords of JSON Schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOUND = tuple[str, str, str]
 
 
 def types_of(parts: list[Subschema]) -> frozenset[str]:
-    """The types that values may have; integers are there beside numbers."""
+    """Return the allowed types; integers are listed beside numbers."""
     found = TYPES
     for value, _ in demands(parts, "type"):
         named = {value} if isinstance(value, str) else set(value)
@@ -28,7 +28,7 @@ def types_of(parts: list[Subschema]) -> frozenset[str]:
 
 
 def values_of(parts: list[Subschema]) -> list[Any] | None:
-    """The values that alone are allowed; None: they are not counted."""
+    """Return the allowed values if they are enumerated, else None."""
     for value, _ in demands(parts, "const"):
         return [value]
     lists = [value for value, _ in demands(parts, "enum")]
@@ -36,7 +36,7 @@ def values_of(parts: list[Subschema]) -> list[Any] | None:
 
 
 def plain(reader: dict[str, Any], writer: list[Subschema]) -> Iterator[_FOUND]:
-    """The differences of keywords that are about a value itself, not about what is in it."""
+    """Yield the differences of keywords for a value itself, not for its content."""
     types = types_of(writer)
     if "type" in reader:
         allowed = {reader["type"]} if isinstance(reader["type"], str) else set(reader["type"])
@@ -47,12 +47,12 @@ def plain(reader: dict[str, Any], writer: list[Subschema]) -> Iterator[_FOUND]:
     yield from _values(reader, values_of(writer))
     for key, kind in _AT_LEAST.items():
         if key in reader and kind in types and max(_lower(writer, key), 0) < reader[key]:
-            yield _told(key), key, f"{{writer}} allows less than {reader[key]}"
+            yield _kind(key), key, f"{{writer}} allows less than {reader[key]}"
     for key, kind in _AT_MOST.items():
         if key in reader and kind in types:
             given = [value for value, _ in demands(writer, key)]
             if not given or min(given) > reader[key]:
-                yield _told(key), key, f"{{writer}} allows more than {reader[key]}"
+                yield _kind(key), key, f"{{writer}} allows more than {reader[key]}"
     if "array" in types and reader.get("uniqueItems") and not any(value for value, _ in demands(writer, "uniqueItems")):
         yield "UNIQUE_ITEMS_ADDED", "uniqueItems", "{writer} allows an item twice"
     if types & {"number", "integer"}:
@@ -82,7 +82,7 @@ def _numbers(reader: dict[str, Any], writer: list[Subschema], types: frozenset[s
                 value * sign > bound * sign or (value == bound and (also_strict or not is_strict))
                 for value, also_strict in _bounds(writer, key, strict)
             ):
-                yield _told(own), own, f"{{writer}} allows numbers beyond {bound}"
+                yield _kind(own), own, f"{{writer}} allows numbers beyond {bound}"
     step = reader.get("multipleOf")
     vacuous = step is None or (step == 1 and "number" not in types)
     if not vacuous and not any(value % step == 0 for value, _ in demands(writer, "multipleOf")):
@@ -90,7 +90,7 @@ def _numbers(reader: dict[str, Any], writer: list[Subschema], types: frozenset[s
 
 
 def _bounds(writer: list[Subschema], key: str, strict: str) -> Iterator[tuple[float, bool]]:
-    """(bound, is it excluded); in draft 4 `exclusiveMinimum` is true or false beside `minimum`."""
+    """Yield (bound, exclusive); in draft 4 `exclusiveMinimum` is true or false beside `minimum`."""
     for value, part in demands(writer, key):
         yield value, part.value.get(strict) is True
     for value, _ in demands(writer, strict):
@@ -119,7 +119,7 @@ def _lower(writer: list[Subschema], key: str) -> int:
 
 
 def items_of(schema: Any) -> tuple[list[Any], Any, str]:
-    """(schemas of the first items, schema of the others, keyword) in the words of any draft."""
+    """Return (schemas of the first items, schema of the others, keyword) for any draft."""
     if not isinstance(schema, dict):
         return [], schema, "items"
     if "prefixItems" in schema:
@@ -131,7 +131,7 @@ def items_of(schema: Any) -> tuple[list[Any], Any, str]:
 
 
 def disjoint(one: list[Subschema], other: list[Subschema]) -> bool:
-    """True if no value can be valid by both: other types, other values, or another constant in a required property."""
+    """Return True if no value is valid for both: other types, values, or constants of a required property."""
     kinds = types_of(one), types_of(other)
     if not kinds[0] & kinds[1]:
         return True
@@ -161,6 +161,6 @@ def _kinds(value: Any) -> frozenset[str]:
     return frozenset(name for kind, name in known if isinstance(value, kind))
 
 
-def _told(key: str) -> str:
-    """`minLength` → MIN_LENGTH_NARROWED."""
+def _kind(key: str) -> str:
+    """Return the kind of a difference: `minLength` → MIN_LENGTH_NARROWED."""
     return "".join(f"_{each}" if each.isupper() else each.upper() for each in key) + "_NARROWED"

@@ -1,4 +1,4 @@
-"""JSON Schema: any draft that `jsonschema` knows, with what it refers to."""
+"""JSON Schemas of any draft that `jsonschema` supports, with their references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_SCHEMAS = frozenset({"enum", "const", "default", "examples"})
 
 
 class JsonSchema:
-    """Fulfils `ParsedSchema`."""
+    """A JSON `ParsedSchema`."""
 
     format = JSON
 
@@ -36,7 +36,7 @@ class JsonSchema:
 
 
 def parse_json_schema(text: str, references: Sequence[Referenced] = ()) -> JsonSchema:
-    """Raises `InvalidSchema`."""
+    """Parse the text. Raises `InvalidSchema`."""
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, validator_for
 
@@ -71,7 +71,7 @@ def _specification(value: Any) -> Any:
 
 
 def _specifications() -> Registry[Any]:
-    """The meta-schemas of all drafts; nothing is fetched from anywhere."""
+    """Return the meta-schemas of all drafts; nothing is fetched."""
     from jsonschema_specifications import REGISTRY
 
     known: Registry[Any] = REGISTRY
@@ -83,7 +83,7 @@ def _check_references(place: Subschema) -> None:
         try:
             found.follow()
         except (Unresolvable, RecursionError) as error:
-            raise InvalidSchema(f"$ref {found.value['$ref']!r:.200} leads nowhere: {error}") from error
+            raise InvalidSchema(f"$ref {found.value['$ref']!r:.200} cannot be resolved: {error}") from error
 
 
 def _references(place: Subschema) -> Iterator[Subschema]:

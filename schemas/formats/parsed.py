@@ -1,4 +1,4 @@
-"""What every format makes of a schema's text."""
+"""The common interface of parsed schemas."""
 
 from typing import Protocol, Self
 
@@ -7,25 +7,25 @@ from ...ports.values import frozen
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 FORMATS = (JSON, PROTOBUF, AVRO)
-"""As the Confluent REST API names them; a schema without a type is Avro's."""
+"""The names of the Confluent REST API; a schema without a type is Avro."""
 
 TEXT_CHARS_MAX = 1_000_000
-"""No larger one fits into a record, as brokers take them by default."""
+"""Maximum size of a schema: a larger one exceeds the default maximum of a record."""
 DEPTH_MAX = 100
-"""How deep a schema may nest: what works on it calls itself for each level."""
+"""Maximum nesting depth of a schema, since its functions are recursive."""
 
 
 class InvalidSchema(BarnabasError):
-    """The text is not a schema of its format; the message says where and why."""
+    """The text is not a schema of its format; the message has place and reason."""
 
 
 class UnsupportedFormat(BarnabasError):
-    """What would read schemas of this format is not installed, or there is no such format."""
+    """The format is unknown, or its packages are not installed."""
 
 
 @frozen
 class Referenced:
-    """A schema that another one needs, under the name by which it is asked for there."""
+    """A schema that another one refers to, under the name used there."""
 
     name: str
     text: str
@@ -33,39 +33,39 @@ class Referenced:
 
 @frozen
 class Difference:
-    """Why what was written with one schema cannot be read with another one, and where."""
+    """An incompatibility of two schemas, and its place."""
 
     kind: str
-    """In capitals, such as TYPE_MISMATCH."""
+    """A constant such as TYPE_MISMATCH."""
     path: str
     """A JSON pointer into the reader's schema."""
     text: str
-    """With `{reader}` and `{writer}` where the two schemas are named."""
+    """A text with `{reader}` and `{writer}` for the two schemas."""
     detail: str = ""
 
     def said(self, reader: str, writer: str) -> str:
-        """For people, in the form of Confluent's messages. `reader`, `writer`: what to call the schemas."""
+        """Return the text for people, in the form of Confluent's messages, with these names of the schemas."""
         text = self.text.replace("{reader}", reader).replace("{writer}", writer)
         info = f", additionalInfo:'{self.detail}'" if self.detail else ""
         return f"{{errorType:'{self.kind}', description:'At {self.path}: {text}'{info}}}"
 
 
 class ParsedSchema(Protocol):
-    """A schema that was understood."""
+    """A parsed schema."""
 
     @property
     def format(self) -> str: ...
 
     @property
     def canonical(self) -> str:
-        """The text as it is kept: two texts that differ only in form (blanks, order of attributes) have one."""
+        """The text to store: equal for texts that differ only in form (whitespace, order of attributes)."""
         ...
 
     @property
     def normalized(self) -> str:
-        """The same, also for schemas that name the same things another way (order of properties, namespaces)."""
+        """The normalized text: also equal for other orders of properties, or other namespaces of the same names."""
         ...
 
     def cannot_read(self, writer: Self) -> list[Difference]:
-        """Why data written with `writer` cannot always be read with this schema; empty: it always can."""
+        """Return why data written with `writer` cannot always be read with this schema; empty if it can."""
         ...

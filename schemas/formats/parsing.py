@@ -1,4 +1,4 @@
-"""From a schema's text to what its format makes of it."""
+"""Parsing of schemas of any format."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ from .parsed import (
 
 
 def parse(format_name: str, text: str, references: Sequence[Referenced] = ()) -> ParsedSchema:
-    """A schema of that format. `references`: what it needs, directly or not, those that others need first.
+    """Parse a schema. `references`: the schemas that it needs, directly or indirectly, dependencies first.
 
     Raises `InvalidSchema`, `UnsupportedFormat`.
     """
     if len(text) > TEXT_CHARS_MAX:
-        raise InvalidSchema(f"a schema of {len(text)} characters; at most {TEXT_CHARS_MAX} are taken")
+        raise InvalidSchema(f"the schema has {len(text)} characters; the maximum is {TEXT_CHARS_MAX}")
     if not text.strip():
         raise InvalidSchema("an empty schema")
     if format_name == AVRO:
@@ -36,4 +36,4 @@ def parse(format_name: str, text: str, references: Sequence[Referenced] = ()) ->
         from .protobuf import parse_protobuf
 
         return parse_protobuf(text, references)
-    raise UnsupportedFormat(f"there is no schema type {format_name!r:.100}; known: {', '.join(FORMATS)}")
+    raise UnsupportedFormat(f"unknown schema type {format_name!r:.100}; known: {', '.join(FORMATS)}")

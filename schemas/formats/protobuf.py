@@ -1,4 +1,4 @@
-"""Protobuf: a `.proto` file as text, or its descriptor in base64, as some clients register it."""
+"""Protobuf schemas: a `.proto` file as text, or its descriptor in base64, which some clients register."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _OWN_NAME = "default.proto"
 _WITH_PROTOBUF = ("google/protobuf/", "google/type/")
-"""Files under these paths come with their Python packages, and need no reference, as those of `confluent_files`."""
+"""Files under these paths are in Python packages, and need no reference, like those of `confluent_files`."""
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 
 class ProtobufSchema:
-    """Fulfils `ParsedSchema`."""
+    """A protobuf `ParsedSchema`."""
 
     format = PROTOBUF
 
     def __init__(self, canonical: str, file: FileDescriptorProto, imported: Sequence[FileDescriptorProto]) -> None:
-        """`imported`: what the file needs, those first that others need."""
+        """`imported`: the imported files, dependencies first."""
         self.canonical = canonical
         self.file = file
         self.imported = imported
 
     @cached_property
     def normalized(self) -> str:
-        """The text that is made of the descriptor, which knows neither comments nor blanks."""
+        """Return the text made from the descriptor, which has no comments or whitespace."""
         return _as_text(self.file, self.imported)
 
     @property
     def serialized(self) -> str:
-        """The file's descriptor in base64."""
+        """Return the file's descriptor in base64."""
         return _in_base64(self.file)
 
     def cannot_read(self, writer: ProtobufSchema) -> list[Difference]:
@@ -51,7 +51,7 @@ class ProtobufSchema:
 
 
 def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> ProtobufSchema:
-    """Raises `InvalidSchema`, `UnsupportedFormat`."""
+    """Parse the text. Raises `InvalidSchema`, `UnsupportedFormat`."""
     own_name = _OWN_NAME
     while own_name in {each.name for each in references}:
         own_name = f"_{own_name}"
@@ -59,7 +59,7 @@ def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> Protobuf
     descriptors = {name: found for name, each in given.items() if (found := _descriptor(name, each)) is not None}
     texts = {name: each for name, each in given.items() if name not in descriptors}
     files = dict(descriptors)
-    for name in [own_name, *given]:  # mostly the first one needs all of the others
+    for name in [own_name, *given]:  # mostly the first one needs all others
         if name not in files:
             built_in = _with_packages(descriptors.values(), texts.values())
             files |= compile_texts(texts, [*built_in, *descriptors.values()], name)
@@ -70,7 +70,7 @@ def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> Protobuf
 
 
 def _descriptor(name: str, text: str) -> FileDescriptorProto | None:
-    """The descriptor that the text is in base64; None: it is something else."""
+    """Return the descriptor if the text is one in base64, else None."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -86,7 +86,7 @@ def _descriptor(name: str, text: str) -> FileDescriptorProto | None:
 
 
 def _as_text(file: FileDescriptorProto, imported: Sequence[FileDescriptorProto]) -> str:
-    """The file as text, if the compiler is there and makes the same descriptor of it; else in base64."""
+    """Return the file as text, if the compiler makes the same descriptor of it; else in base64."""
     from .protobuf_text import proto_text
 
     descriptor = _in_base64(file)
@@ -103,7 +103,7 @@ def _in_base64(file: FileDescriptorProto) -> str:
 
 
 def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
-    """The same without what differs by where the file came from."""
+    """Return the descriptor without parts that depend on its origin."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     bare = FileDescriptorProto()
@@ -126,7 +126,7 @@ def _without_json_names(message: Any) -> None:
 
 
 def _without_json_name(field: Any) -> None:
-    """The compiler writes them out, others leave them to be made from the names."""
+    """Remove the JSON names that the compiler derives from the names."""
     if field.json_name == _json_name(field.name):
         field.ClearField("json_name")
 
@@ -137,7 +137,7 @@ def _json_name(name: str) -> str:
 
 
 def _in_order(own: FileDescriptorProto, files: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """What the file imports, directly or not. Raises `InvalidSchema` for what is not there."""
+    """Return all imported files, dependencies first. Raises `InvalidSchema` for a missing one."""
     found: dict[str, FileDescriptorProto] = {}
 
     def visit(importing: FileDescriptorProto) -> None:
@@ -160,7 +160,7 @@ def _in_order(own: FileDescriptorProto, files: dict[str, FileDescriptorProto]) -
 
 
 def _with_packages(files: Iterable[FileDescriptorProto], texts: Iterable[str]) -> list[FileDescriptorProto]:
-    """The built-in files that these import, directly or not, those first that others need."""
+    """Return the built-in files that these import, directly or indirectly, dependencies first."""
     found: dict[str, FileDescriptorProto] = {}
 
     def visit(names: Iterable[str]) -> None:
@@ -190,7 +190,7 @@ def _from_package(name: str) -> FileDescriptorProto | None:
 
 
 def _check(own: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) -> None:
-    """A descriptor that came as such has not been looked at by the compiler."""
+    """Check a descriptor that was registered as such, without the compiler."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
@@ -200,4 +200,4 @@ def _check(own: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) ->
         pool.Add(own)
         pool.FindFileByName(own.name)
     except (TypeError, KeyError, ValueError) as error:
-        raise InvalidSchema(f"the descriptor makes no file: {error}") from error
+        raise InvalidSchema(f"invalid descriptor: {error}") from error

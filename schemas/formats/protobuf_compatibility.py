@@ -1,6 +1,6 @@
-"""Whether one Protobuf file reads what was written by another one: by field numbers and what is on the wire.
+"""Compatibility of Protobuf files: by field numbers and wire types.
 
-Names of fields may change, since they are not there. Messages are found again by their names.
+Field names are not on the wire and may change. Messages are matched by name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .parsed import Difference
 
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING, _GROUP = range(1, 11)
 _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(11, 19)
-"""As in descriptor.proto."""
+"""The numbers of descriptor.proto."""
 _SAME_WIRE = (
     {_INT32, _INT64, _UINT32, _UINT64, _BOOL, _ENUM},
     {_SINT32, _SINT64},
@@ -22,11 +22,11 @@ _SAME_WIRE = (
 _REPEATED, _REQUIRED = 3, 2
 _TAKES_ONE_OR_MANY = {_STRING, _BYTES, _MESSAGE, _GROUP}
 Files = Sequence[Any]
-"""Descriptors: the file itself, then what it imports. They have no types of Python's own."""
+"""Descriptors: the file, then its imports. They have no Python types."""
 
 
 def cannot_read(reader: Files, writer: Files) -> list[Difference]:
-    """Where the reader's files lose or misread what the writer's allow."""
+    """Return where the reader's files lose or misread data of the writer's."""
     own, other = reader[0], writer[0]
     if own.package != other.package:
         text = f"package {other.package or '(none)'} in {{writer}}, {own.package or '(none)'} in {{reader}}"
@@ -53,7 +53,7 @@ def _within(messages: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Comparison:
-    """Names are whole, with a dot before the package."""
+    """Compares files. Names are full, with a dot before the package."""
 
     def __init__(self, reader: dict[str, Any], writer: dict[str, Any]) -> None:
         self._reader = reader
@@ -61,7 +61,7 @@ class _Comparison:
         self._done: set[tuple[str, str]] = set()
 
     def compare(self, reader_name: str, writer_name: str) -> list[Difference]:
-        """Two messages and what is in them; each pair once."""
+        """Compare two messages with their content; each pair once."""
         if (reader_name, writer_name) in self._done:
             return []
         self._done.add((reader_name, writer_name))
@@ -131,7 +131,7 @@ def _oneofs(own: Any, other: Any, path: str) -> list[Difference]:
 
 
 def _oneof(field: Any) -> int | None:
-    """`optional` of proto3 is kept as a choice of one, and is none."""
+    """Return the oneof of a field; `optional` of proto3 is a oneof of one field, and does not count."""
     return field.oneof_index if field.HasField("oneof_index") and not field.proto3_optional else None
 
 

@@ -1,7 +1,6 @@
-"""A Protobuf file's descriptor as the text of a `.proto` file, for people and for clients that know only text.
+"""Protobuf descriptors as text of a `.proto` file, for people and for clients that know only text.
 
-Not everything is written: options of people's own and groups are left out. So whoever uses the text compiles it, and
-looks whether the descriptor is the same.
+Custom options and groups are left out. So a user of the text must compile it and compare the descriptors.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from google.protobuf.text_encoding import CEscape
 
 _TYPES = ("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "", "bytes",
           "uint32", "", "sfixed32", "sfixed64", "sint32", "sint64")  # fmt: skip
-"""By their numbers in descriptor.proto, from 1 on; messages and enums have names."""
+"""Type names by their numbers in descriptor.proto, from 1 on; messages and enums have names."""
 _LABELS = {1: "optional ", 2: "required ", 3: "repeated "}
 _STRING, _BYTES, _MESSAGE_END, _ENUM_END = 9, 12, 2**29, 2**31 - 1
 
 
 def proto_text(file: Any) -> str:
-    """The text. `file`: a FileDescriptorProto."""
+    """Return the text of a FileDescriptorProto."""
     syntax = file.syntax or "proto2"
     lines = [f'syntax = "{syntax}";']
     if file.package:
@@ -126,7 +125,7 @@ def _options(options: Any) -> list[str]:
 
 
 def _option_pairs(options: Any) -> Iterator[tuple[str, str]]:
-    """Those of Protobuf itself with a plain value."""
+    """Yield Protobuf's own options with plain values."""
     for field, value in options.ListFields():
         if field.is_extension or field.is_repeated or field.message_type is not None or field.name == "map_entry":
             continue

@@ -1,4 +1,4 @@
-"""Protobuf text to descriptors, by Google's own compiler, in a process of its own: the text comes from outside."""
+"""Compiles Protobuf texts by Google's own compiler, in a separate process, since the texts are untrusted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _IMPORTED = re.compile(r"(?!/)(?:(?!\.\.?/)[A-Za-z0-9_.+-]+/)*[A-Za-z0-9_+-][A-Z
 def compile_texts(
     texts: Mapping[str, str], known: Iterable[FileDescriptorProto], wanted: str
 ) -> dict[str, FileDescriptorProto]:
-    """`wanted`, one of the texts (path by which it is imported → text), and whatever it imports, by path.
+    """Compile `wanted`, one of the texts (import path → text), and its imports; return descriptors by path.
 
-    `known`: files that are descriptors already. Raises `InvalidSchema` with the compiler's words, `UnsupportedFormat`.
+    `known`: files with descriptors. Raises `InvalidSchema` with the compiler's errors, `UnsupportedFormat`.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -55,7 +55,7 @@ def _run(arguments: list[str], folder: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        raise InvalidSchema(f"the compiler of Protobuf did not come to an end within {_PATIENCE_S} s") from None
+        raise InvalidSchema(f"the compiler of Protobuf did not end within {_PATIENCE_S} s") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").replace(folder, "").splitlines()
         errors = [line.strip() for line in said if not _NO_ERROR.match(line)]

@@ -1,4 +1,4 @@
-"""One request as the routes see it, and what they read from it."""
+"""A request of the REST API, and its parameters."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ _REFERENCES_MAX = 1000
 
 @frozen(kw_only=True)
 class Call:
-    """The path's parts, the query's and the body, as text that came from outside."""
+    """The parts of the path, the query and the body, all untrusted text."""
 
     registry: Registry
     path: Mapping[str, str]
     query: Mapping[str, str]
     pairs: Sequence[tuple[str, str]] = ()
-    """The whole query, where a name may come more than once."""
+    """The whole query, in which names may be repeated."""
     body: bytes = b""
 
     @property
     def subjects(self) -> Subjects:
-        """What the registry knows. Raises `RegistryError`."""
+        """Return the subjects of the registry. Raises `RegistryError`."""
         return self.registry.subjects()
 
     @property
     def subject(self) -> str:
-        """The subject in the path. Raises `RegistryError` for one of another context than the default one."""
+        """Return the subject in the path. Raises `RegistryError` for one of another context than the default one."""
         return subject_name(self.path["subject"])
 
     @property
     def version(self) -> int:
-        """The version in the path; "latest" is `LATEST`. Raises `RegistryError`."""
+        """Return the version in the path; "latest" is `LATEST`. Raises `RegistryError`."""
         given = self.path["version"]
         if given in ("latest", "-1"):
             return LATEST
@@ -56,25 +56,26 @@ class Call:
 
     @property
     def id(self) -> int:
-        """The id in the path. Raises `RegistryError`."""
+        """Return the id in the path. Raises `RegistryError`."""
         number = _number(self.path["id"])
         if not 0 <= number <= ID_MAX:
             raise RegistryError(404, "HTTP 404 Not Found: an id is a whole number")
         return number
 
     def flag(self, name: str) -> bool:
-        """True if the query says so."""
+        """Return True if the query has the flag."""
         return self.query.get(name, "").lower() == "true"
 
     def metadata(self) -> dict[str, str]:
-        """The pairs of `key` and `value` in the query. Raises `RegistryError`."""
+        """Return the pairs of `key` and `value` in the query. Raises `RegistryError`."""
         keys, values = ([value for name, value in self.pairs if name == wanted] for wanted in ("key", "value"))
         if len(keys) != len(values) or not keys:
             raise RegistryError(422, "key, value: give a value for each key, as in ?key=owner&value=payments")
         return dict(zip(keys, values, strict=True))
 
     def formatted(self, content: Content) -> str:
-        """The text as the query wants it: `resolved` of Avro, `serialized` of Protobuf. Raises `RegistryError`."""
+        """Return the text in the format of the query: `resolved` Avro, `serialized` Protobuf. Raises
+        `RegistryError`."""
         wanted = self.query.get("format", "")
         if (content.format, wanted) not in ((AVRO, "resolved"), (PROTOBUF, "serialized")):
             return content.text
@@ -85,12 +86,12 @@ class Call:
         return text
 
     def window(self, found: list[Any]) -> list[Any]:
-        """What the query's offset and limit leave."""
+        """Return the part that offset and limit of the query select."""
         offset, limit = _number(self.query.get("offset", "0")), _number(self.query.get("limit", "-1"))
         return found[max(0, offset) :][: limit if limit >= 0 else None]
 
     def members(self) -> dict[str, Any]:
-        """The body, a JSON object. Raises `RegistryError`."""
+        """Return the body, a JSON object. Raises `RegistryError`."""
         try:
             value = json.loads(self.body, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:
@@ -100,7 +101,7 @@ class Call:
         return value
 
     def given(self) -> Given:
-        """The schema in the body. Raises `RegistryError`."""
+        """Return the schema in the body. Raises `RegistryError`."""
         members = self.members()
         content = Content(
             _typed(members, "schemaType", str) or AVRO,
@@ -118,13 +119,13 @@ class Call:
         )
 
     def config(self) -> Config:
-        """The configuration in the body. Raises `RegistryError`."""
+        """Return the configuration in the body. Raises `RegistryError`."""
         members = self.members()
         level = _typed(members, "compatibility", str)
         known = ("compatibility", "normalize")
         unknown = sorted(key for key, value in members.items() if value is not None and key not in known)
         if unknown:
-            raise RegistryError(422, f"{', '.join(unknown)[:200]}: not known here; known: {', '.join(known)}")
+            raise RegistryError(422, f"{', '.join(unknown)[:200]}: unknown; known: {', '.join(known)}")
         try:
             return Config(level=Compatibility(level) if level else None, normalize=_typed(members, "normalize", bool))
         except ValueError:
@@ -132,7 +133,7 @@ class Call:
             raise RegistryError(42203, text) from None
 
     def mode(self) -> Mode:
-        """The mode in the body. Raises `RegistryError`."""
+        """Return the mode in the body. Raises `RegistryError`."""
         mode = _typed(self.members(), "mode", str)
         try:
             return Mode(mode or "")
@@ -142,10 +143,10 @@ class Call:
 
 
 def subject_name(given: str) -> str:
-    """Without the name of the default context, if it is there. Raises `RegistryError` for another one."""
+    """Remove the name of the default context. Raises `RegistryError` for another one."""
     name = given.removeprefix(_DEFAULT_CONTEXT)
     if name.startswith(":."):
-        raise not_permitted(f"Subject {given:.200}: there are no contexts here but the default one; leave its name out")
+        raise not_permitted(f"Subject {given:.200}: contexts other than the default one are not supported")
     if not name or len(name) > _SUBJECT_CHARS_MAX or not name.isprintable():
         raise RegistryError(42208, "A subject has a name of 1 to 1000 printable characters")
     return name
@@ -188,15 +189,15 @@ def _whole(members: dict[str, Any], name: str, most: int) -> int:
 
 
 def _finite(text: str) -> float:
-    """Raises `ValueError` for NaN and the infinities, which no other reader of the topic would take."""
+    """Parse a float. Raises `ValueError` for NaN and infinities, which other readers of the topic refuse."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text:.100} is no number of JSON")
+        raise ValueError(f"{text:.100} is not a JSON number")
     return value
 
 
 def _number(text: str) -> int:
-    """A whole number; what is none is out of every range."""
+    """Parse a whole number; return an invalid one for anything else."""
     return (
         int(text) if len(text) <= 11 and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() else -2
     )

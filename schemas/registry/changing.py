@@ -1,4 +1,4 @@
-"""What deleting comes to, and setting levels and modes: records to write, or a refusal."""
+"""Deletions, and changes of levels and modes: the records to write, or an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .words import LATEST, Config, Mode, Version
 
 
 def delete_version(subject: str, number: int, subjects: Subjects, *, permanent: bool) -> tuple[int, list[Record]]:
-    """Its number. Softly first, then for good. Raises `RegistryError`."""
+    """Delete a version, first softly, then permanently; return its number. Raises `RegistryError`."""
     _may_change(subject, subjects)
     if number == LATEST:
         versions = subjects.of_subject(subject, deleted=permanent)
@@ -21,7 +21,7 @@ def delete_version(subject: str, number: int, subjects: Subjects, *, permanent: 
     version = subjects.version(subject, number, deleted=True)
     if version is None:
         raise version_not_found(number) if subjects.versions.get(subject) else subject_not_found(subject)
-    _nobody_needs([version], subjects)
+    _check_unreferenced([version], subjects)
     if permanent:
         if not version.deleted:
             text = f"Subject '{subject}' Version {number} was not deleted first before being permanently deleted"
@@ -36,7 +36,7 @@ def delete_version(subject: str, number: int, subjects: Subjects, *, permanent: 
 
 
 def delete_subject(subject: str, subjects: Subjects, *, permanent: bool) -> tuple[list[int], list[Record]]:
-    """The numbers of its versions. Softly first, then for good. Raises `RegistryError`."""
+    """Delete a subject, first softly, then permanently; return the numbers of its versions. Raises `RegistryError`."""
     _may_change(subject, subjects)
     everything = subjects.of_subject(subject, deleted=True)
     if not everything:
@@ -46,18 +46,18 @@ def delete_subject(subject: str, subjects: Subjects, *, permanent: bool) -> tupl
         if standing:
             text = f"Subject '{subject}' was not deleted first before being permanently deleted"
             raise RegistryError(40405, text)
-        _nobody_needs(everything, subjects)
+        _check_unreferenced(everything, subjects)
         return [each.version for each in everything], _gone(everything, subjects)
     if not standing:
         text = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
         raise RegistryError(40404, text)
-    _nobody_needs(standing, subjects)
+    _check_unreferenced(standing, subjects)
     numbers = [each.version for each in standing]
     return numbers, [SubjectDeleted(subject, numbers[-1]), *_settings_gone(subject, subjects)]
 
 
 def set_config(subject: str | None, config: Config, subjects: Subjects) -> tuple[Config, list[Record]]:
-    """What is set now. What is None in it stays as it was."""
+    """Set a configuration; None does not change. Return the new one."""
     _may_change(subject, subjects)
     old = subjects.configs.get(subject, Config())
     new = Config(
@@ -68,7 +68,7 @@ def set_config(subject: str | None, config: Config, subjects: Subjects) -> tuple
 
 
 def delete_config(subject: str | None, subjects: Subjects) -> tuple[Config, list[Record]]:
-    """What was set. Raises `RegistryError` when nothing is set for the subject."""
+    """Delete and return the configuration. Raises `RegistryError` if the subject has none."""
     _may_change(subject, subjects)
     old = subjects.configs.get(subject)
     if old is None and subject is not None:
@@ -77,7 +77,7 @@ def delete_config(subject: str | None, subjects: Subjects) -> tuple[Config, list
 
 
 def set_mode(subject: str | None, mode: Mode, subjects: Subjects, *, force: bool) -> tuple[Mode, list[Record]]:
-    """The mode. Raises `RegistryError` for IMPORT where there are schemas already, unless forced."""
+    """Set the mode. Raises `RegistryError` for IMPORT while there are schemas, unless forced."""
     if mode is Mode.IMPORT and not force:
         standing = [subject] if subject is not None else list(subjects.versions)
         if any(subjects.of_subject(each) for each in standing):
@@ -86,7 +86,7 @@ def set_mode(subject: str | None, mode: Mode, subjects: Subjects, *, force: bool
 
 
 def delete_mode(subject: str | None, subjects: Subjects) -> tuple[Mode, list[Record]]:
-    """What was set. Raises `RegistryError` when nothing is set for the subject."""
+    """Delete and return the mode. Raises `RegistryError` if the subject has none."""
     old = subjects.modes.get(subject)
     if old is None and subject is not None:
         raise subject_not_found(subject)
@@ -99,7 +99,7 @@ def _may_change(subject: str | None, subjects: Subjects) -> None:
         raise not_permitted(f"{'Everything' if subject is None else f'Subject {subject}'} is in read-only mode")
 
 
-def _nobody_needs(versions: list[Version], subjects: Subjects) -> None:
+def _check_unreferenced(versions: list[Version], subjects: Subjects) -> None:
     for version in versions:
         needed_by = subjects.referrers(version.subject, version.version)
         if needed_by:

@@ -33,15 +33,15 @@ def registry(
     ] = None,
     log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
 ) -> None:
-    """Serve schemas by the Confluent REST API, kept in a compacted topic, until told to stop (Ctrl-C or SIGTERM).
+    """Serve schemas by the Confluent REST API from a compacted topic, until Ctrl-C or SIGTERM.
 
-    Prints "barnabas registry ready http://HOST:PORT" on standard output. Several may serve the same topic.
+    Prints "barnabas registry ready http://HOST:PORT" on standard output. Several registries may serve the same topic.
     """
     from ...app.signals import ending_in_order
 
     with ending_in_order():
         if not bootstrap:
-            raise ConfigError("--bootstrap HOST:PORT: give a broker of the cluster")
+            raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
         address = parse_listen(listen, "--listen")
         from .server import RegistryServer
 
@@ -56,6 +56,6 @@ def registry(
             sys.stdout.flush()
             while not stopping.wait(_LOOK_S):
                 if server.wait(0):
-                    raise BarnabasError("the registry serves no more; the lines above say why")
+                    raise BarnabasError("the registry has stopped after an error; see the log above")
         finally:
             server.stop()

@@ -1,4 +1,4 @@
-"""Refusals, with the numbers that Confluent's clients know."""
+"""Errors of the REST API, with the numbers of Confluent's registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...ports.errors import BarnabasError
 
 
 class RegistryError(BarnabasError):
-    """An answer that is a refusal. The number's first three digits are the status of HTTP."""
+    """An error response. The first three digits of the code are the HTTP status."""
 
     def __init__(self, code: int, message: str, status: int | None = None) -> None:
         super().__init__(message)

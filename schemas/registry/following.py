@@ -1,4 +1,4 @@
-"""Reads the topic for ever, and so knows the subjects: whatever registry wrote, all of them see the same."""
+"""Reads the topic continuously: all registries see the same subjects, whichever wrote them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from threading import Condition, Event, Thread
 from ...app.clients.admin.admin import Admin
 from ...app.clients.consumer.simple_consumer import SimpleConsumer
 from ...core.message.message import Message
+from ...ports.broker_api.configs import ResourceKind
 from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from .errors import unavailable
 from .records import UnknownRecord, decode
 from .state import Subjects
-from .topic import prepare_topic
 
 logger = logging.getLogger("barnabas.schemas.registry")
 
+REPLICAS = 3
 _POLL_MS = 500
 _PAUSE_S = 0.5
 _REMEMBERED = 20_000
 
 
 class SchemaReader:
-    """The reading thread. Everything else may be called from any thread."""
+    """The reading thread. Other methods may be called from any thread."""
 
     def __init__(self, bootstrap: str, topic: str, *, attempt_ms: int) -> None:
-        """`attempt_ms`: how long one question to the brokers may take."""
+        """`attempt_ms`: timeout of one request to the brokers."""
         self._bootstrap = bootstrap
         self._topic = topic
         self._attempt_ms = attempt_ms
         self._changed = Condition()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="registry-reader", daemon=True)
-        # Below: with `_changed`.
+        # Guarded by `_changed`.
         self._consumer: SimpleConsumer | None = None
         self._subjects = Subjects()
         self._snapshot: Subjects | None = None
@@ -44,7 +45,7 @@ class SchemaReader:
         self._position = 0
         self._topic_id = b""
         self._life = 0
-        """Grows when the topic turns out to be another one than what was read, and is read anew."""
+        """Increases when the topic was replaced by another one, which is then read from the beginning."""
         self._lately: deque[int] = deque(maxlen=_REMEMBERED)
         self._loaded_upto: int | None = None
         self._trouble: BarnabasError | None = None
@@ -53,30 +54,30 @@ class SchemaReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop, and return when the thread has ended."""
         self._stopping.set()
         with self._changed:
             consumer = self._consumer
             self._changed.notify_all()
         if consumer is not None:
-            consumer.close()  # it may be waiting for records
+            consumer.close()  # interrupts its wait for records
         if self._thread.is_alive():
             self._thread.join()
 
     def wait_loaded(self) -> bool:
-        """True once everything that was in the topic at the start is read; False when that cannot be done now."""
+        """Return True when all records of the start are read; False when that is impossible now."""
         with self._changed:
             self._changed.wait_for(lambda: self._loaded or self._trouble or self._stopping.is_set())
             return self._loaded
 
     @property
     def trouble(self) -> BarnabasError | None:
-        """What keeps the topic from being read now."""
+        """Return the error of the current read, or None."""
         with self._changed:
             return self._trouble
 
     def snapshot(self) -> Subjects:
-        """What is known; nobody changes it any more. Raises `RegistryError` before everything was read once."""
+        """Return the immutable subjects. Raises `RegistryError` before everything was read once."""
         with self._changed:
             mark = (self._life, self._subjects.applied)
             if self._loaded and mark != self._snapshot_mark:
@@ -86,28 +87,28 @@ class SchemaReader:
             return self._snapshot
 
     def read_upto(self, end: int, timeout: float) -> tuple[tuple[int, int], Subjects]:
-        """(mark, the subjects) when everything before the offset is read; another mark for other subjects.
+        """Wait until everything below the offset is read; return (mark, subjects). Other subjects have another mark.
 
         Raises `RegistryError`, `ClosedError`.
         """
         with self._changed:
             self.wait_for(end, timeout)
             if not self._loaded:
-                raise unavailable("the schemas are being read anew")
+                raise unavailable("the topic is being read again from the beginning")
             return (self._life, self._subjects.applied), self.snapshot()
 
     def wait_for(self, offset: int, timeout: float) -> None:
-        """Wait until everything before the offset is read. Raises `RegistryError`."""
+        """Wait until everything below the offset is read. Raises `RegistryError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._position >= offset or self._stopping.is_set(), timeout):
                 raise unavailable(
                     self._trouble or f"offset {offset} of {self._topic} was not read within {timeout:g} s"
                 )
             if self._stopping.is_set():
-                raise ClosedError("the registry stops")
+                raise ClosedError("the registry is closing")
 
     def has_read(self, offset: int) -> bool:
-        """True if a committed record at that offset was read lately."""
+        """Return True if a committed record at that offset was read recently."""
         with self._changed:
             return offset in self._lately
 
@@ -136,11 +137,11 @@ class SchemaReader:
     def _follow(self, consumer: SimpleConsumer) -> None:
         with Admin(self._bootstrap, client_id="barnabas-registry", default_api_timeout_ms=self._attempt_ms) as admin:
             topic_id = prepare_topic(admin, self._topic)
-        first = consumer.offset_at(self._topic, 0, EARLIEST)  # not 0 of one that was no compacted topic before
+        first = consumer.offset_at(self._topic, 0, EARLIEST)  # not 0 if the topic was not always compacted
         end = consumer.offset_at(self._topic, 0, LATEST)
         with self._changed:
             if self._topic_id and topic_id and self._topic_id != topic_id:
-                self._read_anew()
+                self._read_again()
             self._topic_id = topic_id or self._topic_id
             if self._loaded_upto is None:
                 self._position, self._loaded_upto = max(self._position, first), end
@@ -156,16 +157,16 @@ class SchemaReader:
             try:
                 self._subjects.apply(decode(message.key, message.value))
             except UnknownRecord as error:
-                logger.warning("%s, offset %d is left out: %s", self._topic, message.offset, error)
+                logger.warning("%s, offset %d is ignored: %s", self._topic, message.offset, error)
         if self._trouble is not None:
-            logger.warning("%s is read again", self._topic)
+            logger.warning("%s is readable again", self._topic)
         self._trouble = None
         if next_offset != self._position:
             self._position = next_offset
         self._changed.notify_all()
 
-    def _read_anew(self) -> None:
-        logger.warning("%s is not the topic it was, or lost records: it is read anew", self._topic)
+    def _read_again(self) -> None:
+        logger.warning("%s was replaced or lost records; reading it from the beginning", self._topic)
         self._subjects, self._position, self._loaded_upto = Subjects(), 0, None
         self._lately.clear()
         self._life += 1
@@ -173,7 +174,7 @@ class SchemaReader:
     def _failed(self, error: BarnabasError) -> None:
         with self._changed:
             if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._read_anew()
+                self._read_again()
             if str(error) != str(self._trouble):
                 logger.warning("%s cannot be read: %s", self._topic, error)
             self._trouble = error
@@ -181,7 +182,7 @@ class SchemaReader:
 
 
 def committed_reader(bootstrap: str, attempt_ms: int) -> SimpleConsumer:
-    """A client for what is committed, and for where that ends."""
+    """Return a client for committed records, and for their end."""
     return SimpleConsumer(
         bootstrap,
         client_id="barnabas-registry",
@@ -193,5 +194,42 @@ def committed_reader(bootstrap: str, attempt_ms: int) -> SimpleConsumer:
 
 
 def seconds_left(deadline: float) -> float:
-    """Until then by the monotonic clock; at least a little."""
+    """Return the seconds until the deadline by the monotonic clock; at least a little."""
     return max(0.001, deadline - time.monotonic())
+
+
+def prepare_topic(admin: Admin, topic: str) -> bytes:
+    """Create the topic if necessary: one partition, compacted; return its id, empty if brokers return none.
+
+    Raises `ConfigError` for an unsuitable topic of that name.
+    """
+    if not _topic_exists(admin, topic):
+        replicas = min(REPLICAS, len(admin.describe_cluster().brokers))
+        try:
+            admin.create_topic(topic, partitions=1, replication_factor=replicas, configs={"cleanup.policy": "compact"})
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another registry has created it
+                raise
+    return _check_topic(admin, topic)
+
+
+def _topic_exists(admin: Admin, topic: str) -> bool:
+    try:
+        admin.describe_topics([topic])
+    except ApiError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        raise
+    return True
+
+
+def _check_topic(admin: Admin, topic: str) -> bytes:
+    found = admin.describe_topics([topic])[0]
+    partitions = len(found.partitions)
+    if partitions != 1:
+        raise ConfigError(f"topic {topic} has {partitions} partitions, and schemas need one: use another topic")
+    (policy,) = admin.describe_configs(ResourceKind.TOPIC, topic, ["cleanup.policy"])
+    if policy.value != "compact":
+        why = f"topic {topic} has cleanup.policy={policy.value}, which would delete schemas"
+        raise ConfigError(f"{why}: barnabas configs set cleanup.policy=compact --topic {topic}")
+    return found.topic_id if any(found.topic_id) else b""

@@ -73,7 +73,7 @@ _ROUTES: tuple[tuple[str, str, Handle], ...] = (
 
 
 def make_app(registry: Registry) -> ASGIApp:
-    """The application; the registry is started and stopped by who made it."""
+    """Return the application; the caller starts and stops the registry."""
     by_path: dict[str, dict[str, Handle]] = {}
     for method, path, handle in _ROUTES:
         by_path.setdefault(path, {})[method] = handle
@@ -83,7 +83,7 @@ def make_app(registry: Registry) -> ASGIApp:
 
 
 class _RawPath:
-    """Lets routes see the path as it was sent: a subject may have a slash in its name, as %2F."""
+    """Passes the path to the routes as it was sent: a subject may have a slash in its name, as %2F."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -105,14 +105,14 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
                 body = await _body(request)
             pairs = request.query_params.multi_items()
             call = Call(registry=registry, path=path, query=dict(pairs), pairs=pairs, body=body)
-            # Looking something up is quick; what parses schemas is not done on the loop.
+            # Lookups are quick; parsing of schemas runs on a thread.
             answer = await run_in_threadpool(handle, call) if body or "format" in call.query else handle(call)
             if isinstance(answer, Future):
                 answer = await wrap_future(answer)
         except RegistryError as error:
             return _answer({"error_code": error.code, "message": str(error)}, error.status)
         except TimeoutError:
-            return _answer({"error_code": 408, "message": f"HTTP 408: no whole request within {BODY_S:g} s"}, 408)
+            return _answer({"error_code": 408, "message": f"HTTP 408: request incomplete after {BODY_S:g} s"}, 408)
         except ClientDisconnect:
             return Response(status_code=400)
         return Response(answer, media_type=_OWN_TYPE) if isinstance(answer, str) else _answer(answer)
@@ -123,7 +123,7 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
 def _negotiate(request: Request) -> None:
     accepted = request.headers.get("accept", "*/*").lower()
     if not any(each in accepted for each in (*_SPOKEN, "*/*", "application/*")):
-        raise RegistryError(406, f"HTTP 406 Not Acceptable: this speaks {', '.join(_SPOKEN)}")
+        raise RegistryError(406, f"HTTP 406 Not Acceptable: supported are {', '.join(_SPOKEN)}")
     given = request.headers.get("content-type", _OWN_TYPE).partition(";")[0].strip().lower()
     if request.method in ("POST", "PUT") and given not in _TAKEN:
         raise RegistryError(415, f"HTTP 415 Unsupported Media Type: send one of {', '.join(_TAKEN)}")
@@ -134,7 +134,7 @@ async def _body(request: Request) -> bytes:
     async for piece in request.stream():
         size += len(piece)
         if size > BODY_BYTES_MAX:
-            raise RegistryError(413, f"HTTP 413 Content Too Large: at most {BODY_BYTES_MAX} bytes are taken")
+            raise RegistryError(413, f"HTTP 413 Content Too Large: the maximum is {BODY_BYTES_MAX} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 

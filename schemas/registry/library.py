@@ -1,4 +1,4 @@
-"""Schemas as their formats understand them, with what they refer to; those asked for lately are kept."""
+"""A cache of parsed schemas with their references."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from ..formats.parsing import parse
 from .state import Subjects
 from .words import Content
 
-_KEPT = 500
-_KEPT_CHARS = 16 * 1024 * 1024
+_CACHED_SCHEMAS_MAX = 500
+_CACHED_CHARS_MAX = 16 * 1024 * 1024
 REFERENCES_MAX = 1000
 _Key = tuple[str, str, tuple[Referenced, ...]]
 
 
 class Library:
-    """Callable from any thread."""
+    """Parses schemas and caches the recent ones. Callable from any thread."""
 
     def __init__(self, *, validate_defaults: bool = False) -> None:
         """`validate_defaults`: a new Avro schema is refused if a default is not of its field's type
         (`avro.validate.defaults`; like Confluent's registry, this one accepts it otherwise)."""
         self._validate_defaults = validate_defaults
         self._lock = Lock()
-        self._kept: OrderedDict[_Key, ParsedSchema] = OrderedDict()
+        self._cached: OrderedDict[_Key, ParsedSchema] = OrderedDict()
         self._chars = 0
 
     def parse(self, content: Content, subjects: Subjects, *, fresh: bool = False) -> ParsedSchema:
-        """Raises `InvalidSchema`, `UnsupportedFormat`. `fresh`: it may refer only to what is not deleted."""
+        """Parse a schema. `fresh`: it may refer to undeleted versions only. Raises `InvalidSchema`,
+        `UnsupportedFormat`."""
         key = (content.format, content.text, resolve(content, subjects, fresh=fresh))
         with self._lock:
-            found = self._kept.get(key)
+            found = self._cached.get(key)
             if found is not None:
-                self._kept.move_to_end(key)
+                self._cached.move_to_end(key)
         if found is not None:
             self._check_defaults(found, fresh=fresh)
             return found
         parsed = parse(*key)
         self._check_defaults(parsed, fresh=fresh)
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = parsed
+            if key not in self._cached:
+                self._cached[key] = parsed
                 self._chars += len(content.text)
-            while len(self._kept) > _KEPT or self._chars > _KEPT_CHARS:
-                gone, _ = self._kept.popitem(last=False)
+            while len(self._cached) > _CACHED_SCHEMAS_MAX or self._chars > _CACHED_CHARS_MAX:
+                gone, _ = self._cached.popitem(last=False)
                 self._chars -= len(gone[1])
         return parsed
 
@@ -55,7 +56,7 @@ class Library:
 
 
 def resolve(content: Content, subjects: Subjects, *, fresh: bool = False) -> tuple[Referenced, ...]:
-    """What the schema needs, those first that others need. Raises `InvalidSchema` for what is not there."""
+    """Return the schemas that the content needs, dependencies first. Raises `InvalidSchema` for a missing one."""
     found: dict[str, str] = {}
     under_way: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""What is said of a schema, a version, a setting: in answers of the API and in records of the topic."""
+"""JSON members of schemas, versions and settings, in responses of the API and in records of the topic."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .words import Config, Content, Version
 
 
 def content_members(content: Content, text: str | None = None) -> dict[str, Any]:
-    """Type and references are there only where they say something, as Confluent's registry has it.
+    """Return the members of a content. Default types and empty references are left out, as in Confluent's registry.
 
-    `text`: in the place of the one that is kept.
+    `text` replaces the stored one.
     """
     out: dict[str, Any] = {}
     if content.references:
@@ -29,13 +29,13 @@ def content_members(content: Content, text: str | None = None) -> dict[str, Any]
 
 
 def version_members(version: Version, text: str | None = None) -> dict[str, Any]:
-    """A version of a subject with its schema."""
+    """Return the members of a version of a subject with its schema."""
     place = {"subject": version.subject, "version": version.version, "id": version.id}
     deleted = {"deleted": True} if version.deleted else {}
     return {**place, **content_members(version.content, text), **deleted}
 
 
 def config_members(config: Config, level_name: str) -> dict[str, Any]:
-    """Answers and records call the level otherwise than requests do."""
+    """Return the members of a configuration; responses and records have another name of the level than requests."""
     out: dict[str, Any] = {} if config.level is None else {level_name: config.level.value}
     return out if config.normalize is None else {**out, "normalize": config.normalize}

@@ -1,7 +1,7 @@
-"""The records of the topic `_schemas`, in the form of Confluent's registry, so that either reads what the other wrote.
+"""The records of the topic `_schemas`, in the form of Confluent's registry, so that each reads the other's records.
 
-Keys and values are JSON. A key names its kind; a value of null takes back what the key said before. For a schema of
-Avro and for what is not set there are no members, as there: old registries do not know them.
+Keys and values are JSON. A key has a kind; a null value revokes it. Avro as the type, and settings that are not set,
+are left out, as there: old registries do not know them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .words import ID_MAX, VERSION_MAX, Config, Content, Mode, Reference, Versio
 
 _KEY_VERSIONS = {"SCHEMA": 1}
 _MODES = {"READONLY_OVERRIDE": "READONLY", "FORWARD": "READONLY"}
-"""What Confluent's registry knows besides; none of them lets anything be written."""
+"""Further modes of Confluent's registry; none of them allows writes."""
 
 
 class UnknownRecord(BarnabasError):
-    """A record that says nothing which this registry understands."""
+    """A record that this registry does not understand."""
 
 
 @frozen
 class SchemaRecord:
-    """A version as it is now; None: it is gone for good."""
+    """A version; None if it is permanently deleted."""
 
     subject: str
     version: int
@@ -36,7 +36,7 @@ class SchemaRecord:
 
 @frozen
 class SubjectDeleted:
-    """All versions up to this one are softly deleted."""
+    """A soft deletion of all versions up to this one."""
 
     subject: str
     version: int
@@ -44,14 +44,14 @@ class SubjectDeleted:
 
 @frozen
 class SubjectCleared:
-    """All softly deleted versions are gone for good."""
+    """A permanent deletion of all softly deleted versions."""
 
     subject: str
 
 
 @frozen
 class ConfigRecord:
-    """Of a subject, or (None) of all."""
+    """The configuration of a subject, or (None) of all."""
 
     subject: str | None
     value: Config | None
@@ -59,7 +59,7 @@ class ConfigRecord:
 
 @frozen
 class ModeRecord:
-    """Of a subject, or (None) of all."""
+    """The mode of a subject, or (None) of all."""
 
     subject: str | None
     value: Mode | None
@@ -67,7 +67,7 @@ class ModeRecord:
 
 @frozen
 class Noop:
-    """Nothing; ours may say which ids were given, so that one that is gone for good is not given again."""
+    """No change; ours may contain assigned ids, so that one that was permanently deleted is not assigned again."""
 
     last_id: int = 0
 
@@ -76,7 +76,7 @@ Record = SchemaRecord | SubjectDeleted | SubjectCleared | ConfigRecord | ModeRec
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """Key and value of a record."""
+    """Return key and value of a record."""
     if isinstance(record, SchemaRecord):
         value = None if record.value is None else _schema_value(record.value)
         return _key("SCHEMA", {"subject": record.subject, "version": record.version}), _json(value)
@@ -95,7 +95,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """The record. Raises `UnknownRecord`."""
+    """Parse a record. Raises `UnknownRecord`."""
     try:
         return _decode(json.loads(key or b"null"), json.loads(value) if value else None)  # Karapace deletes with b""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -105,7 +105,7 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
 def _decode(key: Any, value: Any) -> Record:
     kind = key["keytype"]
     if str(key.get("subject")).startswith(":."):
-        raise ValueError("there are no contexts here but the default one")
+        raise ValueError("contexts other than the default one are not supported")
     if kind == "SCHEMA":
         subject, version = _text(key["subject"]), _number(key["version"], VERSION_MAX)
         return SchemaRecord(subject, version, None if value is None else _version(subject, version, value))
@@ -155,7 +155,7 @@ def _version(subject: str, number: int, value: Any) -> Version:
 
 
 def packed(value: Any) -> str:
-    """JSON that is kept as it is, in one form; empty for null."""
+    """Return stored JSON in a fixed form; empty for null."""
     return "" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

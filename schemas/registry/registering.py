@@ -1,4 +1,4 @@
-"""What registering a schema comes to: an id that it has, a record to write, or a refusal."""
+"""Registration of a schema: its existing id, a record to write, or an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .words import ID_MAX, LATEST, VERSION_MAX, Content, Mode, Reference, Versio
 
 @frozen(kw_only=True)
 class Given:
-    """A schema as a client gives it. `id`, `version`: for a subject in mode IMPORT; 0: not given."""
+    """A schema of a request. `id`, `version`: for a subject in mode IMPORT; 0: not given."""
 
     subject: str
     content: Content
@@ -26,7 +26,7 @@ class Given:
 
 
 def read(given: Given, subjects: Subjects, library: Library) -> tuple[Content, ParsedSchema]:
-    """The content as it is kept, and what its format makes of it. Raises `RegistryError`."""
+    """Return the content to store, and the parsed schema. Raises `RegistryError`."""
     content = given.content
     if any(each.version == LATEST for each in content.references):
         content = evolve(content, references=tuple(_newest(each, subjects) for each in content.references))
@@ -39,13 +39,13 @@ def read(given: Given, subjects: Subjects, library: Library) -> tuple[Content, P
 
 
 def find(given: Given, subjects: Subjects, library: Library, *, deleted: bool = False) -> Version | None:
-    """The version of the subject that has this schema, the newest if several. Raises `RegistryError`."""
+    """Return the newest version of the subject with this schema, or None. Raises `RegistryError`."""
     content, parsed = read(given, subjects, library)
     return _find(given, content, parsed, subjects, library, deleted=deleted)
 
 
 def register(given: Given, subjects: Subjects, library: Library) -> tuple[Version, list[Record]]:
-    """The version that the subject has of this schema, and what to write for it. Raises `RegistryError`."""
+    """Return the version of the subject with this schema, and the records to write. Raises `RegistryError`."""
     mode = subjects.mode(given.subject)
     if mode is Mode.READONLY:
         raise not_permitted(f"Subject {given.subject} is in read-only mode")
@@ -71,7 +71,7 @@ def compare(
     subjects: Subjects,
     library: Library,
 ) -> list[str]:
-    """Why the schema may not follow those versions (oldest first) at the subject's level; empty: it may."""
+    """Return why the schema is incompatible with those versions (oldest first) by the level; empty if compatible."""
     level = subjects.level(subject)
     if level is Compatibility.NONE:
         return []
@@ -79,7 +79,7 @@ def compare(
         looked_at = older if level.transitive else older[-1:]
         return conflicts(level, parsed, [(each.version, library.parse(each.content, subjects)) for each in looked_at])
     except (InvalidSchema, UnsupportedFormat) as error:
-        raise invalid_schema(f"an earlier version cannot be read: {error}") from error
+        raise invalid_schema(f"an earlier version is invalid: {error}") from error
 
 
 def _find(
@@ -104,7 +104,7 @@ def _imported(given: Given, content: Content, subjects: Subjects) -> tuple[Versi
         raise not_permitted(f"Subject {given.subject} is in import mode: give the schema's id")
     known = subjects.contents.get(given.id)
     if known is not None and known != content:
-        raise not_permitted(f"Overwrite new schema with id {given.id} is not permitted: the id stands for another one")
+        raise not_permitted(f"Overwrite new schema with id {given.id} is not permitted: the id has another schema")
     number = given.version or _next_version(given, subjects)
     found = subjects.version(given.subject, number, deleted=True)
     if found is not None and (found.id, found.content) == (given.id, content) and not found.deleted:
@@ -120,15 +120,15 @@ def _new(subject: str, number: int, own_id: int, content: Content) -> tuple[Vers
 def _next_version(given: Given, subjects: Subjects) -> int:
     number = max(subjects.versions.get(given.subject, {}), default=0) + 1
     if number > VERSION_MAX:
-        raise not_permitted(f"Subject {given.subject} has no number left for a version")
+        raise not_permitted(f"Subject {given.subject} has no free version number")
     if given.version not in (0, number) and subjects.mode(given.subject) is not Mode.IMPORT:
-        raise not_permitted(f"Subject {given.subject} goes on with version {number}, not {given.version}")
+        raise not_permitted(f"The next version of subject {given.subject} is {number}, not {given.version}")
     return number
 
 
 def _next_id(subjects: Subjects) -> int:
     if subjects.last_id >= ID_MAX:
-        raise not_permitted("there is no number left for an id")
+        raise not_permitted("there is no free schema id")
     return subjects.last_id + 1
 
 

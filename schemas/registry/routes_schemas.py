@@ -1,4 +1,4 @@
-"""Routes: schemas by their ids, levels and modes."""
+"""Routes for schemas by id, levels and modes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _scope(call: Call) -> str | None:
 
 
 def _ids_of_guid(call: Call) -> list[int]:
-    """The ids of the content with this GUID, the smallest first. Raises `RegistryError`."""
+    """Return the ids of the content with this GUID, the smallest first. Raises `RegistryError`."""
     guid = call.path["guid"].lower()
     found = sorted(number for number, content in call.subjects.contents.items() if guid_of(content) == guid)
     if not found:

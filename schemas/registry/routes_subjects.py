@@ -1,4 +1,4 @@
-"""Routes: subjects, their versions, and whether a schema may be one of them."""
+"""Routes for subjects, their versions, and compatibility checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def list_versions(call: Call) -> list[int]:
 
 
 def get_latest_with_metadata(call: Call) -> dict[str, Any]:
-    """The newest version whose metadata have these properties."""
+    """Return the newest version whose metadata have these properties."""
     wanted = call.metadata().items()
     versions = call.subjects.of_subject(call.subject, deleted=call.flag("deleted"))
     if not versions:
@@ -63,7 +63,7 @@ def referenced_by(call: Call) -> list[int]:
 
 
 def register_schema(call: Call) -> dict[str, Any] | Future[Any]:
-    """What is there already is found without the brokers."""
+    """Register a schema; an existing version is found without the brokers."""
     given, library = call.given(), call.registry.library
     subjects = call.subjects
     if not given.id and subjects.mode(given.subject) is Mode.READWRITE:

@@ -1,4 +1,4 @@
-"""A registry that serves HTTP, in threads of its own: for a command, and beside a broker."""
+"""The HTTP server of a registry, in threads of its own: for a command, and in a broker process."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _BACKLOG = 256
 
 
 class _ImpatientProtocol(H11Protocol):
-    """Hangs up on who connects and asks for nothing, or begins to ask and does not go on: connections are counted.
+    """Closes a connection without a complete first request in time, since connections are limited.
 
-    Who asks no more after an answer is looked after by uvicorn, until the first byte comes.
+    uvicorn closes idle connections after a response, until the first byte arrives.
     """
 
     _head_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._hang_up)
+        self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._close_idle)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        asked: Any = self.cycle  # None before the first request, which its type does not say
+        asked: Any = self.cycle  # None before the first request, which its type does not declare
         if asked is not None and not asked.response_complete:
             self._expect_no_head()
         elif self._head_due is None:
-            self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._hang_up)
+            self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._close_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_no_head()
@@ -52,13 +52,13 @@ class _ImpatientProtocol(H11Protocol):
             self._head_due.cancel()
             self._head_due = None
 
-    def _hang_up(self) -> None:
+    def _close_idle(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
 
 
 class RegistryServer:
-    """Begins in `start`, ends in `stop`."""
+    """Serves a registry between `start` and `stop`."""
 
     def __init__(self, bootstrap: str, listen: tuple[str, int], *, topic: str, validate_defaults: bool = False) -> None:
         self._registry = Registry(bootstrap, topic, validate_defaults=validate_defaults)
@@ -68,10 +68,10 @@ class RegistryServer:
         self._thread: Thread | None = None
         self._ended = Event()
         self.listener = ""
-        """The URL, once it serves."""
+        """The URL while it serves."""
 
     def start(self) -> str:
-        """The URL; returns when all schemas are read, or cannot be read now. Raises `ConfigError`."""
+        """Start, and return the URL when all schemas are read, or cannot be read now. Raises `ConfigError`."""
         bound = _bind(self._listen)
         self._registry.start()
         config = uvicorn.Config(
@@ -101,21 +101,21 @@ class RegistryServer:
         return self.listener
 
     def stop(self) -> None:
-        """Requests that came are answered, then the threads end."""
+        """Answer the received requests, then end the threads."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join()
         self._registry.stop()
 
     def wait(self, timeout: float) -> bool:
-        """True once it serves no more."""
+        """Return True when it has stopped serving."""
         return self._ended.wait(timeout)
 
     def _serve(self, server: uvicorn.Server, bound: socket.socket) -> None:
         try:
             asyncio.run(server.serve(sockets=[bound]))
         except Exception:
-            logger.exception("the registry serves no more")
+            logger.exception("the registry has stopped after an error")
         finally:
             bound.close()
             self._ended.set()
@@ -124,7 +124,7 @@ class RegistryServer:
 def _bind(address: tuple[str, int]) -> socket.socket:
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named since asyncio only then sends small answers at once (TCP_NODELAY).
+    # The protocol is named since asyncio only then sets TCP_NODELAY.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The subjects as the records of the topic make them. Records in, the same state at whoever reads them."""
+"""The state of the registry: the same records make the same state for every reader."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ VersionPlace = tuple[str, int]
 
 
 class Subjects:
-    """Every version that there is, and what is set for subjects. Only `apply` changes it."""
+    """All versions, and the settings of subjects. Only `apply` changes it."""
 
     def __init__(self) -> None:
         self.versions: dict[str, Mapping[int, Version]] = {}
         self.contents: dict[int, Content] = {}
         self.uses: dict[int, frozenset[VersionPlace]] = {}
-        """Id → where it is."""
+        """Id → versions with it."""
         self.configs: dict[str | None, Config] = {}
         self.modes: dict[str | None, Mode] = {}
         self.last_id = 0
         self.applied = 0
-        """How many records made this state."""
+        """Number of applied records."""
         self._ids: dict[Content, int] = {}
         self._referrers: dict[VersionPlace, frozenset[VersionPlace]] = {}
 
     def copy(self) -> Subjects:
-        """Another one that goes its own way from here. What is within the tables is replaced, never changed."""
+        """Return an independent copy. Values in the tables are replaced, never changed."""
         twin = Subjects()
         twin.versions, twin.contents, twin.uses = dict(self.versions), dict(self.contents), dict(self.uses)
         twin.configs, twin.modes = dict(self.configs), dict(self.modes)
@@ -43,7 +43,7 @@ class Subjects:
         return twin
 
     def apply(self, record: Record) -> None:
-        """Take in the next record of the topic."""
+        """Apply the next record of the topic."""
         self.applied += 1
         if isinstance(record, SchemaRecord):
             self._remove((record.subject, record.version))
@@ -62,29 +62,29 @@ class Subjects:
                 if version.deleted:
                     self._remove((record.subject, version.version))
 
-    # --- what stands there
+    # --- lookup
 
     def id_of(self, content: Content) -> int | None:
-        """The id of that content, in whatever subject."""
+        """Return the id of that content, in any subject."""
         return self._ids.get(content)
 
     def of_subject(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """Its versions, oldest first; with `deleted` those that are softly deleted as well."""
+        """Return the versions of a subject, oldest first; `deleted` includes softly deleted ones."""
         found = self.versions.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version | None:
-        """That version."""
+        """Return that version, or None."""
         found = self.versions.get(subject, {}).get(number)
         return found if found is not None and (deleted or not found.deleted) else None
 
     def referrers(self, subject: str, number: int) -> list[Version]:
-        """Who needs that version, and is not deleted."""
+        """Return the versions that refer to that version, and are not deleted."""
         places = sorted(self._referrers.get((subject, number), ()))
         return [each for place in places if (each := self.version(*place)) is not None]
 
     def level(self, subject: str) -> Compatibility:
-        """What holds for the subject."""
+        """Return the effective level of the subject."""
         for scope in (subject, None):
             config = self.configs.get(scope)
             if config is not None and config.level is not None:
@@ -92,7 +92,7 @@ class Subjects:
         return DEFAULT_LEVEL
 
     def normalizes(self, subject: str) -> bool:
-        """Whether schemas of the subject are brought into their normal form unasked."""
+        """Return True if schemas of the subject are normalized by default."""
         for scope in (subject, None):
             config = self.configs.get(scope)
             if config is not None and config.normalize is not None:
@@ -100,7 +100,7 @@ class Subjects:
         return False
 
     def mode(self, subject: str) -> Mode:
-        """What holds for the subject."""
+        """Return the effective mode of the subject."""
         return self.modes.get(subject) or self.modes.get(None, Mode.READWRITE)
 
     # --- changes

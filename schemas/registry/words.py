@@ -1,4 +1,4 @@
-"""What the registry keeps, as plain values."""
+"""The values of the registry."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ LATEST = -1
 
 
 class Mode(StrEnum):
-    """What may be done to a subject."""
+    """The mode of a subject, which restricts changes."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
     IMPORT = "IMPORT"
-    """Ids are given by whoever registers, and nothing is compared: for moving a registry."""
+    """Clients assign the ids, and compatibility is not checked: for moving a registry."""
 
 
 @frozen
 class Reference:
-    """A version of a subject that a schema needs, under the name by which the schema asks for it."""
+    """A version of a subject that a schema refers to, under the name used in the schema."""
 
     name: str
     subject: str
@@ -35,13 +35,13 @@ class Reference:
 
 @frozen
 class Content:
-    """What an id stands for: the same content has the same id, in whatever subjects it is."""
+    """The content of a schema id: equal contents have the same id in all subjects."""
 
     format: str
     text: str
     references: tuple[Reference, ...] = ()
     metadata: str = ""
-    """Metadata and rules as JSON, or empty: kept and given back, since clients act on them; nothing here does."""
+    """Metadata and rules as JSON, or empty: stored for clients, without effect in the registry."""
     rule_set: str = ""
 
 
@@ -61,7 +61,7 @@ def guid_of(content: Content) -> str:
 
 @frozen(kw_only=True)
 class Version:
-    """One version of a subject. `deleted`: softly; it can still be read by its id."""
+    """A version of a subject. `deleted`: softly; it can still be read by its id."""
 
     subject: str
     version: int
@@ -72,7 +72,7 @@ class Version:
 
 @frozen(kw_only=True)
 class Config:
-    """What is set for a subject, or for all of them; None: not set here."""
+    """The settings of a subject, or of all; None: not set."""
 
     level: Compatibility | None = None
     normalize: bool | None = None

@@ -1,9 +1,9 @@
-"""The one that writes: of all registries on a topic, the one that began last.
+"""The single writer: the registry that began its transactions last, of all registries on a topic.
 
-Every registry writes in transactions under the same transactional id. To become the writer is to begin under that id,
-which fences whoever wrote before; then everything that is there is read, and from then on what is decided here is
-decided on what the topic says, for a commit succeeds only while nobody else has begun. Who is fenced reads, begins
-again after a while, and decides again. So numbers are given once, and no registry has to know another one.
+All registries use the same transactional id. A registry becomes the writer by initializing its transactions, which
+fences the previous writer; then it reads the whole topic. From then on its decisions are based on the topic, since a
+commit succeeds only while it is not fenced. A fenced registry reads, initializes again after a pause, and decides
+again. So versions and ids are assigned once, and registries need not know each other.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .state import Subjects
 logger = logging.getLogger("barnabas.schemas.registry")
 
 Decide = Callable[[Subjects], tuple[Any, list[Record]]]
-"""Answer and records to write, or a `RegistryError` raised."""
+"""Returns the answer and the records to write, or raises a `RegistryError`."""
 
 _AT_ONCE = 200
 _RECORD_BYTES_MAX = 1_000_000
-"""What brokers take by default, with room for the batch around it."""
+"""The default maximum of brokers, minus room for the batch."""
 _REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD)
 _TRANSACTION_MS = 15_000
 _LAST_WORD_S = 0.2
@@ -48,20 +48,20 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 class _Wish:
     decide: Decide
     deadline: float = 0.0
-    """Set when the writer begins with it: the time of decisions before it does not count for the brokers."""
+    """Set when the writer begins with it: the time of earlier decisions does not count against the brokers."""
     answer: Future[Any] = field(factory=Future)
 
 
 @define(eq=False)
 class _Written:
-    """What a transaction holds, which may be committed or not."""
+    """The records of a transaction that may be committed or not."""
 
     outcomes: list[tuple[_Wish, Any, RegistryError | None]]
     handles: list[DeliveryHandle]
 
     @property
     def end(self) -> int:
-        """The offset behind the last record. All are acknowledged."""
+        """The offset after the last record. All are acknowledged."""
         return max(handle.result(0).offset for handle in self.handles) + 1
 
 
@@ -71,7 +71,7 @@ class SchemaWriter:
     def __init__(
         self, bootstrap: str, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
     ) -> None:
-        """`timeout_s`: how long a wish may wait for brokers that are away."""
+        """`timeout_s`: how long a change waits for unreachable brokers."""
         self._bootstrap = bootstrap
         self._topic = topic
         self._following = following
@@ -83,23 +83,23 @@ class SchemaWriter:
         self._reader: SimpleConsumer | None = None
         self._mark = (-1, -1)
         self._subjects = Subjects()
-        """What is read, and behind it what is being written."""
+        """The read records, followed by those being written."""
         self._thread = Thread(target=self._run, name="registry-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """What is under way is finished or refused. Returns when the thread has ended."""
+        """Complete or refuse the current changes; return when the thread has ended."""
         self._stopping.set()
         self._wishes.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def submit(self, decide: Decide) -> Future[Any]:
-        """Have it decided on everything that was written before, and what it decides written.
+        """Decide on the result of all earlier changes, and write the records.
 
-        The answer comes when it can be read here; or a `RegistryError`.
+        The answer arrives when this registry has read them; or a `RegistryError`.
         """
         wish = _Wish(decide)
         if self._stopping.is_set():
@@ -165,7 +165,7 @@ class SchemaWriter:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     def _one_by_one(self, wishes: list[_Wish], cause: BarnabasError) -> None:
-        """One of them is what the brokers refuse."""
+        """Write the changes one by one, to find the one that the brokers refuse."""
         if len(wishes) == 1:
             _refuse(wishes, RegistryError(50001, f"The brokers refuse the record: {cause}", 500))
             return
@@ -173,7 +173,7 @@ class SchemaWriter:
             self._fulfil([wish])
 
     def _attempt(self, unsure: _Written | None, wishes: list[_Wish], deadline: float) -> _Written:
-        """Become the writer if need be, decide, write, commit, read it back. Raises `BarnabasError`, `_Unsure`."""
+        """Become the writer if necessary, decide, write, commit, read back. Raises `BarnabasError`, `_Unsure`."""
         try:
             producer, reader = self._begin()
             end = reader.offset_at(self._topic, 0, LATEST)
@@ -246,7 +246,7 @@ class SchemaWriter:
         return self._producer, self._reader
 
     def _let_go(self) -> None:
-        """The next attempt begins from what the topic says."""
+        """Drop the connections; the next attempt starts from the topic."""
         self._mark = (-1, -1)
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -256,12 +256,12 @@ class SchemaWriter:
             for end in (producer.abort_transaction, producer.close):
                 try:
                     end(timeout=_LAST_WORD_S)
-                except BarnabasError as error:  # fenced, or nothing is under way
+                except BarnabasError as error:  # fenced, or no transaction is open
                     logger.debug("letting the producer go: %s", error)
 
 
 class _Unsure(Exception):
-    """Whether the transaction was committed is not known."""
+    """The outcome of the commit is unknown."""
 
     def __init__(self, written: _Written, cause: BarnabasError) -> None:
         super().__init__(str(cause))
@@ -270,7 +270,7 @@ class _Unsure(Exception):
 
 
 def _awaited(wish: _Wish) -> list[_Wish]:
-    """The wish, which nobody can take back from here on; nothing if somebody has."""
+    """Return the change, which can no longer be cancelled; nothing if it was."""
     return [wish] if wish.answer.set_running_or_notify_cancel() else []
 
 
@@ -279,7 +279,7 @@ def _decided(wish: _Wish, subjects: Subjects) -> tuple[Any, list[tuple[bytes, by
     try:
         encoded = [encode(record) for record in records]
     except UnicodeEncodeError as error:
-        raise invalid_schema(f"it holds half of a character: {error}") from error
+        raise invalid_schema(f"invalid Unicode: {error}") from error
     for key, value in encoded:
         if len(key) + len(value or b"") > _RECORD_BYTES_MAX:
             raise invalid_schema(f"with its references it is larger than {_RECORD_BYTES_MAX} bytes")
@@ -303,7 +303,7 @@ def _refused_for_good(cause: BaseException | None) -> bool:
 
 def _answer(written: _Written) -> None:
     for wish, answer, error in written.outcomes:
-        if wish.answer.done():  # it was told that this is not known
+        if wish.answer.done():  # the client knows that its outcome is unknown
             continue
         if error is not None:
             wish.answer.set_exception(error)
@@ -321,7 +321,7 @@ def _refuse(wishes: list[_Wish], error: RegistryError) -> None:
 
 
 def _in_time(wishes: list[_Wish], cause: BarnabasError, *, sure: bool, stopping: bool) -> list[_Wish]:
-    """Those that can wait for another attempt; the others are refused."""
+    """Return the changes with time for another attempt; refuse the others."""
     now = time.monotonic()
     late = [wish for wish in wishes if stopping or wish.deadline <= now or isinstance(cause, ClosedError)]
     _refuse(late, unavailable(cause) if sure else timed_out(cause))

@@ -37,7 +37,7 @@ CALLED_FROM_OUTSIDE = {
             "register_report",
             "register_sql",
             "register_table",
-            "serve_beside",
+            "serve_in_broker",
         ),
     },
     "kazoo": {"serialize"},

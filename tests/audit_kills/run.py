@@ -150,7 +150,7 @@ def play(folder: Path, *, rounds: int, seed: int, with_table: bool, say: Callabl
             say(f"not all have come to the end: {late}")
         reader.read()
         reader.close()
-        found = reconcile(reader.ledger, now_ms=wall_ms(), grace_ms=GRACE_MS)
+        found = reconcile(reader.totals, now_ms=wall_ms(), grace_ms=GRACE_MS)
         return Outcome(
             found,
             sum(t.count for w in found.windows for t in w.tiers if t.tier == "producer"),
@@ -197,7 +197,7 @@ def _reader(house: House) -> AuditReader:
 
 def _upto(reader: AuditReader, tier: str) -> int:
     reader.read()
-    return reader.ledger.upto_ms(tier, TOPIC)
+    return reader.totals.upto_ms(tier, TOPIC)
 
 
 def _answers(address: str) -> bool:

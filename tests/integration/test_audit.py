@@ -69,7 +69,7 @@ def reconciled_of(bootstraps: list[str], *topics: str) -> Reconciliation:
     reader = AuditReader(bootstraps)
     try:
         reader.read()
-        return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, grace_ms=0)
+        return reconcile(reader.totals, now_ms=wall_ms(), topics=topics, grace_ms=0)
     finally:
         reader.close()
 
@@ -351,7 +351,7 @@ def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, mo
         reached = Consumer.reached
 
         def committed(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-            if not reader.ledger.topics:
+            if not reader.totals.topics:
                 producer.commit_transaction()
                 monkeypatch.undo()
             return reached(consumer, ends)
@@ -359,7 +359,7 @@ def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, mo
         monkeypatch.setattr(Consumer, "reached", committed)
         reader.read()
         reader.close()
-    assert reader.ledger.topics == ["views"]
+    assert reader.totals.topics == ["views"]
 
 
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])
@@ -401,6 +401,6 @@ def told_to_the_end(bootstrap: str, tier_name: str, topic: str) -> bool:
     reader = AuditReader([bootstrap])
     try:
         reader.read()
-        return reader.ledger.upto_ms(tier_name, topic) > 0
+        return reader.totals.upto_ms(tier_name, topic) > 0
     finally:
         reader.close()

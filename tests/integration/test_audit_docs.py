@@ -29,4 +29,4 @@ def test_the_examples(checkout: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         reader = AuditReader([broker.bootstrap])
         reader.read()
         reader.close()
-        assert sorted(reader.ledger.tiers("orders")) == ["broker", "consumer:billing", "producer"]
+        assert sorted(reader.totals.tiers("orders")) == ["broker", "consumer:billing", "producer"]

@@ -37,7 +37,7 @@ def table_tier(bootstrap: str) -> TierFigures:
     reader = AuditReader([bootstrap])
     try:
         reader.read()
-        found = reconcile(reader.ledger, now_ms=wall_ms(), grace_ms=0)
+        found = reconcile(reader.totals, now_ms=wall_ms(), grace_ms=0)
     finally:
         reader.close()
     assert len(found.windows) == 1, "the test ran over midnight"

@@ -8,10 +8,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.audit.ledger import Ledger
 from barnabas.audit.ranges import compact, total
 from barnabas.audit.reconcile import GRACE_MS, Reconciliation, TierFigures, Which, reconcile
 from barnabas.audit.reports import CountReport, InstanceReport, ReachReport, Report, Reporter, TopicReach
+from barnabas.audit.totals import AuditTotals
 from barnabas.ports.errors import ConfigError
 
 CHAIN = ("producer", "broker", "mirror", "broker-b", "table")
@@ -58,10 +58,10 @@ def closed(*instances: str) -> list[Report]:
 
 
 def judged(reports: Sequence[Report], now_ms: int = LATE) -> Reconciliation:
-    ledger = Ledger()
+    totals = AuditTotals()
     for report in reports:
-        ledger.add(report)
-    return reconcile(ledger, now_ms=now_ms)
+        totals.add(report)
+    return reconcile(totals, now_ms=now_ms)
 
 
 def spelled(found: Sequence[Which]) -> Counter[tuple[str, int]]:

@@ -97,7 +97,7 @@ def test_messages_are_counted_by_topic_window_and_instance(
     half = len(messages) // 2
     counted.add(messages[:half], 100)
     counted.add(messages[half:], 100)
-    found = counted.take(ORIGIN)
+    found = counted.take_reports(ORIGIN)
     assert not counted
     got = sorted((c.topic, c.window_ms, c.instance, n) for c in found for a, b in c.ranges for n in range(a, b + 1))
     assert got == sorted((topic, time - time % width, name, n) for topic, name, time, n in filter(None, made))
@@ -119,7 +119,7 @@ def test_a_stamp_before_a_value_counts_as_one_in_a_header(name: str, time_ms: in
     for message in (classic, Message(value, headers=((HEADER, stamp),), topic="t")):
         counted = MessageCounts(1000)
         counted.add([message], time_ms)
-        found.append(counted.take(ORIGIN))
+        found.append(counted.take_reports(ORIGIN))
     assert found[0] == found[1]
     assert AuditDecoder().decode("t", classic.value) == value
     assert AuditDecoder().decode("t", None) is None

@@ -25,7 +25,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def counted(counts: MessageCounts) -> list[CountReport]:
-    return counts.take(BY)
+    return counts.take_reports(BY)
 
 
 @given(rows, st.sampled_from(["ms", "us"]), st.integers(1, 4))

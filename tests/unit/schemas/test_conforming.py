@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from barnabas.schemas.columns.conforming import conformed
+from barnabas.schemas.columns.decoded import conformed
 
 NARROW = pa.struct(
     [

@@ -10,7 +10,7 @@ from support.registry_stub import RegistryStub, registry_stub
 from barnabas.ports.errors import ConfigError
 from barnabas.schemas.client import RegistryClient, RegistryRefused, RegistryUnreachable, SchemaReference
 
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_the_newest_version_is_asked_for_again_after_a_minute(stub: RegistryStub
 
 def test_the_next_address_is_asked_and_a_failing_one_again(stub: RegistryStub) -> None:
     stub.put("t-value", '"int"')
-    assert RegistryClient(f"{NOBODY},{stub.url}").latest("t-value").id == 1
+    assert RegistryClient(f"{UNREACHABLE},{stub.url}").latest("t-value").id == 1
     stub.fails = 1
     assert RegistryClient(stub.url, tries=2).by_id(1).text == '"int"'
     stub.fails = 1
     with pytest.raises(RegistryUnreachable, match="not ready"):
         RegistryClient(stub.url, tries=1).by_id(1)
     with pytest.raises(RegistryUnreachable, match=r"no schema registry answers .*start one, or mend the address"):
-        RegistryClient(NOBODY, tries=1).by_id(1)
+        RegistryClient(UNREACHABLE, tries=1).by_id(1)
 
 
 def test_name_and_password_stand_in_the_address_and_nowhere_else(stub: RegistryStub) -> None:

@@ -1,4 +1,4 @@
-"""Adds up what the tiers have reported."""
+"""The totals of all reports."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from .reports import PRODUCER, CountReport, InstanceReport, ReachReport, Report,
 
 
 class Reported(NamedTuple):
-    """Numbers of messages, and when they were reported (ms)."""
+    """Sequences of messages, and the time of their report (ms)."""
 
     first: int
     last: int
@@ -21,19 +21,19 @@ class Reported(NamedTuple):
 
 @define
 class Passed:
-    """What passed one tier of one topic and window."""
+    """The messages of one topic and window that one tier has counted."""
 
     count: int = 0
     unstamped: int = 0
     of_instance: dict[str, list[Reported]] = field(factory=dict)
     failed: dict[str, list[Range]] = field(factory=dict)
-    """Of producers: what is not known to have arrived."""
+    """Messages of a producer without an acknowledgement."""
     delays: dict[int, int] = field(factory=dict)
 
 
 @define
-class _Extent:
-    """How far one tier is in one topic."""
+class _TierProgress:
+    """The progress of one tier in one topic."""
 
     partitions: int = 0
     upto_ms: dict[int, int] = field(factory=dict)
@@ -42,28 +42,28 @@ class _Extent:
 
 @define
 class InstanceState:
-    """What is known of one instance of a producer."""
+    """The state of one instance of a producer."""
 
-    told_ms: int = 0
-    """When it was heard of last."""
+    last_report_ms: int = 0
+    """Time of its last report."""
     closed: bool = False
 
 
 Window = tuple[str, int]
-"""Topic, beginning in ms."""
+"""Topic, start in ms."""
 
 
-class Ledger:
-    """All reports, each counted once. Windows of different lengths are added up to the longest, `width_ms`."""
+class AuditTotals:
+    """The sum of all reports, each counted once. Shorter windows are added up to the longest, `width_ms`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[int]] = {}
         self._counts: list[CountReport] = []
-        self._extents: dict[tuple[str, str], _Extent] = {}
+        self._progress: dict[tuple[str, str], _TierProgress] = {}
         self.after: dict[str, str] = {}
-        """Tier → the tier before it."""
+        """Tier → previous tier."""
         self.writers: set[str] = set()
-        """Tiers that count what they write as they write it."""
+        """Tiers that count messages when they write them."""
         self.instances: dict[str, InstanceState] = {}
 
     def add(self, report: Report) -> None:
@@ -86,17 +86,17 @@ class Ledger:
 
     @property
     def width_ms(self) -> int:
-        """The length of a window. Raises `ConfigError` when those of the tiers do not fit each other."""
+        """Return the length of a window. Raises `ConfigError` when those of the tiers do not fit each other."""
         widths = sorted({report.width_ms for report in self._counts})
         longest = widths[-1] if widths else 1
         bad = [width for width in widths if longest % width]
         if bad:
             seconds = " and ".join(f"{width / 1000:g} s" for width in (*bad, longest))
-            raise ConfigError(f"tiers count in windows of {seconds}; give them one length, or multiples (--window)")
+            raise ConfigError(f"tiers use windows of {seconds}; use one length, or multiples (--window)")
         return longest
 
     def windows(self, *, topics: Iterable[str] = (), since_ms: int = 0) -> dict[Window, dict[str, Passed]]:
-        """Window → tier → what passed. `topics`: only these, if there are any. Raises as `width_ms`."""
+        """Return window → tier → counts. `topics`: only these, if any. Raises as `width_ms`."""
         wanted, width = frozenset(topics), self.width_ms
         found: dict[Window, dict[str, Passed]] = {}
         for report in self._counts:
@@ -109,37 +109,37 @@ class Ledger:
 
     @property
     def topics(self) -> list[str]:
-        """Those that something is known of."""
-        return sorted({report.topic for report in self._counts} | {topic for _, topic in self._extents})
+        """Return the topics with reports."""
+        return sorted({report.topic for report in self._counts} | {topic for _, topic in self._progress})
 
     def tiers(self, topic: str) -> list[str]:
-        """Those that have something to do with the topic."""
+        """Return the tiers with reports of the topic."""
         counted = {report.origin.tier for report in self._counts if report.topic == topic}
-        return sorted(counted | {tier for tier, of in self._extents if of == topic})
+        return sorted(counted | {tier for tier, of in self._progress if of == topic})
 
     def upto_ms(self, tier: str, topic: str) -> int:
-        """Everything that was in the tier's source at this time is counted; -1 = not known."""
-        extent = self._extents.get((tier, topic))
-        if extent is None or len(extent.upto_ms) < extent.partitions or not extent.upto_ms:
+        """Return the time up to which the tier has counted everything in its source; -1 = unknown."""
+        progress = self._progress.get((tier, topic))
+        if progress is None or len(progress.upto_ms) < progress.partitions or not progress.upto_ms:
             return -1
-        return min(extent.upto_ms.values())
+        return min(progress.upto_ms.values())
 
     def since_ms(self, tier: str, topic: str) -> int:
-        """What was in the source before is not vouched for."""
-        extent = self._extents.get((tier, topic))
-        return 0 if extent is None else extent.since_ms
+        """Return the time before which the source is not covered."""
+        progress = self._progress.get((tier, topic))
+        return 0 if progress is None else progress.since_ms
 
     def _reached(self, tier: str, report: ReachReport) -> None:
         for topic, reach in report.topics.items():
-            extent = self._extents.setdefault((tier, topic), _Extent())
-            extent.partitions = max(extent.partitions, reach.partitions)
-            extent.since_ms = max(extent.since_ms, reach.since_ms)
+            progress = self._progress.setdefault((tier, topic), _TierProgress())
+            progress.partitions = max(progress.partitions, reach.partitions)
+            progress.since_ms = max(progress.since_ms, reach.since_ms)
             for partition, time_ms in reach.upto_ms.items():
-                extent.upto_ms[partition] = max(time_ms, extent.upto_ms.get(partition, 0))
+                progress.upto_ms[partition] = max(time_ms, progress.upto_ms.get(partition, 0))
 
     def _hear_of(self, origin: Reporter, *, closed: bool) -> None:
         state = self.instances.setdefault(origin.by, InstanceState())
-        state.told_ms = max(state.told_ms, origin.time_ms)
+        state.last_report_ms = max(state.last_report_ms, origin.time_ms)
         state.closed |= closed
 
 

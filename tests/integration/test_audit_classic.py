@@ -49,7 +49,7 @@ def test_what_was_lost_and_doubled_on_the_way_from_a_classic_cluster_is_named() 
         reader_of_reports = AuditReader([current.bootstrap])
         reader_of_reports.read()
         reader_of_reports.close()
-        found = reconcile(reader_of_reports.ledger, now_ms=wall_ms(), grace_ms=0)
+        found = reconcile(reader_of_reports.totals, now_ms=wall_ms(), grace_ms=0)
         broker = found.windows[0].tiers[1]
         assert [str(which) for which in broker.lost] == ["web-1/classic 0-1"]
         assert [str(which) for which in broker.doubled] == ["web-1/classic 7"]

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.audit.page import render
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
+from barnabas.audit.view import render
 from barnabas.pipeline.report import page
 from barnabas.pipeline.report.access_log import AccessFigures, TopEntry
 from barnabas.pipeline.report.completeness import TopicAudit

@@ -125,7 +125,7 @@ def test_another_type_stops_its_topic_only(
     assert "Subject not found" in str(failed.value.failed["unknown"])
     for wrong, kind, text in (
         ({}, TableError, "has typed values: load with --value-format as before"),
-        ({**told, "value_format": "json"}, TopicNotTyped, "is of AVRO, not of JSON"),
+        ({**told, "value_format": "json"}, TopicNotTyped, "is of type AVRO, expected JSON"),
         ({**told, "registry": "http://127.0.0.1:1"}, RegistryUnreachable, "127.0.0.1:1"),
     ):
         with pytest.raises(kind, match=text):  # although nothing is new

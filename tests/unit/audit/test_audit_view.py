@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from barnabas.audit import view, words
-from barnabas.audit.page import render
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
+from barnabas.audit.view import render
 
 LOST = Which(instance="web-1/<a>", first=3, last=5)
 PRODUCER = TierFigures(tier="producer", after="", count=10, unstamped=0, expected=0, arrived=0)
@@ -38,7 +38,7 @@ def test_the_terminal_shows_which_messages_are_wrong() -> None:
         *("views", "1970-01-01 00:00", "wrong", "broker", "8", "70.00 %", "3", "2", "0", "4", "0", "870 ms", "2.1 min")
     ]
     assert [str(row[-1]) for row in which.rows] == ["web-1/<a> 3-5", "web-1/<a> 7 x2"]
-    assert unclosed.title == "1 producer lives, or ended without telling the last counts: web-2/b"
+    assert unclosed.title == "1 producer lives, or ended without reporting the last counts: web-2/b"
 
 
 def test_the_headline_of_nothing_and_of_all_well() -> None:

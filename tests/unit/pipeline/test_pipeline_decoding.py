@@ -72,7 +72,7 @@ def test_the_schema_is_the_newest_of_the_topics_subject(stub: RegistryStub) -> N
     assert chosen({**given, "value.subject": "b-value"}, ["a", "b"]).columns[0].schema_id == 2
     with pytest.raises(ConfigError, match="topics by a pattern have no common subject"):
         chosen(given, [])
-    with pytest.raises(RegistryUnreachable, match="start one, or mend the address"):
+    with pytest.raises(RegistryUnreachable, match="start one, or correct the address"):
         chosen({**given, "schema.registry.url": URL})
 
 
@@ -99,7 +99,7 @@ def test_a_registry_that_is_away_is_no_fault_of_the_rows() -> None:
     given = {"value.format": "avro", "schema.registry.url": URL, "value.schema": json.dumps(ID), "mode": "PERMISSIVE"}
     raw, batch = rows_of(b"\0\0\0\0\1\2")
     lenient = chosen(given)
-    with pytest.raises(RegistryUnreachable, match="start one, or mend the address"):
+    with pytest.raises(RegistryUnreachable, match="start one, or correct the address"):
         list(decoded_batches([batch], lenient, to_arrow_schema(typed_schema(raw, lenient), timezone="UTC")))
 
 

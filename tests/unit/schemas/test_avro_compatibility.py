@@ -159,7 +159,7 @@ def test_levels_say_which_versions_are_looked_at() -> None:
     (forward, *_) = conflicts(Compatibility.FORWARD, first, [(3, third)])
     assert "field a of the old schema has no default, and the new schema does not have the field" in forward
     (other, *_) = conflicts(Compatibility.BACKWARD, parse_json_schema("{}"), older)
-    assert "a schema of JSON does not follow one of AVRO" in other
+    assert "a schema of type JSON is incompatible with one of type AVRO" in other
 
 
 # --- what the rule promises, tried: data of the writer's schema is decoded with the reader's

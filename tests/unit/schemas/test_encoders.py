@@ -183,18 +183,24 @@ def test_what_is_wrong_is_said(stub: RegistryStub, tmp_path: Any) -> None:
     assert data is not None
     cases: list[tuple[Any, str]] = [
         (lambda: encoder.decode("orders", b"plain text"), "no schema's id: expected 00 and four bytes"),
-        (lambda: encoder.decode("orders", data[:5]), r"not of the Avro schema shop.Order \(1\)"),
-        (lambda: encoder.encode("orders", {"id": "x"}), r"not of the Avro schema shop.Order \(1\)"),
-        (lambda: encoder.encode("orders", {"id": 1, "nott": "a slip"}), r"not of the Avro schema shop.Order \(1\)"),
+        (lambda: encoder.decode("orders", data[:5]), r"match the Avro schema shop.Order \(1\)"),
+        (lambda: encoder.encode("orders", {"id": "x"}), r"match the Avro schema shop.Order \(1\)"),
+        (lambda: encoder.encode("orders", {"id": 1, "nott": "a slip"}), r"match the Avro schema shop.Order \(1\)"),
         (lambda: AvroEncoder(stub.url).encode("nobody", {}), "Subject not found"),
         (lambda: AvroEncoder(stub.url, ORDER, auto_register=False).encode("nobody", {"id": 1}), "register the schema"),
         (lambda: AvroEncoder(stub.url, '{"type": "recrod"}'), "no Avro schema|does not define"),
         (lambda: AvroEncoder(stub.url, tmp_path / "gone.avsc"), "the schema cannot be read"),
         (lambda: AvroEncoder(stub.url, subject_naming="Other"), "expected TopicName, RecordName, TopicRecordName"),
         (lambda: JsonSchemaEncoder(stub.url, '{"type": "nothing"}'), "no JSON Schema"),
-        (lambda: JsonSchemaEncoder(stub.url).decode("orders", data), "is of AVRO, not of JSON|no JSON behind the id"),
-        (lambda: ProtobufEncoder(stub.url).decode("orders", data + b"\0"), "is of AVRO, not of PROTOBUF|of its type"),
-        (lambda: ProtobufEncoder(stub.url, dict), "expected a class that protoc made"),
+        (
+            lambda: JsonSchemaEncoder(stub.url).decode("orders", data),
+            "is of type AVRO, expected JSON|invalid JSON after the schema id",
+        ),
+        (
+            lambda: ProtobufEncoder(stub.url).decode("orders", data + b"\0"),
+            "is of type AVRO, expected PROTOBUF|of its type",
+        ),
+        (lambda: ProtobufEncoder(stub.url, dict), "expected a class made by protoc"),
     ]
     for number, (call, text) in enumerate(cases):
         with pytest.raises(BarnabasError, match=text):

@@ -97,5 +97,5 @@ def test_messages_of_an_older_and_the_newest_schema(stub: RegistryStub) -> None:
     ]
     assert set(found.errors) == {3, 4, 5}
     assert "a message of type shop.Other, not shop.Visit" in found.errors[3]
-    with pytest.raises(ConfigError, match=r"shop\.Other holds itself"):
+    with pytest.raises(ConfigError, match=r"shop\.Other is recursive"):
         ProtobufColumns(client, client.latest("visits-value", serialized=True), (1,))

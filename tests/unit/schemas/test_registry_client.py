@@ -63,7 +63,7 @@ def test_the_next_address_is_asked_and_a_failing_one_again(stub: RegistryStub) -
     stub.fails = 1
     with pytest.raises(RegistryUnreachable, match="not ready"):
         RegistryClient(stub.url, tries=1).by_id(1)
-    with pytest.raises(RegistryUnreachable, match=r"no schema registry answers .*start one, or mend the address"):
+    with pytest.raises(RegistryUnreachable, match=r"no schema registry answers .*start one, or correct the address"):
         RegistryClient(UNREACHABLE, tries=1).by_id(1)
 
 

@@ -1,4 +1,4 @@
-"""Going from batch to batch through a segment file, in chunks of bounded size."""
+"""Scans the batches of a segment file, in chunks of bounded size."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -10,18 +10,18 @@ from ...ports.types import Position
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 
 BatchIterator = Iterator[tuple[Position, BatchHeader]]
-"""(position, header), batch after batch."""
+"""Yields (position, header) of each batch."""
 
 SCAN_CHUNK_BYTES = 1 << 20
 LOOKUP_CHUNK_BYTES = 4096 + HEADER_SIZE
-"""About one index interval: a lookup mostly needs a single read."""
+"""About one index interval, so that most lookups need a single read."""
 
 
 class Readable(Protocol):
-    """A file, or what stands for one."""
+    """A file or its substitute."""
 
     def read(self, position: Position, size: int, /) -> bytes:
-        """Up to `size` bytes from `position`, shorter at the end."""
+        """Return up to `size` bytes from `position`, fewer at the end."""
         ...
 
 
@@ -37,12 +37,12 @@ class BadBatch(BarnabasError):
 def scan_batches(
     file: Readable, position: Position, end: Position, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
 ) -> BatchIterator:
-    """(position, header) of each batch in [position, end) of the file; holds about `chunk_bytes` in memory.
+    """Yield (position, header) of each batch in [position, end) of the file; uses about `chunk_bytes` of memory.
 
-    Raises `BadBatch` where a header is nonsense, a batch goes beyond `end`, or (`check_crc`) its content is damaged.
+    Raises `BadBatch` for an invalid header, a batch that reaches beyond `end`, or (`check_crc`) corrupt content.
     """
     chunk, chunk_at = b"", position
-    # Where batches are large, headers alone are read: what lies between need not come from the disk.
+    # Of large batches only the headers are read from the disk.
     read_bytes = chunk_bytes if check_crc else HEADER_SIZE
     while position < end:
         at = position - chunk_at
@@ -54,7 +54,7 @@ def scan_batches(
             raise BadBatch(position, error.message) from error
         size = header.size
         if position + size > end:
-            raise BadBatch(position, f"a batch of {size} bytes, of which {end - position} are there")
+            raise BadBatch(position, f"a batch of {size} bytes is cut after {end - position}")
         if check_crc:
             if at + size > len(chunk) and size <= chunk_bytes:
                 chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
@@ -68,7 +68,7 @@ def scan_batches(
 
 
 def crc_matches(file: Readable, position: Position, header: BatchHeader) -> bool:
-    """True if the batch there has the CRC-32C of its header; read piece by piece."""
+    """Return True if the batch has the CRC-32C of its header; it is read piece by piece."""
     at, end, crc = Position(position + CRC_COVERS_FROM), position + header.size, 0
     while at < end:
         piece = file.read(at, min(SCAN_CHUNK_BYTES, end - at))

@@ -20,7 +20,7 @@ class CheckBudget:
         self.left = left
 
     def is_due(self, header: BatchHeader) -> bool:
-        """True if this batch is to be checked."""
+        """Return True if all records of this batch must be checked."""
         size = header.batch_length
         left = self.left + 1 + (size >> 15)
         if left <= 0:

@@ -33,7 +33,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """Raises `ValueError` for anything that `format_offsets` does not make."""
+    """Parse the file of `format_offsets`. Raises `ValueError` for anything else."""
     offsets: dict[TopicPartition, int] = {}
     for line in _parse(content):
         topic, partition, offset = line.rsplit(" ", 2)  # the name of a classic topic may have spaces
@@ -64,7 +64,7 @@ def _sealed(base_offset: int, next_base: int, size: int) -> SealedSegment:
 
 
 def format_segments(partition: TopicPartition, segments: Iterable[SealedSegment]) -> list[str]:
-    """The lines of one partition, for `join_segments`."""
+    """Return the lines of one partition, for `join_segments`."""
     return [f"{partition.topic} {partition.partition} {base} {next_base} {size}" for base, next_base, size in segments]
 
 
@@ -73,7 +73,7 @@ def join_segments(lines: Iterable[str]) -> bytes:
 
 
 def parse_segments(content: bytes) -> dict[TopicPartition, list[SealedSegment]]:
-    """Raises `ValueError` for anything that `join_segments` does not make."""
+    """Parse the file of `join_segments`. Raises `ValueError` for anything else."""
     found: dict[TopicPartition, list[SealedSegment]] = {}
     for line in _parse(content):
         topic, partition, *numbers = line.rsplit(" ", 4)
@@ -88,7 +88,7 @@ def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(content: bytes) -> list[tuple[int, int]]:
-    """Raises `ValueError` for garbage, and unless both numbers grow from entry to entry."""
+    """Parse the file. Raises `ValueError` for garbage, and unless both numbers increase."""
     entries: list[tuple[int, int]] = []
     for line in _parse(content):
         epoch, start = map(_number, line.split(" "))
@@ -99,8 +99,8 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
 
 
 def format_partition_metadata(topic_id: bytes, incomplete_until: int | None = None) -> bytes:
-    """`topic_id`: 16 bytes. `incomplete_until`: the last life of the broker in which the replica had messages that the
-    log lacks; a line of ours, which Kafka passes over."""
+    """Format the file. `topic_id`: 16 bytes. `incomplete_until`: the last broker epoch in which the replica had
+    messages that the log lacks; a line of ours, which Kafka ignores."""
     named = b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=") + b"\n"
     return (
         named if incomplete_until is None else named + f"incomplete_until_broker_epoch: {incomplete_until}\n".encode()
@@ -108,13 +108,13 @@ def format_partition_metadata(topic_id: bytes, incomplete_until: int | None = No
 
 
 def parse_partition_metadata(content: bytes) -> bytes:
-    """The topic id. Raises `ValueError` for garbage."""
+    """Return the topic id. Raises `ValueError` for garbage."""
     return _parse_partition_metadata(content)[0]
 
 
 def parse_incomplete_until(content: bytes) -> int | None:
-    """The last life of the broker in which the replica had messages that the log lacks; None: it lacks nothing that is
-    known of. Raises `ValueError` for garbage."""
+    """Return the last broker epoch in which the replica had messages that the log lacks; None if the log is complete as
+    far as is known. Raises `ValueError` for garbage."""
     return _parse_partition_metadata(content)[1]
 
 
@@ -137,7 +137,7 @@ def _parse_partition_metadata(content: bytes) -> tuple[bytes, int | None]:
 
 
 def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> dict[TopicPartition, int]:
-    """A checkpoint of a data folder; empty when it is missing, and with a report line when it is garbage.
+    """Read a checkpoint of a data folder; a missing one is empty, and a corrupt one is reported and empty.
 
     Raises `StorageError` when it cannot be read.
     """
@@ -145,7 +145,7 @@ def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> di
 
 
 def read_segments(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, list[SealedSegment]]:
-    """The sealed segments that the last checkpoint knows; as `read_offsets`."""
+    """Read the sealed segments of the last checkpoint, like `read_offsets`."""
     return _read(folder, SEGMENTS, parse_segments, report)
 
 
@@ -166,7 +166,7 @@ def _read(
 
 
 def read_epochs(folder: Folder, report: Callable[[str], None]) -> list[tuple[int, int]]:
-    """The leader epochs of a partition; as `read_offsets`."""
+    """Read the leader epochs of a partition, like `read_offsets`."""
     try:
         return parse_epochs(folder.read_small(LEADER_EPOCHS))
     except FileMissing:

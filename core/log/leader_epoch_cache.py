@@ -25,7 +25,7 @@ class LeaderEpochCache:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 when there is none."""
+        """Return the newest epoch, -1 without one."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:

@@ -121,6 +121,6 @@ def read_chunks(source: SourceSegment, chunk_bytes: int) -> Iterator[tuple[bytes
 def _check(data: bytes, at: int, header: BatchHeader, expected: int, end: int) -> None:
     if header.base_offset < expected or header.next_offset > end or header.count > header.last_offset_delta + 1:
         claim = f"{header.count} records at offsets {header.base_offset} to {header.last_offset}"
-        raise ValueError(f"{claim}, where {expected} to {end - 1} are expected")
+        raise ValueError(f"{claim}, expected {expected} to {end - 1}")
     if not is_crc_valid(data, header, at):
         raise ValueError("the CRC-32C does not match the content")

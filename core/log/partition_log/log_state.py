@@ -59,7 +59,7 @@ class LogState:
 
     @property
     def readable_end(self) -> Offset:
-        """The exclusive end for readers: the log end offset, in a classic log the recovery point."""
+        """Return the exclusive end for readers: the log end offset, in a classic log the recovery point."""
         return self.durable.recovery_point if self.format.reads_flushed_only else self.end
 
     def create_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:

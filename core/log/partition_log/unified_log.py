@@ -132,17 +132,17 @@ class UnifiedLog:
 
     @property
     def readable_end(self) -> Offset:
-        """The exclusive end for readers: the log end offset, in a classic log the recovery point."""
+        """Return the exclusive end for readers: the log end offset, in a classic log the recovery point."""
         return self._state.readable_end
 
     @property
     def recovery_point(self) -> Offset:
-        """All records below are durable."""
+        """Return the offset below which all records are durable."""
         return self._state.durable.recovery_point
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """All segments, oldest first; the last one is active."""
+        """Return all segments, oldest first; the last one is active."""
         return self._state.segments.items
 
     @property
@@ -151,12 +151,12 @@ class UnifiedLog:
 
     @property
     def producers(self) -> ProducerStates:
-        """The state of producers with an id; empty for a classic log."""
+        """Return the state of producers with an id; empty for a classic log."""
         return self._state.producers.states
 
     @property
     def folder(self) -> Folder:
-        """The folder of the partition. Only the owner thread may touch log files in it."""
+        """Return the folder of the partition. Only the owner thread may touch log files in it."""
         return self._state.folder
 
     @property
@@ -165,7 +165,8 @@ class UnifiedLog:
 
     @property
     def failure(self) -> StorageError | None:
-        """The failed flush; the log refuses appends, since written records may not be durable. Reads work."""
+        """Return the error of a failed flush; the log then refuses appends, since written records may not be durable.
+        Reads work."""
         return self._state.durable.failure
 
     def fail(self, error: StorageError) -> None:

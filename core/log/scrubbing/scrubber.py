@@ -89,7 +89,7 @@ class _Check:
         )
 
     def steps(self) -> Iterator[None]:
-        """Raises `StorageError`."""
+        """Check one batch per step. Raises `StorageError`."""
         for item in self._walk:
             if isinstance(item, Gap):
                 self.gaps.append(item)
@@ -164,8 +164,10 @@ class LogScrubber:
             self._stopped = done
 
     def suspect(self, log: UnifiedLog, offset: int) -> None:
-        """A reader could not read what is at this offset: check its segment soon, unless that was done lately. If it is
-        the active one, and damaged, it is closed: only closed segments can be made again."""
+        """Check the segment of this offset soon, on which a reader failed, unless it was checked recently.
+
+        A damaged active segment is rolled, since only closed segments can be rebuilt.
+        """
         segment = _segment_of(log, offset)
         if segment is None:
             return
@@ -334,7 +336,7 @@ class LogScrubber:
 
 
 def _segment_of(log: UnifiedLog, offset: int) -> Segment | None:
-    """The segment that has the offset."""
+    """Return the segment with the offset."""
     if log.format_name != BATCHES or offset >= log.log_end_offset:
         return None
     found: Segment | None = None

@@ -1,4 +1,4 @@
-"""Rebuild a damaged segment from its intact batches and those of another replica.
+"""Rebuilds a damaged segment from its intact batches and those of another replica.
 
 The reasons are in docs/design/recovery.md, 'Repair from replicas'.
 """
@@ -29,7 +29,7 @@ class RebuildStats:
 
 @frozen
 class BatchRange:
-    """A range of bytes with whole batches: of the damaged segment itself, or `fetched` from another replica."""
+    """A range of bytes with complete batches: of the damaged segment, or `fetched` from another replica."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class BatchRange:
 
 
 class SegmentRebuild:
-    """Fulfils `SegmentRewrite`. The `pieces` are the new segment, in order."""
+    """A `SegmentRewrite` that joins the `pieces` of the new segment in order."""
 
     cleaned_to: Offset | None = None
 
@@ -52,7 +52,7 @@ class SegmentRebuild:
         aborted: Sequence[AbortedTxn],
         index_interval_bytes: int,
     ) -> None:
-        """`fetched` has what came from other replicas. Raises `StorageError`."""
+        """`fetched` has the batches of other replicas. Raises `StorageError`."""
         self.folder = folder
         self.bytes_moved = 0
         self._segment = segment
@@ -82,7 +82,7 @@ class SegmentRebuild:
             for data, headers in self._chunks(piece):
                 for header in headers:
                     if header.base_offset < expected or header.next_offset > self._next_offset:
-                        raise CannotClean(f"a batch at offset {header.base_offset}, where {expected} is expected")
+                        raise CannotClean(f"a batch at offset {header.base_offset}, expected {expected}")
                     expected = header.next_offset
                 made.append_run(memoryview(data), headers, now_ms=made.modified_ms)
                 self.bytes_moved += 2 * len(data)
@@ -107,7 +107,8 @@ class SegmentRebuild:
         )
 
     def _chunks(self, piece: BatchRange) -> Iterator[tuple[bytes, list[BatchHeader]]]:
-        """The whole batches of a piece, about `_CHUNK_BYTES` at a time. Raises `CannotClean`, `StorageError`."""
+        """Yield the complete batches of a piece, about `_CHUNK_BYTES` at a time. Raises `CannotClean`,
+        `StorageError`."""
         position, wanted = piece.start, _CHUNK_BYTES
         source = self._fetched if piece.fetched else self._own
         while position < piece.end:

@@ -173,7 +173,7 @@ def _json(each: ColumnFormat) -> ColumnDecoder:
     if each.schema_id is not None:
         schema = _client(each.registry).by_id(each.schema_id)
         if schema.kind != "JSON":
-            raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of JSON")
+            raise ConfigError(f"schema {schema.id} is of type {schema.kind}, expected JSON")
         return JsonColumns(json_type(schema.text))
     return JsonColumns(_json_column(each))
 

@@ -68,7 +68,7 @@ def record(*fields: Any, **more: Any) -> str:
         ('{"type":"enum","name":"E","symbols":["A","A"]}', "duplicate symbol"),
         ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "is not a symbol of E"),
         ('{"type":"enum","name":"E","symbols":["a-b"]}', "is not a name"),
-        ('{"type":"fixed","name":"int","size":1}', "is a type of Avro's"),
+        ('{"type":"fixed","name":"int","size":1}', "is a type of Avro and"),
         ('{"type":"bytes","logicalType":"decimal","precision":2,"scale":3}', "a decimal of precision 2 and scale 3"),
         ('{"type":"fixed","name":"F","size":1,"logicalType":"decimal","precision":3}', "does not fit into 1 bytes"),
         ('{"type":"array","items":' * 200 + '"int"' + "}" * 200, "nested deeper than 100"),

@@ -26,7 +26,7 @@ from barnabas.app.clients.shared.settings import (
     ProducerSettings,
 )
 from barnabas.app.config import EFFECTIVE_KEYS, TOPIC_KEYS
-from barnabas.app.config.kept import KEPT, KEPT_KEYS
+from barnabas.app.config.ignored_keys import IGNORED_KEYS, NO_EFFECT
 from barnabas.app.config.keys import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
 from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED, REFUSED_PREFIXES
 from barnabas.core.classic.consumer.settings import ConnectorSettings
@@ -68,7 +68,8 @@ def _topics() -> Iterator[str]:
 def _ignored() -> Iterator[str]:
     for number, (reason, keys) in enumerate(_by_reason().items()):
         yield ("\n" if number else "") + f"{reason[0].upper()}{reason[1:]}\n"
-        yield from _table(("Key", "Type", "Default"), (_row(key)[:3] for key in keys))
+        rows = ((f"`{key.name}`", _default(key), _allowed(key)) for key in keys)
+        yield from _table(("Key", "Default", "Allowed"), rows)
 
 
 def _names() -> Iterator[str]:
@@ -117,8 +118,8 @@ def _allowed(key: ConfigKey) -> str:
 
 def _by_reason() -> dict[str, list[ConfigKey]]:
     found: dict[str, list[ConfigKey]] = {}
-    for key in KEPT_KEYS.values():
-        found.setdefault(key.doc.removeprefix(f"{KEPT}: "), []).append(key)
+    for key in IGNORED_KEYS.values():
+        found.setdefault(key.doc.removeprefix(f"{NO_EFFECT}: "), []).append(key)
     return found
 
 
@@ -243,7 +244,7 @@ def _plain(value: object) -> str:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "brokers": _brokers,
     "topics": _topics,
-    "kept": _ignored,
+    "ignored": _ignored,
     "names": _names,
     "refused": _refused,
     "every-client": partial(_settings, CommonSettings),

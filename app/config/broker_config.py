@@ -11,7 +11,7 @@ from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
 from .cleaner_keys import CleanerKeys
-from .kept import KEPT_KEYS
+from .ignored_keys import IGNORED_KEYS
 from .keys import (
     INT_MAX,
     LONG_MAX,
@@ -337,8 +337,8 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
         "plugins.entry.points.enable", True, doc="Ours. Whether installed plugins are loaded."
     )
 
-    kept: Mapping[str, Value] = {}
-    """What was set of the keys without an effect, by name."""
+    ignored: Mapping[str, Value] = {}
+    """The values of the keys without an effect that were set, by name."""
     given: frozenset[str] = frozenset()
 
     def __attrs_post_init__(self) -> None:
@@ -362,21 +362,21 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
     def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":
         """From dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
         settings = settings_from(KEYS, *layers)
-        kept = {name: KEPT_KEYS[name].parse(value) for name, value in settings.items() if name in KEPT_KEYS}
-        values = {KEYS[name].attribute: value for name, value in settings.items() if name not in kept}
-        return cls(**values, kept=kept, given=frozenset(settings))  # type: ignore[arg-type]  # converters check each value
+        ignored = {name: IGNORED_KEYS[name].parse(value) for name, value in settings.items() if name in IGNORED_KEYS}
+        values = {KEYS[name].attribute: value for name, value in settings.items() if name not in ignored}
+        return cls(**values, ignored=ignored, given=frozenset(settings))  # type: ignore[arg-type]  # converters check each value
 
     def value(self, name: str) -> object:
         """The value of a key, as it was set or by default."""
-        if name in KEPT_KEYS:
-            return self.kept.get(name, KEPT_KEYS[name].default)
+        if name in IGNORED_KEYS:
+            return self.ignored.get(name, IGNORED_KEYS[name].default)
         value: object = getattr(self, KEYS[name].attribute)
         return value
 
     @property
     def without_effect(self) -> list[str]:
         """The names of the keys that were set and have no effect."""
-        return sorted(name for name in self.given if KEYS[name].kept)
+        return sorted(name for name in self.given if KEYS[name].ignored)
 
     @property
     def listener_list(self) -> tuple[ListenAddress, ...]:
@@ -442,7 +442,7 @@ EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(
 )
 """The broker keys that have an effect, each a field, by dotted name."""
 
-KEYS: Mapping[str, ConfigKey] = {**KEPT_KEYS, **EFFECTIVE_KEYS}
+KEYS: Mapping[str, ConfigKey] = {**IGNORED_KEYS, **EFFECTIVE_KEYS}
 """Every broker key by its dotted name."""
 
 SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {

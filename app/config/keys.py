@@ -27,8 +27,8 @@ _METADATA = "barnabas.key"
 class ConfigKey:
     """One key. Bounds are inclusive; `choices` limit a text, or each item of a list; a default of None: may be unset.
 
-    `dynamic`: can be changed while the broker runs. `kept`: a key of Kafka without an effect here. `form`: a regular
-    expression for each item of a list, which `form_text` puts into words.
+    `dynamic`: can be changed while the broker runs. `ignored`: a key of Kafka without an effect; its value is any text.
+    `form`: a regular expression for each item of a list; `form_text` says it in words.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ConfigKey:
     high: float | None = None
     choices: tuple[str, ...] = ()
     dynamic: bool = False
-    kept: bool = False
+    ignored: bool = False
     form: str = ""
     form_text: str = ""
 
@@ -71,6 +71,8 @@ class ConfigKey:
         """
         if given is None and self.default is None:
             return None
+        if self.ignored and self.type is ConfigType.STRING:
+            return self._parse_ignored(given)
         if self.type is ConfigType.BOOLEAN:
             return self._parse_boolean(given)
         if self.type in _WHOLE:
@@ -92,6 +94,13 @@ class ConfigKey:
         if isinstance(value, float):
             return repr(value).upper().replace("E+", "E")  # as Java writes it
         return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    def _parse_ignored(self, given: object) -> str:
+        if isinstance(given, list | tuple):
+            given = ",".join(map(str, given))
+        if not isinstance(given, bool | int | float | str):
+            raise self._refusal(given)
+        return self._checked(str(given).lower() if isinstance(given, bool) else str(given).strip(), given)
 
     def _parse_boolean(self, given: object) -> bool:
         text = str(given).strip().lower() if isinstance(given, bool | str) else ""

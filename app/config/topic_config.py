@@ -12,7 +12,7 @@ from ...ports.values import frozen
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
-from .kept import KEPT_TOPIC_KEYS, KEPT_TWINS
+from .ignored_keys import IGNORED_TOPIC_DEFAULTS, IGNORED_TOPIC_KEYS
 from .keys import ConfigKey, Value
 from .names import nearest
 from .replica_lists import THROTTLED_REPLICAS
@@ -83,14 +83,14 @@ class TopicKey:
 
 def _topic_key(name: str, twin: str) -> TopicKey:
     key = evolve(KEYS[twin], name=name)
-    return TopicKey(key, twin, None if key.kept else name.replace(".", "_"))
+    return TopicKey(key, twin, None if key.ignored else name.replace(".", "_"))
 
 
 _TABLE: Mapping[str, TopicKey] = {
     topic_key.key.name: topic_key
     for topic_key in (
-        *(TopicKey(key, None, None) for key in KEPT_TOPIC_KEYS.values()),
-        *(_topic_key(name, twin) for name, twin in KEPT_TWINS.items()),
+        *(TopicKey(key, None, None) for key in IGNORED_TOPIC_KEYS.values()),
+        *(_topic_key(name, twin) for name, twin in IGNORED_TOPIC_DEFAULTS.items()),
         *(TopicKey(key, None, key.attribute) for key in THROTTLED_REPLICAS),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),

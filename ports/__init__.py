@@ -1,1 +1,1 @@
-"""What the domain needs from the world: interfaces, and the plain types in their signatures."""
+"""The interfaces of the domain to the outside, and the plain types in their signatures."""

@@ -13,6 +13,6 @@ class Clock(Protocol):
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary start; never goes back. For timeouts, leases and measured durations.
 
-        It counts the time while the machine is suspended, where the system can tell: others have gone on meanwhile.
+        It includes the time while the machine was suspended, if the system can measure it: other machines kept running.
         """
         ...

@@ -39,13 +39,13 @@ class SessionExpired(CoordinationError):
 
 
 class SessionState(Enum):
-    """What a session listener is told."""
+    """The state of a session, as its listeners receive it."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """The connection is lost; ephemeral nodes still stand until the session expires."""
+    """The connection is lost; ephemeral nodes exist until the session expires."""
     EXPIRED = "expired"
-    """The session ended and a new one began: create ephemeral nodes again, read again what was watched."""
+    """The session ended and a new one began: create the ephemeral nodes again, and read the watched nodes again."""
 
 
 @frozen(kw_only=True)
@@ -59,7 +59,7 @@ class Node:
 
 @frozen
 class CreateNode:
-    """A persistent node that is to be there; missing parents are made, too."""
+    """Create a persistent node, and its missing parents."""
 
     path: str
     data: bytes = b""
@@ -67,7 +67,7 @@ class CreateNode:
 
 @frozen
 class SetNode:
-    """New data for a node; `version` None: whatever version it has."""
+    """Replace the data of a node; `version` None: at any version."""
 
     path: str
     data: bytes
@@ -76,7 +76,7 @@ class SetNode:
 
 @frozen
 class DeleteNode:
-    """The end of a node without children; `version` as in `SetNode`."""
+    """Delete a node without children; `version` as in `SetNode`."""
 
     path: str
     version: int | None = None
@@ -85,7 +85,7 @@ class DeleteNode:
 NodeChange = CreateNode | SetNode | DeleteNode
 
 CHANGES_MAX = 40
-"""Changes and guards of one `commit` together."""
+"""The most changes and guards of one `commit`."""
 
 Cancel = Callable[[], None]
 
@@ -106,18 +106,18 @@ class Coordination(Protocol):
         ...
 
     def get(self, path: str) -> Node:
-        """The node as of now or a moment ago, never older than this session has already seen. Raises `NoNode`."""
+        """Return the node as of now or a moment ago, never older than this session has seen. Raises `NoNode`."""
         ...
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes of these paths, in their order, each as `get` gives it; None where there is no node.
+        """Return the nodes of these paths, in their order, each as `get` returns it; None where no node exists.
 
-        Quicker than as many calls of `get`, but no snapshot: others may change nodes between the readings.
+        It is quicker than calls of `get`, but no snapshot: others may change nodes between the reads.
         """
         ...
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
-        """Replace the data; returns the new version.
+        """Replace the data, and return the new version.
 
         Raises `NoNode`, and `BadVersion` unless `version` is None or the current one.
         """
@@ -128,54 +128,54 @@ class Coordination(Protocol):
         ...
 
     def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
-        """Make all of these changes, or none. Durable on return.
+        """Apply all of these changes, or none. Durable on return.
 
-        `guards`: nodes, and the versions that they still have to have. Guards and changes are about different nodes, no
-        change is about a node above that of another, and all data together is as much as one node may hold:
-        `ValueError` else, and beyond `CHANGES_MAX`.
+        `guards`: nodes with the versions that they must have. Raises `ValueError` if two guards or changes concern one
+        node, a change concerns a node above that of another change, all data together exceed the size of one node, or
+        there are more than `CHANGES_MAX`.
 
-        Raises for the first guard, then the first change, that is refused: `NoNode`, `BadVersion`, `NodeExists`,
-        `NotEmpty` as the single calls do; nothing is changed then, but parents made for a node may stay.
+        Raises for the first guard, then the first change, that fails: `NoNode`, `BadVersion`, `NodeExists`, `NotEmpty`
+        as the single calls do. Nothing has changed then, but created parents may stay.
         """
         ...
 
     def children(self, path: str) -> list[str]:
-        """The names (not paths) of the direct children, sorted; empty for a node without any. Raises `NoNode`."""
+        """Return the names (not paths) of the direct children, sorted; empty if there are none. Raises `NoNode`."""
         ...
 
-    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
-        """Call `changed` after every change of the node itself or of its set of children, also creation and deletion.
+    def watch(self, path: str, on_change: Callable[[], None]) -> Cancel:
+        """Call `on_change` after every change of the node itself or of its set of children, also creation and deletion.
 
-        The node need not exist. Calls come from a thread of the adapter, one at a time; several changes may be told by
-        one call, but the last change is never missed: read again what you need. Also called after a new connection or
-        a new session.
+        The node need not exist. Calls come from a thread of the adapter, one at a time. One call may stand for several
+        changes, but the last change is never missed: read again what you need. A new connection or session causes a
+        call, too.
         """
         ...
 
     def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
-        """Call `changed` with the paths, at `path` or below, of the nodes that were made, set or deleted.
+        """Call `changed` with the paths, at `path` or below, of the nodes that were created, set or deleted.
 
-        `path` need not exist. Each call has what came since the last one, every path once, in the order of the first
-        changes; None stands for all of it, after a new connection or session: anything may have changed, read all
-        again. One call at a time, none is missed, from a thread of the adapter. Raises `CoordinationError` when
-        the service cannot tell.
+        `path` need not exist. Each call has the changes since the last one, every path once, in the order of the first
+        changes. None comes after a new connection or session: anything may have changed, read all again. Calls come
+        from a thread of the adapter, one at a time, and none is missed. Raises `CoordinationError` when the service
+        does not report such changes.
         """
         ...
 
     def heartbeat(self) -> float:
-        """Talk to the service now; the milliseconds from the beginning of this call that the session lasts at least.
+        """Contact the service; return for how many milliseconds after the start of this call the session lasts.
 
-        `math.inf` where nobody can end it. Raises `CoordinationError` when the service does not answer, and
-        `SessionExpired` for a session that has ended, until every listener has been told so: who does something only
-        while its session lasts learns first that its ephemeral nodes are gone.
+        Returns `math.inf` if no one can end the session. Raises `CoordinationError` when the service does not answer,
+        and `SessionExpired` after the session has ended, until every listener has received that: a user that acts only
+        while its session lasts first learns that its ephemeral nodes are gone.
 
-        From the first call on the session is kept only while calls come: when the user has made none for the session
-        time, as a process that hangs, the adapter lets the session end, so that others can take the user's place.
+        After the first call the adapter renews the session only while calls arrive. If the user, such as a process that
+        hangs, makes none for the session time, the adapter lets the session end, so that others can take its place.
         """
         ...
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
-        """Be told of every change of the session state, from a thread of the adapter."""
+        """Call the listener with every change of the session state, from a thread of the adapter."""
         ...
 
     def close(self) -> None:
@@ -188,13 +188,13 @@ class Coordination(Protocol):
 
 @frozen(kw_only=True)
 class SessionRequest:
-    """What a coordination back end gets to open a session."""
+    """The parameters of a session, for a coordination back end."""
 
     url: str
     """The URL as the user configured it, scheme included. Behind the scheme the back end defines the form."""
     session_timeout_ms: int
     connect_timeout_ms: int | None
-    """How long to wait for the first connection; None if the user configured nothing."""
+    """The longest wait for the first connection; None if it is not configured."""
     data_dir: str | None = None
     """The first data folder of the broker; None for clients and for brokers with `storage=memory`."""
     report: Report

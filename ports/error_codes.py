@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A protocol error code. `retriable` and `refresh_metadata` tell a client what to do about it."""
+    """A protocol error code. `retriable` and `refresh_metadata` say how a client reacts."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

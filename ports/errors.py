@@ -10,7 +10,7 @@ from .error_codes import ErrorCode
 
 
 class BarnabasError(Exception):
-    """Something went wrong that a caller may want to handle. The text says what to do about it where possible."""
+    """The base of the errors that a caller may want to handle. The text says what to do, where possible."""
 
 
 class ApiError(BarnabasError):
@@ -35,9 +35,9 @@ class ClosedError(BarnabasError):
 
 
 class Malformed(BarnabasError):
-    """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""
+    """Bytes that violate the protocol. The only answer is to close the connection."""
 
 
 def broker_failed() -> ApiError:
-    """What a client is told of a broker that did what it should not do."""
+    """Return the error for an unexpected exception in the broker; clients get no details."""
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")

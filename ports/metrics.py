@@ -1,4 +1,4 @@
-"""Figures about what is going on, for dashboards."""
+"""Metrics for dashboards."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -37,8 +37,8 @@ class Metrics(Protocol):
         label_names: Sequence[str],
         read: Callable[[], Iterable[tuple[Sequence[str], float]]],
     ) -> None:
-        """Register numbers that are read on collection, and so are their labels, in the order of these names: of what
-        comes and goes. Replaces an earlier `read`."""
+        """Register numbers whose labels, in the order of these names, are read on collection, too: for things that come
+        and go. Replaces an earlier `read`."""
         ...
 
     def forget(self, **labels: str) -> None:

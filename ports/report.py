@@ -1,14 +1,14 @@
-"""Lines for the log, from whoever has no logger: text that may say how much it matters and which room it is from."""
+"""Log lines of parts without a logger: texts with an optional level and source package."""
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 Report = Callable[[str], None]
-"""Takes one line. A plain text is a warning; a `Line` may be more or less than that. Any thread, never raises."""
+"""Takes one line. A plain text is a warning; a `Line` has its own level. Callable from any thread, never raises."""
 
 
 class Level(IntEnum):
-    """How much a line matters; the numbers are those of Python's logging."""
+    """The level of a line, with the numbers of Python's logging."""
 
     DEBUG = 10
     INFO = 20
@@ -17,7 +17,7 @@ class Level(IntEnum):
 
 
 class Line(str):
-    """A text with a level, the room that it is from ("core.log"), and what it says once more as named values."""
+    """A text with a level, its source package ("core.log"), and its content as named values."""
 
     __slots__ = ("fields", "level", "room")
 
@@ -32,34 +32,34 @@ class Line(str):
 
 
 def counted(count: int, thing: str, things: str = "") -> str:
-    """As a person says it: 1 message, 2 messages; `things` where it is not `thing` with an s."""
+    """Return a count with its noun: 1 message, 2 messages; `things` if the plural is not `thing` with an s."""
     return f"{count} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def info(text: str, **fields: object) -> Line:
-    """What an operator wants to know on a normal day."""
+    """Make a line of level INFO: normal operation."""
     return Line(text, Level.INFO, fields=fields)
 
 
 def debug(text: str, **fields: object) -> Line:
-    """What only a search for something needs."""
+    """Make a line of level DEBUG."""
     return Line(text, Level.DEBUG, fields=fields)
 
 
 def warning(text: str, **fields: object) -> Line:
-    """What somebody should look at, with named values; without these a plain text does."""
+    """Make a line of level WARNING with named values; a plain text is a warning, too."""
     return Line(text, Level.WARNING, fields=fields)
 
 
 def error(text: str, **fields: object) -> Line:
-    """What keeps the broker from doing its work."""
+    """Make a line of level ERROR: the broker cannot do its work."""
     return Line(text, Level.ERROR, fields=fields)
 
 
 def in_room(report: Report, room: str) -> Report:
-    """`report` for one room: a line that does not say where it is from is from there."""
+    """Return a `report` that adds a source package to lines without one."""
 
-    def told(text: str) -> None:
+    def report_in_room(text: str) -> None:
         if not isinstance(text, Line):
             report(Line(text, Level.WARNING, room))
         elif not text.room:
@@ -67,4 +67,4 @@ def in_room(report: Report, room: str) -> Report:
         else:
             report(text)
 
-    return told
+    return report_in_room

@@ -10,28 +10,28 @@ T = TypeVar("T")
 
 @frozen(kw_only=True)
 class Outcome(Generic[T]):
-    """What offloaded work came to: a value, or the exception it raised."""
+    """The result of offloaded work: a value, or the exception that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
 
     @classmethod
     def of(cls, work: Callable[[], T]) -> "Outcome[T]":
-        """Do the work and keep what it comes to; whoever takes the outcome takes its exception."""
+        """Run the work, and return its value or exception."""
         try:
             return cls(value=work())
         except BaseException as error:  # noqa: BLE001  handed on
             return cls(error=error)
 
     def get(self) -> T:
-        """The value. Raises the exception of the work if there was one."""
+        """Return the value, or raise the exception of the work."""
         if self.error is not None:
             raise self.error
         return self.value  # type: ignore[return-value]  # None is a legal T
 
 
 class Timer(Protocol):
-    """A callback that waits for its time."""
+    """A callback that is due later."""
 
     def cancel(self) -> None:
         """Forget the callback; harmless when it has already run. Owner thread only."""

@@ -14,7 +14,7 @@ from .values import frozen
 
 
 class StorageError(BarnabasError):
-    """The storage failed (I/O error). What the failed call was to do has not been done, unless it says otherwise."""
+    """The storage failed (I/O error). The failed call changed nothing, unless its docstring says otherwise."""
 
 
 class StorageFull(StorageError):
@@ -35,7 +35,7 @@ class FolderLocked(StorageError):
 
 @frozen(kw_only=True)
 class FileInfo:
-    """What a listing tells of a file."""
+    """Size and modification time of a file in a listing."""
 
     size: int
     modified_ms: int
@@ -55,7 +55,7 @@ class Region(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where the region begins in its file."""
+        """The start of the region in its file."""
         ...
 
     def fileno(self) -> int:
@@ -63,7 +63,7 @@ class Region(Protocol):
         ...
 
     def read(self, start: int = 0, size: int | None = None) -> bytes:
-        """`size` bytes (None: all the rest) from `start` bytes into the region; clipped to the region."""
+        """Return `size` bytes (None: all the rest) from `start` bytes into the region; clipped to the region."""
         ...
 
 
@@ -71,7 +71,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)  # `isinstance` is quicker with it t
 
 
 def size_of(data: Buffer | Region) -> int:
-    """Bytes in a buffer or in a region."""
+    """Return the number of bytes in a buffer or region."""
     return len(data) if isinstance(data, _IN_MEMORY) else data.size
 
 
@@ -87,19 +87,19 @@ class File(Protocol):
         ...
 
     def append(self, *buffers: Buffer) -> Position:
-        """Write the buffers one after the other at the end, in one call to the system; returns where they begin.
+        """Write the buffers one after the other at the end, in one system call; return the start position.
 
         Visible to `read` and `region` on return, durable only after `flush`. The buffers are not kept. On failure
-        (`StorageFull`, `StorageReadOnly`, `StorageError`) the file has its old size: nothing half-written stays.
+        (`StorageFull`, `StorageReadOnly`, `StorageError`) the file has its old size: no partial write remains.
         """
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; shorter at the end of the file, empty beyond it."""
+        """Return up to `size` bytes from `position`; fewer at the end of the file, none beyond it."""
         ...
 
     def region(self, position: int, size: int) -> Region:
-        """A region, clipped to the present size of the file."""
+        """Return a region, clipped to the current size of the file."""
         ...
 
     def flush(self) -> None:
@@ -125,8 +125,10 @@ class Folder(Protocol):
     def name(self) -> str: ...
 
     def files(self) -> Mapping[str, FileInfo]:
-        """All plain files in the folder, foreign ones included, and those that symbolic links lead to; sub-folders are
-        left out. Raises `StorageError` where a link leads nowhere."""
+        """Return all plain files in the folder, also unknown ones and targets of symbolic links, without sub-folders.
+
+        Raises `StorageError` for a dangling link.
+        """
         ...
 
     def open(self, name: str, *, create: bool = True) -> File:
@@ -134,15 +136,15 @@ class Folder(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename atomically; replaces `new` if it exists. Raises `FileMissing`. Open files and regions work on."""
+        """Rename atomically; replace `new` if it exists. Raises `FileMissing`. Open files and regions stay valid."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file; a missing one is not an error. Open files and regions work on. Callable from any thread."""
+        """Remove a file; a missing one is no error. Open files and regions stay valid. Callable from any thread."""
         ...
 
     def read_small(self, name: str) -> bytes:
-        """The whole content of a small file. Raises `FileMissing`."""
+        """Return the whole content of a small file. Raises `FileMissing`."""
         ...
 
     def write_small(self, name: str, content: bytes) -> None:
@@ -153,7 +155,7 @@ class Folder(Protocol):
         ...
 
     def write_all_small(self, contents: Mapping[str, bytes]) -> None:
-        """The same for several files, by name, one after the other: each is whole, and all are durable on return."""
+        """Replace several small files, one after the other, each atomically; all are durable on return."""
         ...
 
     def flush(self) -> None:
@@ -166,7 +168,7 @@ class LogDir(Protocol):
 
     @property
     def path(self) -> str:
-        """What to call it in messages and in DescribeLogDirs."""
+        """The path in log lines and in DescribeLogDirs."""
         ...
 
     @property
@@ -179,8 +181,10 @@ class LogDir(Protocol):
         ...
 
     def folder(self, name: str) -> Folder:
-        """Open a sub-folder; creates it when it is missing. Callable from any thread, as is all of a folder and its
-        files that nobody else has."""
+        """Open a sub-folder; create it if it is missing.
+
+        Callable from any thread. One thread at a time may use the folder and its files.
+        """
         ...
 
     def rename_folder(self, old: str, new: str) -> None:
@@ -192,9 +196,9 @@ class LogDir(Protocol):
         ...
 
     def space(self) -> tuple[int, int]:
-        """(total bytes, usable bytes) of the volume; (-1, -1) when unknown."""
+        """Return (total bytes, usable bytes) of the volume; (-1, -1) when unknown."""
         ...
 
     def close(self) -> None:
-        """Give the lock back. Files opened from here must be closed before."""
+        """Release the lock. Files opened from here must be closed before."""
         ...

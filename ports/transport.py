@@ -16,7 +16,7 @@ Piece = Buffer | Region
 
 
 def memory_bytes(pieces: Sequence[Piece]) -> int:
-    """Bytes of those pieces that are in memory; regions are in files."""
+    """Return the bytes of the pieces in memory; regions are in files."""
     return sum(len(piece) for piece in pieces if isinstance(piece, bytes | bytearray | memoryview))
 
 
@@ -26,23 +26,22 @@ class TransportError(BarnabasError):
 
 @frozen(kw_only=True)
 class Limits:
-    """Bounds that the transport enforces by itself."""
+    """Bounds that the transport enforces."""
 
     frame_bytes_max: int = 104_857_600
-    """A frame that says it is longer closes the connection before a byte of it is stored."""
+    """A longer frame closes the connection before a byte of it is stored."""
     connections_max: int = 10_000
     """Further connections are accepted and closed at once, with one log line."""
     idle_ms: int = 600_000
-    """A connection on which nothing was read or written for so long, and nothing is in flight, is closed; 0 = never."""
+    """A connection without traffic for this time, and without anything in flight, is closed; 0 = never."""
     held_bytes_max: int = 104_857_600
-    """Reading from a connection pauses while more than this of it is in memory: what waits to be sent to it, without
-    the regions of files, and what its handler keeps. Two ends that both pause can wait for each other: an end that
-    asks leaves it high."""
+    """Reading from a connection pauses while more than this of it is in memory: unsent data without file regions, and
+    the bytes that its handler holds. Two ends that both pause can wait for each other, so clients leave it high."""
     unsent_regions_max: int = 1000
-    """The same for the number of file regions that wait to be sent."""
+    """Reading also pauses while more file regions than this wait to be sent."""
     all_held_bytes_max: int = 0
-    """A bound on what all connections of the transport have in memory, long frames that have come in part included.
-    Above it nothing is read from those that hold more than an equal share; 0 = no bound."""
+    """A bound on the memory of all connections of the transport, incomplete long frames included. Above it the
+    transport does not read from connections that hold more than an equal share; 0 = no bound."""
 
 
 class Connection(Protocol):
@@ -56,32 +55,34 @@ class Connection(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes given to `send` that have not gone out yet."""
+        """Bytes given to `send` that are not sent yet."""
         ...
 
     def send(self, pieces: Sequence[Piece]) -> None:
         """Queue one frame, made of the pieces one after the other; the length before it is written by the transport.
 
-        Never blocks. Regions go out without being copied where the technology can. The buffers are kept until sent: the
-        caller does not change them. After `close` it does nothing.
+        Never blocks. Regions are sent without a copy where the technology can. The connection holds the buffers until
+        they are sent: the caller must not change them. After `close` it does nothing.
         """
         ...
 
     def add_held_bytes(self, change: int) -> None:
-        """The handler keeps so many bytes more for this connection than before, or less (a negative number): requests
-        that wait for their answers, answers that wait for their turn. They count as what waits to be sent does."""
+        """Count bytes that the handler holds for this connection, such as pending requests; a negative number releases.
+
+        They count like unsent bytes.
+        """
         ...
 
     def pause(self) -> None:
-        """Deliver no more frames until `resume`: how a handler bounds what is in flight. Takes effect at once."""
+        """Stop the delivery of frames until `resume`, at once. A handler so bounds the requests in flight."""
         ...
 
     def resume(self) -> None:
-        """Undo `pause`; frames that were received meanwhile are delivered on a later turn."""
+        """Undo `pause`; frames received meanwhile are delivered on a later turn."""
         ...
 
     def close(self, reason: str = "") -> None:
-        """Close after what was sent so far has gone out or cannot go out; `on_closed` of the handler follows.
+        """Close after the queued frames are sent or cannot be sent; the handler's `on_closed` follows.
 
         Twice is harmless.
         """
@@ -89,19 +90,21 @@ class Connection(Protocol):
 
 
 class ConnectionHandler(Protocol):
-    """What the user of a connection provides.
+    """The callbacks of a connection.
 
-    Frames of one connection that have come together are delivered a few at a time, so that others get their turn
-    between them.
+    Frames that arrive together are delivered a few at a time, so that other connections get their turn in between.
     """
 
     def on_frame(self, content: memoryview) -> None:
-        """One whole frame, without its length. The memory is writable and is the handler's until it returns: what must
-        live longer is copied. An exception closes the connection with one log line."""
+        """Handle one whole frame, without its length.
+
+        The memory is writable and belongs to the handler until it returns: copy what must live longer. An exception
+        closes the connection with one log line.
+        """
         ...
 
     def on_closed(self, error: TransportError | None) -> None:
-        """The connection is gone (None: closed by either side in order). Called exactly once; nothing follows it."""
+        """Handle the end of the connection (None: an orderly close). Called exactly once, as the last call."""
         ...
 
 
@@ -110,16 +113,16 @@ class Listener(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the real port when 0 was asked for."""
+        """The address of the listener, with the real port when 0 was requested."""
         ...
 
     def close(self) -> None:
-        """Accept no more; connections already made go on."""
+        """Stop accepting; open connections stay open."""
         ...
 
 
 class Transport(Protocol):
-    """A way to reach other processes (or pretend to)."""
+    """A network, real or simulated."""
 
     def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
         """Open a port (0: any free one); `accept` makes the handler of each new connection.

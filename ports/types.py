@@ -1,4 +1,4 @@
-"""The words that every room shares, one meaning each."""
+"""Types that every package shares."""
 
 from typing import NamedTuple, NewType
 

@@ -20,11 +20,11 @@ else:
     import attrs
 
     def frozen(maybe_class: type[Any] | None = None, /, *, eq: bool = True, **options: Any) -> Any:
-        """As `attrs.frozen`; methods that a class has itself are kept. `eq`: compared and hashed by its fields."""
+        """Work like `attrs.frozen`, without replacing methods of the class. `eq`: compare and hash by the fields."""
         return _decorator(maybe_class, attrs.frozen, eq, options)
 
     def quick_frozen(maybe_class: type[Any] | None = None, /, *, eq: bool = True, **options: Any) -> Any:
-        """The same, but that a change is not refused."""
+        """Work like `frozen`, without refusing changes of fields."""
         return _decorator(maybe_class, attrs.define, eq, options)
 
     def _decorator(maybe_class: type[Any] | None, kind_of: Any, eq: bool, options: Any) -> Any:

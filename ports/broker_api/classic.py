@@ -1,4 +1,4 @@
-"""The requests of the classic generation: what Kafka 0.7 brokers answer (facts A1, A3).
+"""The requests of the classic generation: the APIs of Kafka 0.7 brokers (facts A1, A3).
 
 Produce and multi-produce are one request here, as are fetch and multi-fetch. Offsets are byte positions in the log of a
 partition; partitions are numbered per broker. Error codes 1 to 4 and -1 mean in the classic protocol what they mean in
@@ -17,7 +17,7 @@ from .envelope import Request
 from .fetch import region_bytes
 
 RANDOM_PARTITION = -1
-"""As the partition of a produce: the broker chooses one of the topic's partitions by chance."""
+"""A partition of a produce request: the broker chooses a random partition of the topic."""
 
 
 @frozen
@@ -41,7 +41,7 @@ class ClassicProduce(Request["ClassicProduceResult"]):
 
 @frozen
 class ClassicProduceResultPartition:
-    """What became of one set. `partition` is the one it went to; `next_offset` the log end after it, -1 on error."""
+    """The outcome for one set: the partition that got it, and `next_offset`, the log end after it or -1 on error."""
 
     topic: str
     partition: int
@@ -52,8 +52,8 @@ class ClassicProduceResultPartition:
 
 @frozen(kw_only=True)
 class ClassicProduceResult:
-    """The outcomes in the order of the request; empty from a link over the wire, where the broker tells nothing:
-    the request was handed to the network then, and no more is known."""
+    """The outcomes in the order of the request. It is empty over the wire, where the broker does not answer: it then
+    means that the request was handed to the network."""
 
     partitions: Sequence[ClassicProduceResultPartition] = ()
 
@@ -70,7 +70,7 @@ class ClassicFetchPartition:
 
 @frozen(kw_only=True)
 class ClassicFetch(Request["ClassicFetchResult"]):
-    """Read message sets; answered at once, with nothing where nothing is there."""
+    """Read message sets. The broker answers at once, with empty sets at the end of the log."""
 
     partitions: Sequence[ClassicFetchPartition]
 

@@ -39,7 +39,7 @@ class DescribeClusterResult:
     error_message: str | None = None
     endpoint_type: int = 1
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
-    """Bits of what the caller may do with the cluster (see `operations`)."""
+    """The bit field of operations that the caller may perform on the cluster (see `operations`)."""
     throttle_ms: int = 0
 
 

@@ -10,7 +10,7 @@ from .envelope import Request
 
 
 class ResourceKind(IntEnum):
-    """What a config belongs to (facts C5)."""
+    """The type of a resource that has configs, Kafka's `ConfigResource.Type`."""
 
     TOPIC = 2
     BROKER = 4
@@ -18,7 +18,7 @@ class ResourceKind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (facts C5)."""
+    """The source of a value, Kafka's `ConfigSource`."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -29,7 +29,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The type of a value (facts C5)."""
+    """The type of a value, Kafka's `ConfigType`."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -44,7 +44,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigOp(IntEnum):
-    """What to do to a key (facts C5)."""
+    """The operation on a key, Kafka's `AlterConfigOp.OpType`."""
 
     SET = 0
     DELETE = 1
@@ -65,7 +65,7 @@ class ConfigResource:
 
 @frozen(kw_only=True)
 class ConfigSynonym:
-    """A value that would count if the ones before it were not there."""
+    """A value that counts if the synonyms before it are not set."""
 
     name: str
     value: str | None
@@ -160,7 +160,7 @@ class AlterConfigsResult:
 
 @frozen(kw_only=True)
 class ConfigReplacement:
-    """All that shall be set for a resource."""
+    """The complete configs of a resource."""
 
     resource: ConfigResource
     configs: Mapping[str, str | None]
@@ -168,7 +168,7 @@ class ConfigReplacement:
 
 @frozen(kw_only=True)
 class AlterConfigs(Request["AlterConfigsResult"]):
-    """Set keys and put every other key back to its default, all or none for each resource."""
+    """Set keys and reset every other key to its default, all or none for each resource."""
 
     resources: Sequence[ConfigReplacement]
     validate_only: bool = False

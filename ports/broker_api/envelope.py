@@ -1,4 +1,4 @@
-"""How requests and answers pass: one call, one reply."""
+"""The interface between a broker and its callers: one call, one reply."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -16,19 +16,20 @@ class Request(Generic[ResultT]):
     __slots__ = ()
 
     def failed(self, error: ApiError) -> "ResultT | BarnabasError":
-        """What is told of a request that failed as a whole: a result with the error in every place that it has for one,
-        or else the error itself. A connection closed instead would make a client ask again and again, and never know
-        why."""
+        """Return the result of a request that failed as a whole: the error in each of its places, or the error itself.
+
+        A closed connection instead would make a client retry forever without a reason.
+        """
         return error
 
 
 Reply = Callable[[ResultT | BarnabasError], None]
-"""Takes the result, or the reason why there is none (connection lost, timed out, broken invariant)."""
+"""Takes the result, or the error instead (connection lost, timed out, broken invariant)."""
 
 
 @frozen
 class Principal:
-    """Whom a connection has shown to speak for; written as Kafka does, `User:alice`."""
+    """The authenticated name of a client, Kafka's `KafkaPrincipal`; written `User:alice`."""
 
     kind: str
     name: str
@@ -38,49 +39,49 @@ class Principal:
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
-"""Whoever comes without authentication."""
+"""The principal of clients without authentication."""
 
 
 class Origin(Enum):
-    """Where a request comes from. No protocol carries it: only code of the broker's own process can say `BROKER`."""
+    """The origin of a request. No protocol carries it: only code in the broker's process can set `BROKER`."""
 
     CLIENT = "client"
     BROKER = "broker"
-    """The broker asks itself."""
+    """The broker itself."""
 
 
 @frozen(kw_only=True)
 class Caller:
-    """Who asks."""
+    """The context of a request, Kafka's `RequestContext`."""
 
     client_id: str | None = None
-    """What the client calls itself. Anyone may claim anything: it is for logs and quotas, and proves nothing."""
+    """The client's own name, for logs and quotas; it is not authenticated."""
     host: str = ""
     """The peer's address, for logs and quotas."""
     listener: str = ""
-    """The listener that the request came in on; brokers are told by their address for that listener."""
+    """The listener that received the request; answers have the brokers' addresses for that listener."""
     connection: int = 0
-    """Tells the connections of one broker apart, so that what waits for one ends with it; 0 = none."""
+    """The number of the connection, so that requests that wait end with it; 0 = none."""
     principal: Principal = ANONYMOUS
     origin: Origin = Origin.CLIENT
 
 
 class BrokerApi(Protocol):
-    """A broker, as seen by whoever sends it requests."""
+    """A broker, as its callers see it."""
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
         """Handle the request. `reply` is called exactly once, on the scheduler's owner thread, at once or later.
 
-        Never raises for what is wrong with the request: the result tells it, item by item. A service that does not
-        know the request replies with `ApiError(UNSUPPORTED_VERSION)`. Owner thread only. Memory of the request
-        (`ProducePartition.records`) is the callee's until `submit` returns.
+        Never raises for faults of the request: the result has them, item by item. A service that does not know the
+        request replies with `ApiError(UNSUPPORTED_VERSION)`. Owner thread only. Memory of the request
+        (`ProducePartition.records`) belongs to the callee until `submit` returns.
         """
         ...
 
 
 class BrokerLink(BrokerApi, Protocol):
-    """A client's end: a `BrokerApi` that leads somewhere else and can be hung up."""
+    """A client's connection to a broker: a `BrokerApi` that can be closed."""
 
     def close(self) -> None:
-        """Give up; replies still outstanding get a `TransportError`."""
+        """Close the connection; outstanding replies get a `TransportError`."""
         ...

@@ -8,12 +8,12 @@ from ..values import frozen
 from .envelope import Request
 
 CONSUMER = -1
-"""The replica id of who is no broker; -2 = one that only looks."""
+"""The replica id of a consumer; -2 = a debugging consumer."""
 
 
 @frozen(kw_only=True)
 class OffsetForLeaderPartition:
-    """Where does this leader epoch end? `current_leader_epoch` -1 = not checked."""
+    """Ask for the end of a leader epoch. `current_leader_epoch` -1 = not checked."""
 
     topic: str
     partition: int
@@ -23,7 +23,7 @@ class OffsetForLeaderPartition:
 
 @frozen(kw_only=True)
 class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResult"]):
-    """How a reader finds out whether what it has read is still there after a change of leader (KIP-320)."""
+    """Find the end of leader epochs, to detect log truncation after a change of leader (KIP-320)."""
 
     partitions: Sequence[OffsetForLeaderPartition]
     replica_id: int = CONSUMER
@@ -36,7 +36,7 @@ class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResult"]):
 
 @frozen(kw_only=True)
 class EpochEndOffset:
-    """The largest epoch up to the asked one, and the offset at which it ends; -1 and -1 when unknown."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 when unknown."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class EpochEndOffset:
 
 @frozen(kw_only=True)
 class OffsetForLeaderEpochResult:
-    """In the order of the request."""
+    """The outcomes in the order of the request."""
 
     partitions: Sequence[EpochEndOffset]
     throttle_ms: int = 0

@@ -16,10 +16,10 @@ from .metadata import NO_TOPIC_ID
 
 @quick_frozen
 class FetchPartition:
-    """Where to read, and at most how many bytes of it. `current_leader_epoch` -1 = not checked.
+    """The fetch position of one partition, and a limit of bytes. `current_leader_epoch` -1 = not checked.
 
-    `last_fetched_epoch`: that of the reader's last batch before `offset`; -1 = the leader compares nothing. `topic` is
-    empty where a reader named the topic by its id alone; whoever knows the topics puts the name in.
+    `last_fetched_epoch`: the leader epoch of the reader's last batch before `offset`; -1 = the leader compares nothing.
+    `topic` is empty when a reader sent the topic id alone; the broker service fills the name in.
     """
 
     topic: str
@@ -37,9 +37,9 @@ class Fetch(Request["FetchResult"]):
     """Read record batches; waits up to `max_wait_ms` for `min_bytes`.
 
     replica_id:    -1 = a consumer; else the broker that follows, and `replica_epoch` is that of its registration.
-    session_id, session_epoch: of a follower's fetch session (KIP-227); 0 and -1: without one, 0 and 0: it begins one.
-                   Within one, `partitions` are those that have changed, `forgotten` the ids and numbers of those gone.
-    rack_id:       where the consumer is, for a replica near it (KIP-392); empty = it does not say.
+    session_id, session_epoch: those of a follower's fetch session (KIP-227); 0 and -1: no session, 0 and 0: a new one.
+                   In a session `partitions` has the changed ones, `forgotten` the ids and numbers of removed ones.
+    rack_id:       the consumer's rack, for a near replica (KIP-392); empty = unknown.
     """
 
     partitions: Sequence[FetchPartition]
@@ -54,9 +54,9 @@ class Fetch(Request["FetchResult"]):
     forgotten: Sequence[tuple[bytes, int]] = ()
     rack_id: str = ""
     allows_zstd: bool = True
-    """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
+    """False when the client's version predates zstd (Fetch < 10): zstd batches then get error 76."""
     allows_follower: bool = True
-    """False when the client's version predates reading from followers (Fetch < 11): only leaders answer then."""
+    """False when the client's version predates fetching from followers (Fetch < 11): then only leaders answer."""
 
     def failed(self, error: ApiError) -> "FetchResult":
         return FetchResult(
@@ -67,13 +67,13 @@ class Fetch(Request["FetchResult"]):
 
 
 def region_bytes(records: Buffer | Region) -> str:
-    """How records show in a `repr`."""
+    """Return the text for records in a `repr`."""
     return f"<{size_of(records)} bytes>"
 
 
 @quick_frozen
 class AbortedTransaction:
-    """A transaction that was aborted, of which records may be among those fetched: from `first_offset` on."""
+    """An aborted transaction with records in the fetched range, from `first_offset` on."""
 
     producer_id: int
     first_offset: int
@@ -81,7 +81,7 @@ class AbortedTransaction:
 
 @quick_frozen
 class DivergingEpoch:
-    """Where the reader's log parts from the leader's: the largest epoch up to the reader's, and where it ends."""
+    """The point where the reader's log diverges: the leader's largest epoch up to the reader's, and its end."""
 
     epoch: int
     end_offset: int
@@ -89,7 +89,7 @@ class DivergingEpoch:
 
 @quick_frozen
 class CurrentLeader:
-    """Who leads instead, as far as the one who was asked knows."""
+    """The current leader, as far as the answering broker knows (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
@@ -97,16 +97,16 @@ class CurrentLeader:
 
 @quick_frozen
 class FetchResultPartition:
-    """What was read from one partition.
+    """The records of one partition.
 
-    `records` are whole record batches, except that the last may be cut short by the size limit, and the first may begin
-    before the offset asked for. High watermark and last stable offset are exclusive; -1 on error. `aborted` comes with
-    isolation level 1, in no order; None: nobody asked for it.
+    `records` are whole record batches, except that the size limit may cut the last one, and the first may begin before
+    the fetch offset. High watermark and last stable offset are exclusive; -1 on error. `aborted` comes with isolation
+    level 1, in no order; None: not requested.
 
-    diverging:              there are no records, since what the reader has is not what the leader has (KIP-595).
-    current_leader:         with an error that says that another broker leads (KIP-951).
-    preferred_read_replica: there are no records, since the reader has this broker nearer (KIP-392); -1 = none.
-    topic_id:               as the request had it.
+    diverging:              set, without records, if the reader's log differs from the leader's (KIP-595).
+    current_leader:         comes with an error that another broker leads (KIP-951).
+    preferred_read_replica: set, without records, if this broker is nearer to the reader (KIP-392); -1 = none.
+    topic_id:               the id in the request.
     """
 
     topic: str
@@ -125,11 +125,11 @@ class FetchResultPartition:
 
 @quick_frozen(kw_only=True)
 class FetchResult:
-    """Every requested partition, in the order of the request. `nodes`: the addresses of the leaders that are told."""
+    """Every requested partition, in the order of the request. `nodes`: the addresses of the current leaders."""
 
     partitions: Sequence[FetchResultPartition]
     error: ErrorCode = ErrorCode.NONE
     throttle_ms: int = 0
     nodes: Sequence[BrokerNode] = ()
     session_id: int = 0
-    """Of a follower's fetch session; the partitions are then those that have something new."""
+    """The id of a follower's fetch session; the partitions are then those with something new."""

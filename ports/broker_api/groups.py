@@ -15,7 +15,7 @@ from .metadata import NO_TOPIC_ID
 from .operations import NO_AUTHORIZED_OPERATIONS
 
 NO_GENERATION = -1
-"""The generation of whoever commits without being a member, and of an answer that tells an error."""
+"""The generation in commits without membership, and in errors."""
 
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
@@ -27,7 +27,7 @@ def _size(data: bytes) -> str:
 
 @frozen(kw_only=True)
 class FindCoordinator(Request["FindCoordinatorResult"]):
-    """Which broker coordinates these groups (`key_type` 0), or transactional ids (1)."""
+    """Find the coordinators of groups (`key_type` 0), or of transactional ids (1)."""
 
     keys: Sequence[str]
     key_type: int = GROUP_COORDINATOR
@@ -40,7 +40,7 @@ class FindCoordinator(Request["FindCoordinatorResult"]):
 
 @frozen(kw_only=True)
 class Coordinator:
-    """The broker for one key, by its address for the caller's listener; -1 and "" on error."""
+    """The coordinator of one key, with its address for the caller's listener; -1 and "" on error."""
 
     key: str
     node_id: int = -1
@@ -52,7 +52,7 @@ class Coordinator:
 
 @frozen(kw_only=True)
 class FindCoordinatorResult:
-    """In the order of the request."""
+    """The outcomes in the order of the request."""
 
     coordinators: Sequence[Coordinator]
     throttle_ms: int = 0
@@ -60,7 +60,7 @@ class FindCoordinatorResult:
 
 @frozen
 class GroupProtocol:
-    """One way to assign partitions that a member knows, with what it tells the leader; opaque to the broker."""
+    """An assignor that a member supports, with the member's metadata for the leader; opaque to the broker."""
 
     name: str
     metadata: bytes = field(default=b"", repr=_size)
@@ -68,9 +68,9 @@ class GroupProtocol:
 
 @frozen(kw_only=True)
 class JoinGroup(Request["JoinGroupResult"]):
-    """Become a member, or come back for the next generation. `protocols` in the order of preference.
+    """Join a group, or rejoin for the next generation. `protocols` in the order of preference.
 
-    `rebalance_timeout_ms` -1 = as the session timeout. `member_id` "" = not a member yet.
+    `rebalance_timeout_ms` -1 = the session timeout. `member_id` "" = a new member.
     """
 
     group_id: str
@@ -82,9 +82,9 @@ class JoinGroup(Request["JoinGroupResult"]):
     rebalance_timeout_ms: int = -1
     reason: str | None = None
     knows_member_id_required: bool = True
-    """False for versions below 4: a member without an id is then taken in at once instead of with its second try."""
+    """False for versions below 4: a member without an id then joins at once instead of with its second request."""
     can_skip_assignment: bool = True
-    """False for versions below 9: a returning static leader is then told the leader's id of before, not its own."""
+    """False for versions below 9: a returning static leader then gets the former leader id, not its own."""
 
     def failed(self, error: ApiError) -> "JoinGroupResult":
         return JoinGroupResult(error=error.code, member_id=self.member_id)
@@ -92,7 +92,7 @@ class JoinGroup(Request["JoinGroupResult"]):
 
 @frozen(kw_only=True)
 class JoinedMember:
-    """A member of the new generation, as told to the leader."""
+    """A member of the new generation, as the leader sees it."""
 
     member_id: str
     metadata: bytes = field(default=b"", repr=_size)
@@ -101,7 +101,7 @@ class JoinedMember:
 
 @frozen(kw_only=True)
 class JoinGroupResult:
-    """`members` only for the leader. With MEMBER_ID_REQUIRED the `member_id` is the one to come back with."""
+    """`members` only for the leader. With MEMBER_ID_REQUIRED the member must rejoin with this `member_id`."""
 
     error: ErrorCode = ErrorCode.NONE
     generation_id: int = NO_GENERATION
@@ -116,7 +116,7 @@ class JoinGroupResult:
 
 @frozen
 class MemberAssignment:
-    """What the leader gives to a member; opaque to the broker."""
+    """The assignment of one member; opaque to the broker."""
 
     member_id: str
     assignment: bytes = field(repr=_size)
@@ -124,7 +124,7 @@ class MemberAssignment:
 
 @frozen(kw_only=True)
 class SyncGroup(Request["SyncGroupResult"]):
-    """Get the own assignment; the leader brings those of all. Type and name of the protocol are checked if given."""
+    """Get the assignment; the leader sends those of all members. Protocol type and name are checked if given."""
 
     group_id: str
     generation_id: int
@@ -149,7 +149,7 @@ class SyncGroupResult:
 
 @quick_frozen(kw_only=True)
 class Heartbeat(Request["HeartbeatResult"]):
-    """A member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+    """Keep a membership alive; REBALANCE_IN_PROGRESS means that the member must rejoin."""
 
     group_id: str
     generation_id: int
@@ -168,7 +168,7 @@ class HeartbeatResult:
 
 @frozen(kw_only=True)
 class LeavingMember:
-    """By id; a static member also by its instance id alone."""
+    """A member by its id; a static member also by its instance id alone."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -193,7 +193,7 @@ class LeftMember:
 
 @frozen(kw_only=True)
 class LeaveGroupResult:
-    """The outcomes in the order of the request; versions below 3 tell the error of the one member as the request's."""
+    """The outcomes in the order of the request; below version 3 the error of the one member is that of the request."""
 
     error: ErrorCode = ErrorCode.NONE
     members: Sequence[LeftMember] = ()
@@ -202,8 +202,10 @@ class LeaveGroupResult:
 
 @quick_frozen
 class OffsetCommitPartition:
-    """The offset of the next record to read; `leader_epoch` -1 = unknown. `topic_id`: refused unless the topic has this
-    id; NO_TOPIC_ID: whichever has the name."""
+    """The offset of the next record to read; `leader_epoch` -1 = unknown.
+
+    The commit is refused unless the topic has this `topic_id`; NO_TOPIC_ID: any topic of the name.
+    """
 
     topic: str
     partition: int
@@ -215,9 +217,9 @@ class OffsetCommitPartition:
 
 @quick_frozen(kw_only=True)
 class OffsetCommit(Request["OffsetCommitResult"]):
-    """Keep positions of a group. `generation_id` -1 and `member_id` "" = not from a member.
+    """Commit offsets of a group. `generation_id` -1 and `member_id` "" = not from a member.
 
-    `retention_ms` -1 = as the broker is configured.
+    `retention_ms` -1 = the broker's configuration.
     """
 
     group_id: str
@@ -227,7 +229,7 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     group_instance_id: str | None = None
     retention_ms: int = -1
     knows_group_id_not_found: bool = False
-    """True for versions from 9 on: a member of a group that does not exist is told GROUP_ID_NOT_FOUND."""
+    """True for versions from 9 on: a member of a group that does not exist gets GROUP_ID_NOT_FOUND."""
 
     def failed(self, error: ApiError) -> "OffsetCommitResult":
         return OffsetCommitResult(
@@ -237,7 +239,7 @@ class OffsetCommit(Request["OffsetCommitResult"]):
 
 @quick_frozen
 class PartitionOutcome:
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     topic: str
     partition: int
@@ -246,7 +248,7 @@ class PartitionOutcome:
 
 @quick_frozen(kw_only=True)
 class OffsetCommitResult:
-    """In the order of the request."""
+    """The outcomes in the order of the request."""
 
     partitions: Sequence[PartitionOutcome]
     throttle_ms: int = 0
@@ -254,8 +256,10 @@ class OffsetCommitResult:
 
 @quick_frozen(kw_only=True)
 class OffsetFetchGroup:
-    """The positions of a group; `partitions` None = all that it has. `topic_ids`: by name, which topics are meant; a
-    position in another topic of the name is none."""
+    """The requested offsets of a group; `partitions` None = all committed offsets.
+
+    `topic_ids`: the topics by name; an offset that was committed for another topic of the name does not count.
+    """
 
     group_id: str
     partitions: Sequence[TopicPartition] | None = None
@@ -266,24 +270,24 @@ class OffsetFetchGroup:
 
 @quick_frozen(kw_only=True)
 class OffsetFetch(Request["OffsetFetchResult"]):
-    """`require_stable`: positions that are about to change are answered with UNSTABLE_OFFSET_COMMIT."""
+    """Fetch committed offsets. `require_stable`: offsets with a pending transaction get UNSTABLE_OFFSET_COMMIT."""
 
     groups: Sequence[OffsetFetchGroup]
     require_stable: bool = False
 
     def failed(self, error: ApiError) -> "OffsetFetchResult":
-        def positions(group: OffsetFetchGroup) -> list[FetchedOffset]:
-            """Old versions tell the error of a group by its partitions."""
+        def outcomes(group: OffsetFetchGroup) -> list[FetchedOffset]:
+            """Return the error of a group for each partition: old versions have no other place for it."""
             return [FetchedOffset(p.topic, p.partition, error=error.code) for p in group.partitions or ()]
 
         return OffsetFetchResult(
-            groups=[FetchedGroup(group_id=g.group_id, partitions=positions(g), error=error.code) for g in self.groups]
+            groups=[FetchedGroup(group_id=g.group_id, partitions=outcomes(g), error=error.code) for g in self.groups]
         )
 
 
 @quick_frozen
 class FetchedOffset:
-    """A committed position; -1, -1 and "" when there is none, which is no error."""
+    """A committed offset; -1, -1 and "" when there is none, which is no error."""
 
     topic: str
     partition: int
@@ -292,7 +296,7 @@ class FetchedOffset:
     metadata: str | None = ""
     error: ErrorCode = ErrorCode.NONE
     topic_id: bytes = NO_TOPIC_ID
-    """Of the topic, where it is known."""
+    """The id of the topic, if it is known."""
 
 
 @quick_frozen(kw_only=True)
@@ -312,7 +316,7 @@ class OffsetFetchResult:
 
 @frozen(kw_only=True)
 class OffsetDelete(Request["OffsetDeleteResult"]):
-    """Forget positions of partitions that no member of the group is subscribed to."""
+    """Delete committed offsets of partitions to which no member of the group is subscribed."""
 
     group_id: str
     partitions: Sequence[TopicPartition]
@@ -366,7 +370,7 @@ class GroupDescription:
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
-    """Bits of what the caller may do with the group (see `operations`)."""
+    """The bit field of operations that the caller may perform on the group (see `operations`)."""
 
 
 @frozen(kw_only=True)
@@ -377,7 +381,7 @@ class DescribeGroupsResult:
 
 @frozen(kw_only=True)
 class ListGroups(Request["ListGroupsResult"]):
-    """The groups that this broker coordinates; empty filters let everything through, case does not matter."""
+    """The groups that this broker coordinates; empty filters match all; case does not matter."""
 
     states: Sequence[str] = ()
     types: Sequence[str] = ()
@@ -396,7 +400,7 @@ class ListedGroup:
 
 @frozen(kw_only=True)
 class ListGroupsResult:
-    """With COORDINATOR_LOAD_IN_PROGRESS the groups that are known already."""
+    """The groups; with COORDINATOR_LOAD_IN_PROGRESS those loaded so far."""
 
     groups: Sequence[ListedGroup]
     error: ErrorCode = ErrorCode.NONE

@@ -16,13 +16,13 @@ NO_TOPIC_ID = bytes(16)
 
 @frozen(kw_only=True)
 class Metadata(Request["MetadataResult"]):
-    """Who leads what. `topics` None = all topics, empty = none (brokers only); `topic_ids` asks by id besides."""
+    """Ask for brokers, topics and leaders. `topics` None = all, empty = none; `topic_ids` adds topics by id."""
 
     topics: Sequence[str] | None = None
     topic_ids: Sequence[bytes] = ()
     allow_auto_topic_creation: bool = True
     include_cluster_authorized_operations: bool = False
-    """Version 8 to 10 only; DescribeCluster tells them since."""
+    """Versions 8 to 10 only; DescribeCluster has them since."""
     include_topic_authorized_operations: bool = False
 
     def failed(self, error: ApiError) -> "MetadataResult | ApiError":
@@ -48,7 +48,7 @@ class PartitionMetadata:
 
 @frozen(kw_only=True)
 class TopicMetadata:
-    """One topic; `name` is None when asked for by an unknown id."""
+    """One topic; `name` is None if the request had an unknown id."""
 
     name: str | None
     topic_id: bytes = NO_TOPIC_ID
@@ -56,21 +56,21 @@ class TopicMetadata:
     internal: bool = False
     partitions: Sequence[PartitionMetadata] = ()
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
-    """Bits of what the caller may do with the topic (see `operations`)."""
+    """The bit field of operations that the caller may perform on the topic (see `operations`)."""
     encoded: dict[int, bytes] | None = field(default=None, eq=False, repr=False)
-    """Not None: the value will be sent again; a wire adapter keeps in it the bytes that it is, by version."""
+    """Not None: the value will be sent again, and a wire adapter caches its bytes here, by version."""
 
 
 @frozen(kw_only=True)
 class MetadataResult:
-    """Brokers are told by their addresses for the listener that the caller came in on."""
+    """The answer, with the brokers' addresses for the caller's listener."""
 
     brokers: Sequence[BrokerNode]
     cluster_id: str | None
     controller_id: int
     topics: Sequence[TopicMetadata]
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
-    """Bits of what the caller may do with the cluster."""
+    """The bit field of operations that the caller may perform on the cluster."""
     throttle_ms: int = 0
     encoded: dict[int, bytes] | None = field(default=None, eq=False, repr=False)
-    """The same for the whole answer."""
+    """A cache of the bytes of the whole answer, by version, as in `TopicMetadata`."""

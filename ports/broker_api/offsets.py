@@ -11,9 +11,9 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
-"""Where the broker's own disks begin (KIP-405)."""
+"""The first offset on the broker's own disks (KIP-405)."""
 LATEST_TIERED = -5
-"""The last offset that is in remote storage (KIP-1005)."""
+"""The last offset in remote storage (KIP-1005)."""
 EARLIEST_PENDING_UPLOAD = -6
 """The first offset that is not in remote storage yet (KIP-1023)."""
 

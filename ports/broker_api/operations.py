@@ -1,14 +1,14 @@
-"""What may be done with a resource: the bit fields of Metadata, DescribeCluster and DescribeGroups (facts C5)."""
+"""The operations on a resource (`AclOperation`), and the bit fields of Metadata, DescribeCluster and DescribeGroups."""
 
 from collections.abc import Iterable
 from enum import IntEnum
 
 NO_AUTHORIZED_OPERATIONS = -(2**31)
-"""Stands for "not asked for"."""
+"""The value for "not requested"."""
 
 
 class Operation(IntEnum):
-    """What an access control list can allow; each is the bit of its number."""
+    """An operation of access control lists; its number is its bit."""
 
     READ = 3
     WRITE = 4
@@ -23,7 +23,7 @@ class Operation(IntEnum):
 
 
 def bit_field(operations: Iterable[Operation]) -> int:
-    """The operations as clients are told them."""
+    """Return the operations as the bit field of the protocol."""
     return sum(1 << operation for operation in set(operations))
 
 
@@ -39,12 +39,12 @@ TOPIC_OPERATIONS = bit_field(
         Operation.ALTER_CONFIGS,
     )
 )
-"""All that there is for a topic."""
+"""All operations on a topic."""
 
 GROUP_OPERATIONS = bit_field(
     (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 )
-"""All that there is for a group."""
+"""All operations on a group."""
 
 CLUSTER_OPERATIONS = bit_field(
     (
@@ -57,4 +57,4 @@ CLUSTER_OPERATIONS = bit_field(
         Operation.IDEMPOTENT_WRITE,
     )
 )
-"""All that there is for the cluster."""
+"""All operations on the cluster."""

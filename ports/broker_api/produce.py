@@ -15,10 +15,10 @@ from .metadata import NO_TOPIC_ID
 
 @quick_frozen
 class ProducePartition:
-    """What to append to one partition.
+    """A record batch to append to one partition.
 
-    `records` is one record batch as bytes, in memory that the broker may write to (it sets the offset in place).
-    `topic_id`: refused unless the topic has this id; NO_TOPIC_ID: whichever has the name.
+    `records` is the batch in memory that the broker may write to (it sets the offset in place). The batch is refused
+    unless the topic has this `topic_id`; NO_TOPIC_ID: any topic of the name.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class Produce(Request["ProduceResult"]):
     timeout_ms: int = 30_000
     transactional_id: str | None = None
     allows_zstd: bool = True
-    """False when the client's version predates zstd (Produce < 7): zstd batches are then refused with error 76."""
+    """False when the client's version predates zstd (Produce < 7): zstd batches then get error 76."""
 
     def failed(self, error: ApiError) -> "ProduceResult":
         return ProduceResult(
@@ -49,7 +49,7 @@ class Produce(Request["ProduceResult"]):
 
 @quick_frozen(kw_only=True)
 class RecordError:
-    """Which record of a batch was refused, and why."""
+    """The index of a rejected record in its batch, and the reason."""
 
     index: int
     message: str | None = None
@@ -59,7 +59,7 @@ class RecordError:
 class ProduceResultPartition:
     """The outcome for one partition; `base_offset` is -1 on error, `log_append_time_ms` -1 for CreateTime topics.
 
-    `current_leader` comes with an error that says that another broker leads (KIP-951).
+    `current_leader` comes with an error that another broker leads (KIP-951).
     """
 
     topic: str
@@ -75,7 +75,7 @@ class ProduceResultPartition:
 
 @quick_frozen(kw_only=True)
 class ProduceResult:
-    """The outcomes, in the order of the request. `nodes`: the addresses of the leaders that are told."""
+    """The outcomes, in the order of the request. `nodes`: the addresses of the current leaders."""
 
     partitions: Sequence[ProduceResultPartition]
     throttle_ms: int = 0

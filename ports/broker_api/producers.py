@@ -21,7 +21,7 @@ class InitProducerId(Request["InitProducerIdResult"]):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
     def answer(self, error: ErrorCode) -> "InitProducerIdResult":
-        """A result that says no more than this."""
+        """Return a result with this error alone."""
         return InitProducerIdResult(error=error)
 
     def failed(self, error: ApiError) -> "InitProducerIdResult":
@@ -56,9 +56,9 @@ class DescribeProducers(Request["DescribeProducersResult"]):
 
 @frozen(kw_only=True)
 class ActiveProducer:
-    """A producer that a partition knows. `last_sequence` is -1 before its first batch of this epoch.
+    """The state of a producer in a partition. `last_sequence` is -1 before its first batch of this epoch.
 
-    `last_timestamp_ms` is when it appended last. The rest belongs to transactions; -1 without one.
+    `last_timestamp_ms` is the time of its last append. The other fields are for transactions; -1 without one.
     """
 
     producer_id: int
@@ -71,7 +71,7 @@ class ActiveProducer:
 
 @frozen(kw_only=True)
 class DescribedPartition:
-    """The producers of one partition, or why they are not told."""
+    """The producers of one partition, or an error."""
 
     topic: str
     partition: int

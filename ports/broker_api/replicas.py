@@ -10,7 +10,7 @@ from .envelope import Request
 
 
 class ElectionType(IntEnum):
-    """Who may become the leader (facts C5): the first replica, or any that lives, even if it lacks messages."""
+    """The type of an election: of the preferred replica, or of any live replica, even if it lacks messages."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -18,7 +18,7 @@ class ElectionType(IntEnum):
 
 @frozen(kw_only=True)
 class ElectLeaders(Request["ElectLeadersResult"]):
-    """Let partitions (topic → numbers; None: all) elect a leader. `election_type` may be a number we do not know."""
+    """Elect leaders of partitions (topic → numbers; None: all). `election_type` may be an unknown number."""
 
     topics: Mapping[str, Sequence[int]] | None
     election_type: int = ElectionType.PREFERRED
@@ -40,7 +40,7 @@ class PartitionChange:
 
 @frozen(kw_only=True)
 class ElectLeadersResult:
-    """Asked for all partitions, those that need no election are left out."""
+    """The outcomes. In a request for all partitions those that need no election are absent."""
 
     partitions: Sequence[PartitionChange]
     error: ErrorCode = ErrorCode.NONE
@@ -49,7 +49,7 @@ class ElectLeadersResult:
 
 @frozen(kw_only=True)
 class Reassignment:
-    """The brokers that shall hold a partition, the preferred leader first; None = cancel the move under way."""
+    """The new replicas of a partition, the preferred leader first; None = cancel the reassignment."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class Reassignment:
 
 @frozen(kw_only=True)
 class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResult"]):
-    """Without `allow_replication_factor_change` what would give a partition more replicas, or fewer, is refused
+    """Reassign partitions. Without `allow_replication_factor_change` a different number of replicas is refused
     (KIP-860)."""
 
     partitions: Sequence[Reassignment]
@@ -71,7 +71,7 @@ class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResult"]):
 
 @frozen(kw_only=True)
 class AlterPartitionReassignmentsResult:
-    """In the order of the request; `error` is about all of it."""
+    """The outcomes in the order of the request; `error` concerns the whole request."""
 
     partitions: Sequence[PartitionChange]
     error: ErrorCode = ErrorCode.NONE
@@ -82,7 +82,7 @@ class AlterPartitionReassignmentsResult:
 
 @frozen(kw_only=True)
 class ListPartitionReassignments(Request["ListPartitionReassignmentsResult"]):
-    """Ask for the moves under way, of these partitions (topic → numbers) or of all (None)."""
+    """List the ongoing reassignments of these partitions (topic → numbers) or of all (None)."""
 
     topics: Mapping[str, Sequence[int]] | None = None
     timeout_ms: int = 60_000
@@ -93,7 +93,7 @@ class ListPartitionReassignments(Request["ListPartitionReassignmentsResult"]):
 
 @frozen(kw_only=True)
 class OngoingReassignment:
-    """One move under way: all replicas, those that come and those that go."""
+    """An ongoing reassignment: all replicas, the adding and the removing ones."""
 
     topic: str
     partition: int

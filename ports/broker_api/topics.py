@@ -69,7 +69,7 @@ class DeleteTopics(Request["DeleteTopicsResult"]):
 
 @frozen(kw_only=True)
 class DeletedTopic:
-    """The outcome for one topic; `name` is None when asked for by an unknown id."""
+    """The outcome for one topic; `name` is None if the request had an unknown id."""
 
     name: str | None
     topic_id: bytes = bytes(16)
@@ -85,7 +85,7 @@ class DeleteTopicsResult:
 
 @frozen(kw_only=True)
 class NewPartitions:
-    """Grow a topic to `count` partitions in all; `assignments` lists the replicas of each partition that is added."""
+    """Grow a topic to `count` partitions in total; `assignments` lists the replicas of each partition that is added."""
 
     topic: str
     count: int

@@ -13,9 +13,9 @@ from .groups import NO_GENERATION, OffsetCommitPartition, PartitionOutcome
 
 @frozen(kw_only=True)
 class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
-    """Tell the coordinator which partitions the transaction comes to; the first ones begin it.
+    """Add partitions to a transaction at its coordinator; the first ones begin the transaction.
 
-    `verify_only`: a leader asks whether they belong to it (KIP-890); nothing changes.
+    `verify_only`: a leader verifies that they belong to the transaction (KIP-890); nothing changes.
     """
 
     transactional_id: str
@@ -25,7 +25,7 @@ class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
     verify_only: bool = False
 
     def answer(self, error: ErrorCode) -> "AddPartitionsToTxnResult":
-        """A result that says the same of each partition."""
+        """Return a result with this error for each partition."""
         outcomes = [PartitionOutcome(topic, number, error) for topic, number in self.partitions]
         return AddPartitionsToTxnResult(partitions=outcomes, transactional_id=self.transactional_id)
 
@@ -35,17 +35,17 @@ class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
 
 @frozen(kw_only=True)
 class AddPartitionsToTxnResult:
-    """In the order of the request. With one refused none is added, and the others have OPERATION_NOT_ATTEMPTED."""
+    """The outcomes in the order of the request. If one fails, none is added; the others get OPERATION_NOT_ATTEMPTED."""
 
     partitions: Sequence[PartitionOutcome]
     transactional_id: str = ""
-    """Told to brokers alone."""
+    """Set in answers to brokers only."""
     throttle_ms: int = 0
 
 
 @frozen(kw_only=True)
 class AddOffsetsToTxn(Request["AddOffsetsToTxnResult"]):
-    """Tell the coordinator that positions of a group belong to the transaction."""
+    """Add the offsets of a group to a transaction at its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -53,7 +53,7 @@ class AddOffsetsToTxn(Request["AddOffsetsToTxnResult"]):
     group_id: str
 
     def answer(self, error: ErrorCode) -> "AddOffsetsToTxnResult":
-        """A result that says no more than this."""
+        """Return a result with this error alone."""
         return AddOffsetsToTxnResult(error=error)
 
     def failed(self, error: ApiError) -> "AddOffsetsToTxnResult":
@@ -76,7 +76,7 @@ class EndTxn(Request["EndTxnResult"]):
     committed: bool
 
     def answer(self, error: ErrorCode) -> "EndTxnResult":
-        """A result that says no more than this."""
+        """Return a result with this error alone."""
         return EndTxnResult(error=error)
 
     def failed(self, error: ApiError) -> "EndTxnResult":
@@ -85,7 +85,7 @@ class EndTxn(Request["EndTxnResult"]):
 
 @frozen(kw_only=True)
 class EndTxnResult:
-    """NONE when the decision stands; the markers follow."""
+    """The outcome: NONE when the decision is stored; the markers follow."""
 
     error: ErrorCode = ErrorCode.NONE
     throttle_ms: int = 0
@@ -93,9 +93,9 @@ class EndTxnResult:
 
 @frozen(kw_only=True)
 class TxnMarker:
-    """How a producer's transaction ended, for partitions of one leader.
+    """The end of a producer's transaction, for partitions of one leader.
 
-    `coordinator_epoch`: of the leader of the partition of `__transaction_state`; it fences those before it.
+    `coordinator_epoch`: the leader epoch of the partition of `__transaction_state`; it fences earlier coordinators.
     """
 
     producer_id: int
@@ -107,7 +107,7 @@ class TxnMarker:
 
 @frozen(kw_only=True)
 class WriteTxnMarkers(Request["WriteTxnMarkersResult"]):
-    """A coordinator, or a person who ends a hanging transaction, asks leaders to write markers."""
+    """Write transaction markers, sent by a coordinator or by an admin who ends a hanging transaction."""
 
     markers: Sequence[TxnMarker]
 
@@ -131,16 +131,16 @@ class WrittenTxnMarker:
 
 @frozen(kw_only=True)
 class WriteTxnMarkersResult:
-    """In the order of the request; NONE when the in-sync replicas have the marker."""
+    """The outcomes in the order of the request; NONE when the in-sync replicas have the marker."""
 
     markers: Sequence[WrittenTxnMarker]
 
 
 @frozen(kw_only=True)
 class TxnOffsetCommit(Request["TxnOffsetCommitResult"]):
-    """Keep positions of a group if the transaction commits. It goes to the group's coordinator.
+    """Commit offsets of a group as part of a transaction, at the group's coordinator.
 
-    `generation_id` -1 and `member_id` "": the caller does not say that it is a member (before KIP-447).
+    `generation_id` -1 and `member_id` "": the caller does not identify a member (before KIP-447).
     """
 
     transactional_id: str
@@ -160,7 +160,7 @@ class TxnOffsetCommit(Request["TxnOffsetCommitResult"]):
 
 @frozen(kw_only=True)
 class TxnOffsetCommitResult:
-    """In the order of the request."""
+    """The outcomes in the order of the request."""
 
     partitions: Sequence[PartitionOutcome]
     throttle_ms: int = 0
@@ -180,10 +180,10 @@ class DescribeTransactions(Request["DescribeTransactionsResult"]):
 
 @frozen(kw_only=True)
 class DescribedTransaction:
-    """A transactional id and its transaction, or why it is not told.
+    """A transactional id and its transaction, or an error.
 
     `state`: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort". `start_ms` is -1
-    when none is under way. `topics`: the partitions in it, by topic.
+    without an ongoing transaction. `topics`: its partitions, by topic.
     """
 
     transactional_id: str
@@ -198,7 +198,7 @@ class DescribedTransaction:
 
 @frozen(kw_only=True)
 class DescribeTransactionsResult:
-    """In the order of the request."""
+    """The outcomes in the order of the request."""
 
     transactions: Sequence[DescribedTransaction]
     throttle_ms: int = 0
@@ -206,8 +206,8 @@ class DescribeTransactionsResult:
 
 @frozen(kw_only=True)
 class ListTransactions(Request["ListTransactionsResult"]):
-    """The transactional ids of this coordinator; empty filters let all pass, `duration_ms` those that last longer,
-    `pattern` those that a regular expression (RE2) matches whole."""
+    """List the transactional ids of this coordinator. Empty filters match all. `duration_ms` selects longer ones,
+    `pattern` full matches of a regular expression (RE2)."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()

@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said(stub: RegistryStub, tmp_path: Any) -> None:
         (lambda: AvroEncoder(stub.url, '{"type": "recrod"}'), "invalid Avro schema|undefined type"),
         (lambda: AvroEncoder(stub.url, tmp_path / "gone.avsc"), "the schema cannot be read"),
         (lambda: AvroEncoder(stub.url, subject_naming="Other"), "expected TopicName, RecordName, TopicRecordName"),
-        (lambda: JsonSchemaEncoder(stub.url, '{"type": "nothing"}'), "no JSON Schema"),
+        (lambda: JsonSchemaEncoder(stub.url, '{"type": "nothing"}'), "invalid JSON Schema"),
         (
             lambda: JsonSchemaEncoder(stub.url).decode("orders", data),
             "is of type AVRO, expected JSON|invalid JSON after the schema id",

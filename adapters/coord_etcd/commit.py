@@ -31,7 +31,7 @@ from .tree_requests import (
 
 
 class CommitTxn:
-    """What `Coordination.commit` asks of etcd, and what the answers mean.
+    """The transaction of `Coordination.commit`, and the meaning of its answers.
 
     The service takes at most 128 comparisons and as many operations: `CHANGES_MAX` times the most that a change takes.
     """
@@ -70,7 +70,7 @@ class CommitTxn:
         return transaction(compare, writes, looks)
 
     def missing_parents(self, answer: Any) -> list[str]:
-        """Of a transaction that was not made: the parents without which it cannot be. Raises the first refusal."""
+        """Return the missing parents after a transaction was refused. Raises the error of the first refusal."""
         looks = iter(answer.responses)
         for path, version in self._guards.items():
             _check(path, version, pairs(next(looks)))

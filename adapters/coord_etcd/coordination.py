@@ -50,7 +50,7 @@ DEFAULT_PORT = 2379
 OPERATIONS_MAX = 128
 """In one transaction, unless the server's `--max-txn-ops` says otherwise."""
 ATTEMPTS = 50
-"""How often a change is tried again when others change the nodes around it in between."""
+"""The attempts of a change while other sessions change the nodes around it."""
 
 
 T = TypeVar("T")
@@ -71,9 +71,9 @@ class EtcdCoordination:
     """Fulfils `ports.coordination.Coordination`.
 
     Reads are linearizable: each asks a quorum. While the connection is lost, calls raise `CoordinationError` at once. A
-    call that fails as it is lost may still have been done. Every session is told of every change below its
-    prefix, and `children` reads the keys of all descendants: the tree should be small, as ours are. `report` is told of
-    a callback that raised, and of a connection that is lost (`RepeatedFailure`).
+    call that fails as it is lost may still have been done. Every session receives every change below its
+    prefix, and `children` reads the keys of all descendants, so the tree should be small, as ours are. `report` gets a
+    line for a callback that raised, and for a lost connection (`RepeatedFailure`).
     """
 
     blocking = True
@@ -223,7 +223,7 @@ class EtcdCoordination:
         self._callbacks.shutdown(wait=False)
 
     def _missing(self, path: str, above: list[str], answer: Any) -> list[str]:
-        """Which of the nodes above are not there, the nearest first. Raises what stands against `path`."""
+        """Return the missing ancestors, the nearest first. Raises the reason why `path` cannot be created."""
         if pairs(answer.responses[0]):
             raise NodeExists(path)
         missing = []
@@ -266,8 +266,8 @@ class EtcdCoordination:
     def _callback_failed(self, error: Exception) -> None:
         self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
-    def _deliver(self, tell: Callable[[], None]) -> None:
+    def _deliver(self, deliver: Callable[[], None]) -> None:
         try:
-            self._callbacks.submit(tell)
+            self._callbacks.submit(deliver)
         except RuntimeError as error:  # the executor was shut down
             raise ClosedError("this coordination session is closed") from error

@@ -1,4 +1,4 @@
-"""How a member of etcd that has no data comes into its cluster: as its founder or as a new member, never as an old one.
+"""The start of an etcd member without data: it founds the cluster or joins as a new member, never as an old one.
 
 What a member of Raft has acknowledged is in its log. One that has lost its log and votes under its old id may elect a
 leader without an entry that a majority once had. So no member starts without data under an id that it may have had.
@@ -76,10 +76,10 @@ class Joining:
                     except CoordinationError as error:
                         found[other] = str(error).removesuffix(OUTCOME)
                     else:
-                        self._set_aside()
+                        self._rename_rest()
                         return entrance
                 if str(self._own) == self._names[0] and all(self._is_empty(other) for other in self._others):
-                    self._set_aside()
+                    self._rename_rest()
                     own = {str(self._own): self._members[self._own]}
                     return Entrance(state="new", cluster=own, token=f"barnabas-{uuid4()}")
                 if stopping.wait(LOOK_EVERY_S) or monotonic() > until_s:
@@ -122,8 +122,8 @@ class Joining:
             text += "; a cluster begins once every member says that it has no data"
         return f"{text}: {'; '.join(found.values())}"
 
-    def _set_aside(self) -> None:
-        """Move the rest of data without a log away: the new member would take it for its own state."""
+    def _rename_rest(self) -> None:
+        """Rename a data folder without a log: the new member would use it as its own state."""
         if not self._data.exists():
             return
         number = 1

@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class SessionKeeper:
-    """Runs in a thread of its own; tells `delivery` of changes and session states.
+    """Runs in a thread of its own, and passes changes and session states to `delivery`.
 
-    After a new connection every watch is told, once changes after it arrive: nothing in between is missed.
+    After a new connection every watch is called, once later changes arrive, so none in between is missed.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SessionKeeper:
         self._heartbeat = SessionHeartbeat(self._ttl_s * 1000)
         self._link: Link | None = None
         self._lease: int | None = None
-        self._end_untold = False
+        self._owes_expiry = False
         self._wake = Event()
         self._ready = Event()
         self._closing = Event()
@@ -64,7 +64,7 @@ class SessionKeeper:
         try:
             return request(link, max(REQUEST_TIMEOUT_MIN_S, self._ttl_s / 3))
         except NoAnswer:
-            link.close()  # whatever else waits for it fails too, and the keeper goes on with another server
+            link.close()  # other calls on it fail, too, and the keeper connects to another server
             raise
 
     @property
@@ -80,13 +80,13 @@ class SessionKeeper:
         return link
 
     def heartbeat(self) -> float:
-        """As `Coordination.keep`."""
+        """Renew the session as `Coordination.keep` promises."""
         self._heartbeat.beat()
         left_s = self.ask(lambda link, timeout_s: link.keep_alive(self.lease, timeout_s))
         if left_s <= 0:
             self.check_now()
-        # Asked last: a lease that came in place of one that ended is not told of before the listeners know.
-        if left_s <= 0 or self._end_untold or self._delivery.owes_an_end:
+        # Checked last: the lease after an expired one counts only once all listeners know of the expiration.
+        if left_s <= 0 or self._owes_expiry or self._delivery.owes_an_end:
             raise SessionExpired(f"the session with etcd at {self._where.servers} expired")
         return left_s * 1000.0
 
@@ -109,7 +109,7 @@ class SessionKeeper:
                 self._serve(link)
             except CoordinationError as error:
                 self._why = str(error)
-            except Exception as error:  # noqa: BLE001  told as the reason; without this thread there is no session again
+            except Exception as error:  # noqa: BLE001  reported as the reason; without this thread no session comes back
                 self._why = f"{endpoint}: {type(error).__name__}: {error}"
             else:
                 continue  # it is closing
@@ -128,7 +128,7 @@ class SessionKeeper:
             stream.wait_ready(self._ttl_s / 3)
             self._link = link
             self._failure.succeeded(f"connected to etcd at {link.endpoint}")
-            self._tell()
+            self._pass_on_state()
             self._ready.set()
             while not self._closing.is_set():
                 self._wake.wait(self._ttl_s / 3)
@@ -138,8 +138,8 @@ class SessionKeeper:
                 if self._closing.is_set():
                     break
                 self._take_lease(link, self._ttl_s / 3)
-                if self._end_untold:
-                    self._tell()
+                if self._owes_expiry:
+                    self._pass_on_state()
             link.revoke(self.lease, min(SHORT_PATIENCE_S, self._ttl_s / 3))
         finally:
             stream.close()
@@ -151,14 +151,14 @@ class SessionKeeper:
                 return
             if link.keep_alive(self._lease, patience_s) > 0:
                 return
-            self._end_untold = True
+            self._owes_expiry = True
         self._lease = link.grant(self._ttl_s, self._ttl_s / 3).ID
 
-    def _tell(self) -> None:
-        """Of a new connection, or that the lease was lost, however many connections ago that was."""
-        state = SessionState.EXPIRED if self._end_untold else SessionState.CONNECTED
+    def _pass_on_state(self) -> None:
+        """Pass on a new connection, or the loss of the lease since the last one that was passed on."""
+        state = SessionState.EXPIRED if self._owes_expiry else SessionState.CONNECTED
         self._delivery.touch_all(state, watches=True)
-        self._end_untold = False
+        self._owes_expiry = False
 
     def _on_events(self, events: Any) -> None:
         self._delivery.touch(touched_nodes(self._keys, events))

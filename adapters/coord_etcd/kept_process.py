@@ -16,7 +16,7 @@ RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
 DEATHS_REPORTED = 3
 """One after the other; of more, one line a minute is enough."""
 LONG_LIFE_S = 60.0
-"""Who has run for longer did not fail for the reason of the last time."""
+"""After such a life the pause before the next start is short again."""
 STOP_PATIENCE_S = 10.0
 LOG_BYTES_MAX = 8 * 1024 * 1024
 _LAST_WORDS_BYTES = 16_384
@@ -33,12 +33,12 @@ code=$?
 kill "$guard"
 exit "$code"
 """
-"""What stands between: a shell whose input is a pipe from us. A line in it means to stop in order; its end, which comes
-with our own, means at once. (PR_SET_PDEATHSIG is Linux's alone, and goes with the thread that started the program.)"""
+"""The shell between this process and the program. A line from the pipe stops the program in order, and the end of the
+pipe, which comes with the end of this process, kills it. (PR_SET_PDEATHSIG is Linux's alone and ends with a thread.)"""
 
 
 class KeptProcess:
-    """`report` is told when it dies and is started again. Its output is added to the file `log`."""
+    """`report` gets a line when it dies and is started again. Its output is added to the file `log`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class KeptProcess:
         self._stopping = Event()
         self._keeper = Thread(target=self._keep, name=f"kept-{name}", daemon=True)
         self.deaths = 0
-        """How often it ended by itself."""
+        """The number of unexpected ends."""
 
     def start(self) -> None:
         """Once. Raises `CoordinationError` when it cannot be started at all."""
@@ -107,7 +107,7 @@ class KeptProcess:
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # Ctrl-C is for us, who stop it when nobody needs it any more
+                    start_new_session=True,  # Ctrl-C ends this process, which then stops the program
                 )
         except OSError as error:
             raise CoordinationError(f"{self._name} cannot be started: {error}") from error

@@ -148,7 +148,7 @@ class WatchStream:
         self._lost = lost
         self._ready = Event()
         try:
-            # The stream of requests ends after one; that of events goes on.
+            # The stream of requests ends after the first one; the stream of events stays open.
             self._call = stub.Watch(iter([request]), metadata=_HAS_LEADER)
         except (grpc.RpcError, ValueError) as error:
             raise to_coordination_error(error, "the watch", endpoint) from error
@@ -179,7 +179,7 @@ class WatchStream:
         except grpc.RpcError as error:
             self.error = to_coordination_error(error, "the watch", self._endpoint)
         finally:
-            if self.error is None:  # an exception that nobody expected, and that the thread tells of
+            if self.error is None:  # an unexpected exception, which the thread raises
                 self.error = CoordinationError(f"the watch of etcd at {self._endpoint} failed")
             self._ready.set()
             self._lost()

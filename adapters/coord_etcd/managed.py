@@ -20,9 +20,9 @@ from .link import Link
 
 SCHEME = "etcd+managed"
 START_TIMEOUT_MS = 60_000
-"""The members of a cluster are not started at the same time: so long does one wait for a majority."""
+"""The time in which a member waits for a majority, as members do not start together."""
 _LOOK_EVERY_S = 0.05
-_REVISIONS_KEPT = 10_000
+_RETAINED_REVISIONS = 10_000
 
 
 def etcd_executable() -> str | None:
@@ -74,7 +74,7 @@ class ManagedEtcd:
         self._stopping = Event()
 
     def url(self, prefix: str = "") -> str:
-        """What a session with this member alone is opened with."""
+        """Return the URL for a session with this member alone."""
         return f"etcd://{self.client}{prefix}"
 
     def start(self) -> None:
@@ -176,14 +176,12 @@ class ManagedEtcd:
             "initial-cluster-state": start.state,
             "initial-cluster-token": start.token,
             "auto-compaction-mode": "revision",
-            "auto-compaction-retention": str(_REVISIONS_KEPT),
+            "auto-compaction-retention": str(_RETAINED_REVISIONS),
             "log-level": "warn",
             # Members of 3.5.0 to 3.5.2 may come to differ after a kill -9 under load: one that does says so and ends.
             "experimental-initial-corrupt-check": "true",
         }
-        if (
-            len(self.members) == 1
-        ):  # nobody to lose an election to; a session may be as short as one of these and a half
+        if len(self.members) == 1:  # no election can be lost; a session lasts at least 1.5 election timeouts
             flags |= {"heartbeat-interval": "100", "election-timeout": "500"}
         elif start.state == "new":  # else a founder adds each member only after the one before has run for 5 s
             flags["strict-reconfig-check"] = "false"
@@ -252,10 +250,10 @@ class ManagedEtcdCoordination(EtcdCoordination):
 
 
 def _reason(lines: list[str]) -> str:
-    """What etcd said last: of what is fatal, or else at all."""
-    told = [entry for entry in map(_entry, lines) if entry]
-    fatal = [entry for entry in told if entry.get("level") in ("fatal", "panic")]
-    for entry in (fatal or told)[-1:]:
+    """Return the last fatal message of etcd, or else its last message."""
+    entries = [entry for entry in map(_entry, lines) if entry]
+    fatal = [entry for entry in entries if entry.get("level") in ("fatal", "panic")]
+    for entry in (fatal or entries)[-1:]:
         return ": ".join(str(entry[key]) for key in ("msg", "error") if key in entry)
     return lines[-1][:1000] if lines else "it wrote nothing"
 

@@ -40,11 +40,11 @@ KEEP_TIMEOUT_MIN_S = 0.5
 REQUESTS_AT_ONCE = 1000
 """On their way before the first answer is waited for; about as many as a server takes in at once."""
 CREATE_ATTEMPTS = 20
-"""How often missing parents are made again when others delete them in between."""
+"""The attempts of a creation while other sessions delete its parents."""
 _VERSION_MAX = 2**31 - 1
 _ANY_VERSION = -1
 _NOT_TO_BLAME = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-"""What the other operations of a refused transaction are answered with."""
+"""The answers to the other operations of a refused transaction."""
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 """Seconds. kazoo's own pause grows to a minute, far beyond a session."""
 
@@ -61,8 +61,8 @@ class ZookeeperCoordination:
 
     While the connection is lost, calls raise `CoordinationError` at once. A call that fails as it is lost may still
     have been done. The service's `jute.maxbuffer` (1 MiB less one byte, unless raised) bounds data and path
-    together; larger requests make it cut the connection. `report` is told of a callback that raised, of watches that
-    are refused, and of a connection that is lost (`RepeatedFailure`).
+    together; larger requests make it cut the connection. `report` gets a line for a callback that raised, for refused
+    watches, and for a lost connection (`RepeatedFailure`).
     """
 
     blocking = True
@@ -163,7 +163,7 @@ class ZookeeperCoordination:
             orphan = self._commit_once(changes, guards)
             if orphan is None:
                 return
-            for change in changes:  # what else lacks a parent would only be told by the next attempts
+            for change in changes:  # the answer names only the first node without a parent
                 if isinstance(change, CreateNode):
                     self._create_parents(change.path)
         raise CoordinationError(f"{orphan}: its parents are deleted as often as they are made")
@@ -216,7 +216,7 @@ class ZookeeperCoordination:
         self._watches.add_below(path)
         if self._connected.is_set():  # otherwise the next connection arms it
             try:
-                self._ask(path, self._watches.arm_below(path, tell=False))
+                self._ask(path, self._watches.arm_below(path, notify=False))
             except CoordinationError:
                 cancel()
                 raise
@@ -313,9 +313,9 @@ class ZookeeperCoordination:
     def _callback_failed(self, error: Exception) -> None:
         self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
-    def _deliver(self, tell: Callable[[], None]) -> None:
+    def _deliver(self, deliver: Callable[[], None]) -> None:
         try:
-            self._callbacks.submit(tell)
+            self._callbacks.submit(deliver)
         except RuntimeError as error:  # the executor was shut down
             raise ClosedError("this coordination session is closed") from error
 
@@ -325,11 +325,11 @@ class ZookeeperCoordination:
             return
         if state == KazooState.CONNECTED:
             self._failure.succeeded(f"connected to ZooKeeper at {self._where.servers}")
-            told = SessionState.EXPIRED if self._expired else SessionState.CONNECTED
+            new_state = SessionState.EXPIRED if self._expired else SessionState.CONNECTED
             # A new session may come to a server that lags behind; requests are answered in order, so a sync goes first.
             self._client.sync_async(self._where.prefix or "/")
             self._connected.set()
-            self._delivery.touch_all(told, watches=False)
+            self._delivery.touch_all(new_state, watches=False)
             self._expired = False  # only now: `keep` fails until who listens knows
             self._watches.arm_all()
             return

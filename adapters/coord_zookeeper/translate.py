@@ -17,7 +17,7 @@ from ...ports.coordination import (
 )
 
 FAILURES = (kazoo.KazooException, KazooTimeoutError)
-"""What a call of kazoo may raise."""
+"""The exceptions that a call of kazoo may raise."""
 
 _REFUSALS: dict[type[kazoo.KazooException], type[CoordinationError]] = {
     kazoo.NodeExistsError: NodeExists,

@@ -26,19 +26,19 @@ class _Fired:
     path fires, and it may be watched again and again before that."""
 
     path: str
-    tell: Callable[[str, WatchedEvent], None]
+    on_event: Callable[[str, WatchedEvent], None]
 
     def __call__(self, event: WatchedEvent) -> None:
-        self.tell(self.path, event)
+        self.on_event(self.path, event)
 
 
 class Watches:
     """For each wanted path a watch on the node and one on its children (two kinds in ZooKeeper).
 
-    A watch is armed again before the path is told, so a reader who is told never misses a later change.
+    A watch is set again before the callback of its path runs, so a callback that reads misses no later change.
     Watches die with their connection: call `arm_all` after each new one.
 
-    Paths below which all is watched are roots. What stands at or below a root is told by its watch alone: before
+    Paths below which all is watched are roots. Only the watch of a root reports changes at and below it: before
     ZooKeeper 3.9 a one-shot watch would take the place of a recursive one at the same path (ZOOKEEPER-4466).
     """
 
@@ -85,7 +85,7 @@ class Watches:
         self._arm_those_at_or_below(root)
 
     def arm(self, path: str) -> Any:
-        """Set the watches of one path that was added; returns kazoo's result to wait for: changes after it are told.
+        """Set the watches of one path that was added; returns kazoo's result to wait for: later changes are reported.
 
         None for a path below a root.
         """
@@ -93,16 +93,16 @@ class Watches:
             fired = self._fired[path]
             if self._is_covered(path):
                 return None
-        return self._arm(path, fired, tell=False)
+        return self._arm(path, fired, notify=False)
 
-    def arm_below(self, root: str, *, tell: bool = True) -> Any:
-        """Set the watch of a root; returns kazoo's result to wait for. `tell`: that anything may have changed."""
+    def arm_below(self, root: str, *, notify: bool = True) -> Any:
+        """Set the watch of a root; returns kazoo's result to wait for. `notify`: report all as changed."""
         result = self._client.watch_below_async(self._prefix + root)
-        result.rawlink(partial(self._on_armed_below, root, tell))
+        result.rawlink(partial(self._on_armed_below, root, notify))
         return result
 
     def arm_all(self) -> None:
-        """Set all watches on a new connection; each path and root is told once it is watched."""
+        """Set all watches on a new connection; each path and root is reported once it is watched."""
         with self._lock:
             self._refused.clear()
             roots = list(self._roots)
@@ -119,7 +119,7 @@ class Watches:
         path = path[len(self._prefix) :]
         with self._lock:
             covered = self._is_covered(path)
-        if covered and is_path(path):  # else its one-shot watch tells
+        if covered and is_path(path):  # else its one-shot watch reports it
             self._delivery.touch({path: came_or_went})
 
     def _is_covered(self, path: str) -> bool:
@@ -136,39 +136,39 @@ class Watches:
         else:
             self._arm(path, fired)
 
-    def _arm(self, path: str, fired: _Fired, *, tell: bool = True) -> Any:
+    def _arm(self, path: str, fired: _Fired, *, notify: bool = True) -> Any:
         full = self._prefix + path
         node = self._client.exists_async(full, watch=fired)
         node.rawlink(partial(self._check, path))
         children = self._client.get_children_async(full, watch=fired)
         # Answers come in the order of the requests: with the second, both watches stand.
-        children.rawlink(partial(self._on_armed, path, tell))
+        children.rawlink(partial(self._on_armed, path, notify))
         return children
 
     def _arm_those_at_or_below(self, root: str) -> None:
-        """Each path for itself, now that the watch of the root does not tell."""
+        """Each path for itself, as the watch of the root reports no changes."""
         with self._lock:
             bare = [each for each in self._fired.items() if is_at_or_below(each[0], root)]
             bare = [(path, fired) for path, fired in bare if not self._is_covered(path)]
         for path, fired in bare:
             self._arm(path, fired)
 
-    def _on_armed(self, path: str, tell: bool, result: Any) -> None:
+    def _on_armed(self, path: str, notify: bool, result: Any) -> None:
         self._check(path, result)
-        if tell:
+        if notify:
             self._delivery.touch_path(path)
 
-    def _on_armed_below(self, root: str, tell: bool, result: Any) -> None:
+    def _on_armed_below(self, root: str, notify: bool, result: Any) -> None:
         if isinstance(result.exception, _LOST):
             return
         if result.exception is not None:
             with self._lock:
                 if root in self._roots:
                     self._refused.add(root)
-            if tell:  # else who asked is told
+            if notify:  # else the caller gets the error
                 self._check(root, result)
             self._arm_those_at_or_below(root)
-        if tell:
+        if notify:
             self._delivery.touch_below(root)
         with self._lock:
             below = [path for path in self._fired if is_at_or_below(path, root)]

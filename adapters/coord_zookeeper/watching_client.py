@@ -1,4 +1,4 @@
-"""What kazoo lacks: recursive watches that stay (ZooKeeper 3.6), and the session time that the service agreed to."""
+"""A kazoo client with persistent recursive watches (ZooKeeper 3.6) and the negotiated session timeout."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +17,7 @@ from .translate import FAILURES
 _PERSISTENT_RECURSIVE = 1
 
 NodeTouched = Callable[[str, bool], None]
-"""Told the path of a node, and whether it was made or deleted."""
+"""Called with the path of a node, and True if it was created or deleted."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class AddWatch:
 
 
 class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """`touched` is told of every event of a node, on the thread of the connection; set it before the start."""
+    """`touched` is called for every event of a node, on the thread of the connection; set it before the start."""
 
     touched: NodeTouched
 
@@ -55,13 +55,13 @@ class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return result
 
     def drop_connection(self) -> None:
-        """The server does not answer: go on with another one, in the same session. From any thread."""
+        """Leave a server that does not answer, and continue the session on another one. Any thread may call."""
         self._connection.drop()
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
     def drop(self) -> None:
-        """Its thread finds the end of the stream."""
+        """Shut the socket down; the thread of the connection then reads the end of the stream."""
         connection = self._socket
         if connection is not None:
             with suppress(OSError):  # it is closed already

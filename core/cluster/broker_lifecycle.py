@@ -52,7 +52,7 @@ class _Predecessor(BarnabasError):
     """A broker that died in this one's place is registered still."""
 
 
-class Membership:
+class BrokerLifecycleManager:
     """Keeps one broker registered, and finds out whether the tree was restored from a backup. Owner thread only.
 
     The tree has a persistent node for each broker with its last registration. A broker writes its own before it notes
@@ -105,7 +105,7 @@ class Membership:
         self._session = 0
         self._tried: dict[int, int] = {}
         """Broker epochs of registrations that may be stored though no answer came, each with the session it was in."""
-        self._is_busy = self._is_telling = self._is_closed = self._has_registered = False
+        self._is_busy = self._is_updating = self._is_closed = self._has_registered = False
         self.went_back = False
         """True if the coordination service had forgotten registrations when this broker registered."""
         self._seen = {each.broker_id: each for each in last.seen}
@@ -135,7 +135,7 @@ class Membership:
             self._listening()
             self._listening = None
 
-    def tell(
+    def update_registration(
         self,
         *,
         leaving: bool = False,
@@ -148,26 +148,26 @@ class Membership:
         if gone and out_of_use == self._own.offline:
             return
         self._own = evolve(self._own, leaving=self._own.leaving or leaving, offline=out_of_use)
-        if self.registration is not None and not self._is_telling:
-            self._is_telling = True
-            self._queue.run(self._telling, self._told)
+        if self.registration is not None and not self._is_updating:
+            self._is_updating = True
+            self._queue.run(self._updating, self._on_updated)
 
-    async def _telling(self) -> None:
-        self._is_telling = False
+    async def _updating(self) -> None:
+        self._is_updating = False
         present = self.registration
         if present is None:
             return  # the next registration says it
         path = layout.broker_path(present.broker_id)
-        told = evolve(present, leaving=self._own.leaving, offline=self._own.offline)
-        await elsewhere(partial(self._coordination.set, path, layout.encode_broker(told)))
+        updated = evolve(present, leaving=self._own.leaving, offline=self._own.offline)
+        await elsewhere(partial(self._coordination.set, path, layout.encode_broker(updated)))
         if self.registration is present:
-            self.registration = told
+            self.registration = updated
 
-    def _told(self, outcome: Outcome[None]) -> None:
+    def _on_updated(self, outcome: Outcome[None]) -> None:
         failure = outcome.error
         if failure is not None and not isinstance(failure, NoNode | ClosedError) and not self._is_closed:
             self._report(f"what changed of broker {self._own.broker_id} cannot be told: {failure}; it is tried again")
-            self._timer = self._scheduler.call_later(RETRY_MS_MAX, self.tell)
+            self._timer = self._scheduler.call_later(RETRY_MS_MAX, self.update_registration)
 
     # --- the session
 
@@ -372,7 +372,7 @@ class Membership:
         self._lease.grant()
         self._registered(registration)
         if (registration.leaving, registration.offline) != (self._own.leaving, self._own.offline):
-            self.tell()  # it has changed since this registration was sent
+            self.update_registration()  # it has changed since this registration was sent
 
     def _try_again(self, failure: BaseException) -> None:
         is_predecessor = isinstance(failure, _Predecessor)

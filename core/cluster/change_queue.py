@@ -127,15 +127,15 @@ class ChangeQueue:
         while self._waiting:
             running = self._waiting[0]
             running.change = running.make()
-            if not self._go_on(running, None):
+            if not self._resume(running, None):
                 return
         self._busy = False
 
     def _offloaded(self, running: _Running, outcome: Outcome[Any]) -> None:
-        if self._go_on(running, outcome):
+        if self._resume(running, outcome):
             self._next()
 
-    def _go_on(self, running: _Running, outcome: Outcome[Any] | None) -> bool:
+    def _resume(self, running: _Running, outcome: Outcome[Any] | None) -> bool:
         """False: the rest follows when what was offloaded is done."""
         assert running.change is not None
         while True:

@@ -65,7 +65,7 @@ class Controller:
         self._losses: dict[TopicPartition, str] = {}
         """Why partitions have no leader, as it was reported."""
         self._is_settling = self._is_campaigning = self._is_closed = False
-        registry.listen(self._told)
+        registry.listen(self._on_delta)
 
     @property
     def is_active(self) -> bool:
@@ -100,7 +100,7 @@ class Controller:
         self._due.update(dict.fromkeys(names))
         self._settle_soon()
 
-    def _told(self, delta: Delta, _before: ClusterImage) -> None:
+    def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
         match delta:
             case ControllerChanged(controller=None):
                 self._campaign()
@@ -196,7 +196,7 @@ class Controller:
             try:
                 await self._registry.change_states(some, decide, {layout.CONTROLLER_EPOCH: self._epoch})
             finally:
-                self._tell_elected(decided)
+                self._report_elected(decided)
             for name in some:
                 await self._finish_moves(name)
         except Exception:
@@ -205,7 +205,7 @@ class Controller:
             raise
         self._at_a_time = min(TOPICS_AT_A_TIME, 2 * self._at_a_time)
 
-    def _tell_elected(self, decided: Mapping[str, tuple[ClusterImage, Iterable[int]]]) -> None:
+    def _report_elected(self, decided: Mapping[str, tuple[ClusterImage, Iterable[int]]]) -> None:
         """Of what was decided, what counts now: the others may not have been written."""
         image = self._registry.image
         for name, (before, numbers) in decided.items():

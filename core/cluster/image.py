@@ -21,7 +21,7 @@ from .deltas import (
     TopicSet,
     TopicUnreadable,
 )
-from .immutable_map import Layered
+from .immutable_map import ImmutableMap
 from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic, first_state, metric_name
 
 States = Mapping[int, PartitionState]
@@ -31,7 +31,7 @@ States = Mapping[int, PartitionState]
 class TopicStates:
     """The states of a topic's partitions, and the versions of the nodes that they are in, by number."""
 
-    states: Layered[int, PartitionState] = Layered()
+    states: ImmutableMap[int, PartitionState] = ImmutableMap()
     versions: Mapping[int, int] = {}
 
     def is_older_than(self, node: int, version: int | None) -> bool:
@@ -82,9 +82,9 @@ class ClusterImage:
     """
 
     version: int = 0
-    topics: Layered[str, Topic] = Layered()
+    topics: ImmutableMap[str, Topic] = ImmutableMap()
     """All topics by name, without those that are being deleted."""
-    deleting: Layered[str, Topic] = Layered()
+    deleting: ImmutableMap[str, Topic] = ImmutableMap()
     """Topics marked for deletion, whose nodes still stand."""
     unreadable: frozenset[str] = frozenset()
     """Names that are taken by nodes which describe no topic."""
@@ -95,9 +95,9 @@ class ClusterImage:
     configs: Mapping[int | None, Mapping[str, str]] = {}
     """What was set for brokers while they ran; None: for all of them."""
     _any_offline: bool = False
-    _names_by_id: Layered[bytes, str] = Layered()
-    _names_in_metrics: Layered[str, str] = Layered()
-    _states: Layered[str, TopicStates] = Layered()
+    _names_by_id: ImmutableMap[bytes, str] = ImmutableMap()
+    _names_in_metrics: ImmutableMap[str, str] = ImmutableMap()
+    _states: ImmutableMap[str, TopicStates] = ImmutableMap()
 
     # --- questions
 
@@ -166,18 +166,18 @@ class ClusterImage:
         named = {**contents.topics, **contents.deleting}
         return ClusterImage(
             version=self.version + 1,
-            topics=Layered(contents.topics),
-            deleting=Layered(contents.deleting),
+            topics=ImmutableMap(contents.topics),
+            deleting=ImmutableMap(contents.deleting),
             unreadable=contents.unreadable,
             brokers=self.brokers,
             controller=self.controller,
             any_offline=self._any_offline,
             configs=dict(contents.configs),
-            names_by_id=Layered({topic.topic_id: name for name, topic in contents.topics.items()}),
-            names_in_metrics=Layered({metric_name(name): name for name in named}),
-            states=Layered(
+            names_by_id=ImmutableMap({topic.topic_id: name for name, topic in contents.topics.items()}),
+            names_in_metrics=ImmutableMap({metric_name(name): name for name in named}),
+            states=ImmutableMap(
                 {
-                    name: TopicStates(states=Layered(states), versions=versions)
+                    name: TopicStates(states=ImmutableMap(states), versions=versions)
                     for name, (states, versions) in contents.states.items()
                     if states or versions
                 }

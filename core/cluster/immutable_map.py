@@ -19,7 +19,7 @@ _GONE: Final = _Gone()
 _UNSEEN: Final = _Gone()
 
 
-class Layered(Mapping[K, V]):
+class ImmutableMap(Mapping[K, V]):
     """Two dicts: a large one that many versions share, and over it the few entries that have changed since.
 
     A change copies the upper one alone, until that has more than the root of the entries below: then both become one.
@@ -33,27 +33,27 @@ class Layered(Mapping[K, V]):
         self._over: dict[K, V | _Gone] = {}
         self._count = len(self._base)
 
-    def put(self, key: K, value: V) -> "Layered[K, V]":
+    def put(self, key: K, value: V) -> "ImmutableMap[K, V]":
         """The mapping with this entry, in place of the one of the same key."""
         return self._with(key, value, self._count + (key not in self))
 
-    def drop(self, key: K) -> "Layered[K, V]":
+    def drop(self, key: K) -> "ImmutableMap[K, V]":
         """The mapping without this key; the same one if it has none."""
         return self._with(key, _GONE, self._count - 1) if key in self else self
 
-    def put_all(self, entries: Mapping[K, V]) -> "Layered[K, V]":
+    def put_all(self, entries: Mapping[K, V]) -> "ImmutableMap[K, V]":
         """The mapping with all of these."""
         if len(entries) > self._over_max():
-            return Layered({**self, **entries})
+            return ImmutableMap({**self, **entries})
         made = self
         for key, value in entries.items():
             made = made.put(key, value)
         return made
 
-    def _with(self, key: K, value: V | _Gone, count: int) -> "Layered[K, V]":
-        made: Layered[K, V] = Layered.__new__(Layered)
+    def _with(self, key: K, value: V | _Gone, count: int) -> "ImmutableMap[K, V]":
+        made: ImmutableMap[K, V] = ImmutableMap.__new__(ImmutableMap)
         made._base, made._over, made._count = self._base, {**self._over, key: value}, count
-        return Layered(made._merged()) if len(made._over) > self._over_max() else made
+        return ImmutableMap(made._merged()) if len(made._over) > self._over_max() else made
 
     def _over_max(self) -> int:
         return max(LAYER_MIN, isqrt(len(self._base)))

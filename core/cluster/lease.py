@@ -33,7 +33,7 @@ class Lease:
         self._turn = 0
         """What was asked for in an earlier one does not count any more."""
         self._is_granted = False
-        self._is_over_told = False
+        self._is_expiry_reported = False
         self._is_closed = False
         self._timer: Timer | None = None
 
@@ -89,7 +89,7 @@ class Lease:
                 self._until_ms = -inf
             elif not isinstance(outcome.error, CoordinationError | ClosedError):
                 self._report(f"keeping the session failed: {type(outcome.error).__name__}: {outcome.error}")
-            self._tell()
+            self._report_change()
             self._timer = self._scheduler.call_later(self._period_ms, self._keep)
 
         try:
@@ -97,11 +97,11 @@ class Lease:
         except ClosedError:
             self._is_closed = True  # the broker is about to end
 
-    def _tell(self) -> None:
+    def _report_change(self) -> None:
         """Report once that the lease of a registered broker is over, and once that it is valid again."""
-        if self._is_granted and self.is_valid is self._is_over_told:
-            self._is_over_told = not self._is_over_told
-            if self._is_over_told:
+        if self._is_granted and self.is_valid is self._is_expiry_reported:
+            self._is_expiry_reported = not self._is_expiry_reported
+            if self._is_expiry_reported:
                 text = "the coordination service did not renew this broker's session in time; until it does, the broker"
                 self._report(
                     f"{text} refuses acks=0 and acks=1, coordinates no groups and transactions, and accepts acks=all "

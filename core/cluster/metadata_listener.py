@@ -24,7 +24,7 @@ _DELETED = f"{layout.DELETED}/"
 RETRY_MS = 1000.0
 
 
-class _Told:
+class _ChangedNodes:
     """Which nodes are to be read again."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ TOPICS_TOGETHER = 20
 """So many new topics are made together; a change of this broker's own waits for no more than these."""
 
 
-class ClusterFollower:
+class MetadataListener:
     """Keeps a registry at what the tree says. Owner thread only.
 
     Who lives and who leads is read in one queue of changes (`submit_leaders`), topics and configs in the other
@@ -89,7 +89,7 @@ class ClusterFollower:
         self._submit_leaders = submit_leaders
         self._submit_topics = submit_topics
         self._settle = settle
-        self._leaders, self._topics = _Told(), _Told()
+        self._leaders, self._topics = _ChangedNodes(), _ChangedNodes()
         self._leaders_due = self._topics_due = False
         self._unsettled: dict[str, None] = {}
         """Topics whose settling has failed: the image may be right by now, and the broker not yet."""
@@ -101,7 +101,7 @@ class ClusterFollower:
 
         async def watching() -> None:
             if self._cancel is None:
-                self._cancel = await elsewhere(partial(self._registry.coordination.watch_below, ROOT, self._told))
+                self._cancel = await elsewhere(partial(self._registry.coordination.watch_below, ROOT, self._on_watch))
 
         def done(result: BarnabasError | None) -> None:
             if self._closed:
@@ -123,7 +123,7 @@ class ClusterFollower:
             self._cancel()
             self._cancel = None
 
-    def _told(self, paths: Collection[str] | None) -> None:
+    def _on_watch(self, paths: Collection[str] | None) -> None:
         """From a thread of the adapter."""
         with suppress(ClosedError):  # the broker has gone
             self._scheduler.call_soon(lambda: self._note(paths))
@@ -131,11 +131,11 @@ class ClusterFollower:
     def _note(self, paths: Collection[str] | None) -> None:
         """What was deleted is not led for as long as the queues are busy with other things."""
         self._registry.end_deleted(each.rpartition("/")[2] for each in paths or () if each.startswith(_DELETED))
-        for told in (self._leaders, self._topics):
+        for changed_nodes in (self._leaders, self._topics):
             if paths is None:
-                told.note_all()
+                changed_nodes.note_all()
             else:
-                told.note(paths)
+                changed_nodes.note(paths)
         self._read()
 
     def _read(self) -> None:
@@ -149,45 +149,45 @@ class ClusterFollower:
             self._submit_topics("following topics", self._read_topics, self._was_read)
 
     async def _read_leaders(self) -> None:
-        told, self._leaders = self._leaders, _Told()
+        changed_nodes, self._leaders = self._leaders, _ChangedNodes()
         self._leaders_due = False  # what changes from here on is read again
         try:
-            if told.brokers:
+            if changed_nodes.brokers:
                 await self._registry.reread_brokers()
-            if told.controller:
+            if changed_nodes.controller:
                 await self._registry.reread_controller()
-            if told.everything:
+            if changed_nodes.everything:
                 await self._registry.reread_deleted()
                 await self._registry.reread_states(list(self._registry.image.topics))
             else:
-                await self._registry.reread_states_nodes(told.states)
+                await self._registry.reread_states_nodes(changed_nodes.states)
         except BaseException:
-            self._again(self._leaders, told)
+            self._again(self._leaders, changed_nodes)
             raise
 
     async def _read_topics(self) -> None:
-        told, self._topics = self._topics, _Told()
+        changed_nodes, self._topics = self._topics, _ChangedNodes()
         self._topics_due = False
         try:
-            if told.everything:
+            if changed_nodes.everything:
                 names = await elsewhere(partial(children, self._registry.coordination, layout.TOPICS))
                 image = self._registry.image
-                told.topics.update(dict.fromkeys([*names, *image.topics, *image.deleting, *image.unreadable]))
-                told.configs.update(dict.fromkeys([None, *image.configs]))
-            for broker_id in told.configs:
+                changed_nodes.topics.update(dict.fromkeys([*names, *image.topics, *image.deleting, *image.unreadable]))
+                changed_nodes.configs.update(dict.fromkeys([None, *image.configs]))
+            for broker_id in changed_nodes.configs:
                 await self._registry.reread_configs(broker_id)
-            changed = await self._registry.changed_topics(told.topics)
-            told.topics = dict.fromkeys([*changed, *self._unsettled])
-            while told.topics:
-                some = self._some_of(told.topics)
+            changed = await self._registry.changed_topics(changed_nodes.topics)
+            changed_nodes.topics = dict.fromkeys([*changed, *self._unsettled])
+            while changed_nodes.topics:
+                some = self._some_of(changed_nodes.topics)
                 for name in some:
                     self._unsettled.pop(name, None)
                     self._unsettled[name] = None  # last: one that cannot be settled does not keep the others from it
                 await self._settle(some)
                 for name in some:
-                    del told.topics[name], self._unsettled[name]
+                    del changed_nodes.topics[name], self._unsettled[name]
         except BaseException:
-            self._again(self._topics, told)
+            self._again(self._topics, changed_nodes)
             raise
 
     def _some_of(self, names: Iterable[str]) -> Sequence[str]:
@@ -202,13 +202,13 @@ class ClusterFollower:
         return [first, *takewhile(is_new, others)] if is_new(first) else [first]
 
     @staticmethod
-    def _again(now: _Told, told: _Told) -> None:
+    def _again(now: _ChangedNodes, changed_nodes: _ChangedNodes) -> None:
         """What could not be read is read with what has changed since."""
-        now.everything = now.everything or told.everything
-        now.brokers, now.controller = now.brokers or told.brokers, now.controller or told.controller
-        now.topics.update(told.topics)
-        now.states.update(told.states)
-        now.configs.update(told.configs)
+        now.everything = now.everything or changed_nodes.everything
+        now.brokers, now.controller = now.brokers or changed_nodes.brokers, now.controller or changed_nodes.controller
+        now.topics.update(changed_nodes.topics)
+        now.states.update(changed_nodes.states)
+        now.configs.update(changed_nodes.configs)
 
     def _was_read(self, result: BarnabasError | None) -> None:
         if result is None:

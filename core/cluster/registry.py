@@ -44,7 +44,7 @@ from .topic_planning import check_configs_fit, check_new_name
 from .topic_store import StoredTopic
 from .topics import BrokerRegistration, PartitionState, Topic, first_state
 
-Told = Callable[[Delta, ClusterImage], None]
+DeltaListener = Callable[[Delta, ClusterImage], None]
 """Called with a change, and the image before it."""
 
 Decide = Callable[[Topic, ClusterImage], Mapping[int, PartitionState]]
@@ -109,7 +109,7 @@ class ClusterRegistry:
     def __init__(self, coordination: Coordination, report: Callable[[str], None]) -> None:
         self._coordination = coordination
         self._report = report
-        self._listeners: list[Told] = []
+        self._listeners: list[DeltaListener] = []
         self._readings = 0
         self.on_went_back: Callable[[CoordinationWentBack], None] | None = None
         """Called (settable) when the image is ahead of the tree: this process cannot go by either."""
@@ -123,17 +123,17 @@ class ClusterRegistry:
         """The session with the tree."""
         return self._coordination
 
-    def listen(self, told: Told) -> Cancel:
-        """Let `told` be called after each change of the image; those who came first are told first."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told)
+    def listen(self, listener: DeltaListener) -> Cancel:
+        """Let `listener` be called after each change of the image; those who came first are told first."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def apply(self, delta: Delta) -> None:
         """Make the next image."""
         before = self.image
         self.image = before.after(delta)
-        for told in tuple(self._listeners):
-            told(delta, before)
+        for listener in tuple(self._listeners):
+            listener(delta, before)
 
     # --- reading
 
@@ -381,7 +381,7 @@ class ClusterRegistry:
         topic = before.with_configs(configs)
         await elsewhere(partial(topic_store.write_configs, self._coordination, topic))
         self.apply(TopicSet(topic=topic))
-        self._tell_configured(f"topic {name}", before.configs, topic.configs)
+        self._report_configured(f"topic {name}", before.configs, topic.configs)
 
     async def begin_delete(self, name: str, brokers: Iterable[int] = ()) -> Topic:
         """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
@@ -450,9 +450,9 @@ class ClusterRegistry:
                 text = f"{path} has the version {node.version}, but this broker has seen {known}"
                 cause = "the coordination service was restored from a backup while brokers ran, or has lost data"
                 went_back = CoordinationWentBack(f"{text}: {cause}. Stop all brokers, then start them")
-                told, self.on_went_back = self.on_went_back, None
-                if told is not None:
-                    told(went_back)
+                listener, self.on_went_back = self.on_went_back, None
+                if listener is not None:
+                    listener(went_back)
                 raise went_back
 
     async def _still_there(self, names: Sequence[str]) -> list[str]:
@@ -462,7 +462,7 @@ class ClusterRegistry:
         return [
             name
             for name, (own, _) in found.items()
-            if name in topics and own is not None and topic_store.tells_of(own, name, topics[name].topic_id)
+            if name in topics and own is not None and topic_store.is_topic_node(own, name, topics[name].topic_id)
         ]
 
     def _write_states(self, portion: Sequence["_StatesWrite"], guards: Mapping[str, int] | None) -> None:
@@ -504,9 +504,9 @@ class ClusterRegistry:
         before = self.image.configs.get(broker_id, {})
         await elsewhere(partial(set_broker_configs, self._coordination, broker_id, configs))
         self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
-        self._tell_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
+        self._report_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
 
-    def _tell_configured(self, what: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        told = telling.configured(what, before, after)
-        if told is not None:
-            self._report(told)
+    def _report_configured(self, what: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        line = telling.configured(what, before, after)
+        if line is not None:
+            self._report(line)

@@ -157,7 +157,7 @@ def _create_converted(coordination: Coordination, topic: Topic, made: CreateNode
             return
         except BadVersion:
             own, stored = coordination.get_many([layout.topic_path(topic.name), made.path])
-            if stored is not None or own is None or not tells_of(own, topic.name, topic.topic_id):
+            if stored is not None or own is None or not is_topic_node(own, topic.name, topic.topic_id):
                 return
 
 
@@ -192,7 +192,7 @@ def create_topic(coordination: Coordination, topic: Topic, states: Mapping[int, 
         try:
             _check_new(coordination, topic.name)
         except ApiError:
-            if not _is_there(coordination, topic):
+            if not _is_stored(coordination, topic):
                 _remove_all(coordination, [change.path for change in ahead])
             raise
         _remove_old(coordination, topic.name)
@@ -234,9 +234,9 @@ def create_topics(coordination: Coordination, made: Sequence[tuple[Topic, Mappin
     return True
 
 
-def _is_there(coordination: Coordination, topic: Topic) -> bool:
+def _is_stored(coordination: Coordination, topic: Topic) -> bool:
     try:
-        return tells_of(coordination.get(layout.topic_path(topic.name)), topic.name, topic.topic_id)
+        return is_topic_node(coordination.get(layout.topic_path(topic.name)), topic.name, topic.topic_id)
     except NoNode:
         return False
 
@@ -318,8 +318,8 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
     Doing it again is harmless. Raises `BadVersion` if there is another topic of this name by now, or none.
     """
     path = layout.topic_path(topic.name)
-    told = set(brokers)
-    if not told:
+    holders = set(brokers)
+    if not holders:
         coordination.commit([SetNode(path, layout.encode_topic(topic, deleting=True))])
         return topic
     while True:
@@ -330,9 +330,9 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
             raise BadVersion(f"topic {topic.name} is not there any more") from error
         if stored.topic_id != topic.topic_id:
             raise BadVersion(f"another broker has made topic {topic.name} again")
-        told.update(broker for replicas in stored.partitions.values() for broker in replicas)
+        holders.update(broker for replicas in stored.partitions.values() for broker in replicas)
         own = SetNode(path, layout.encode_topic(stored, deleting=True), node.version)
-        note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(told)))
+        note = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, sorted(holders)))
         try:
             try:
                 coordination.commit([own, note])
@@ -407,7 +407,7 @@ def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[s
     paths = [layout.topic_path(topic.name) for topic in topics]
     found = {}
     for topic, path, node in zip(topics, paths, coordination.get_many(paths) if paths else [], strict=True):
-        if node is None or not tells_of(node, topic.name, topic.topic_id):
+        if node is None or not is_topic_node(node, topic.name, topic.topic_id):
             raise BadVersion(f"topic {topic.name} is not there any more")
         found[path] = node.version
     return found
@@ -431,7 +431,7 @@ def read_live_topics(coordination: Coordination, names: Sequence[str]) -> dict[s
     return found
 
 
-def tells_of(own: Node, name: str, topic_id: bytes) -> bool:
+def is_topic_node(own: Node, name: str, topic_id: bytes) -> bool:
     """True if the own node of a topic is that of the one with this id, which is not being deleted."""
     try:
         topic, deleting = layout.decode_topic(name, own.data, {})

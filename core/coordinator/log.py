@@ -12,7 +12,7 @@ from ...ports.types import TopicPartition
 from ..log.append_origin import AppendOrigin
 from ..message.batch_writer import encode_columns
 from ..replica.leader.appender import ALL_IN_SYNC
-from ..replica.replica_manager import Replicas
+from ..replica.replica_manager import ReplicaManager
 
 Record = tuple[bytes, bytes | None]
 """Key and value; None is a tombstone."""
@@ -39,7 +39,7 @@ class CoordinatorLog:
     def __init__(
         self,
         topic: str,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         *,
         clock: Clock,
         scheduler: Scheduler,

@@ -17,8 +17,8 @@ from ..message.codec import Codecs
 from ..message.control_records import read_marker
 from ..message.key_value_reader import KeysAndValues, TransactionSpan, read_plain_batches
 from ..replica.partition.partition import Partition
-from ..replica.purgatory import Delayed
-from ..replica.replica_manager import Replicas
+from ..replica.purgatory import DelayedOperation
+from ..replica.replica_manager import ReplicaManager
 from .log import Record
 from .open_records import OpenRecords
 
@@ -173,7 +173,7 @@ class _Reading(Generic[TakesT]):
         self.offset = end
 
 
-class _Uncommitted(Delayed):
+class _Uncommitted(DelayedOperation):
     """A partition that is read, up to where its followers have not come yet."""
 
     __slots__ = ("_reading",)
@@ -214,7 +214,7 @@ class LogLoader(Generic[TakesT]):
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         begin: Callable[[int], TakesT],
         ended: Callable[[TakesT], None],
         *,

@@ -13,7 +13,7 @@ from .purgatory import Purgatory
 
 
 class Following(Protocol):
-    """Who copies what leaders have (`ReplicaFetchers`)."""
+    """Who copies what leaders have (`ReplicaFetcherManager`)."""
 
     def follow(self, partition: Partition) -> None:
         """Copy from the leader that the partition names, in its leader epoch, and from no other any more."""
@@ -28,7 +28,7 @@ class Following(Protocol):
         ...
 
 
-class Roles:
+class LeadershipManager:
     """Owner thread only."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Roles:
         """It has just been opened, in the state that it has."""
         self._settle(partition, began=True)
         if partition.is_leader:
-            self._tell(self.when_led, partition)
+            self._notify(self.when_led, partition)
 
     def apply(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
         """Go by another state, unless it is an older one."""
@@ -67,7 +67,7 @@ class Roles:
         if partition.is_leader:
             self._take(partition, ended, partition.replicas)
 
-    def live_anew(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
+    def on_broker_epoch_changed(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
         """The broker has another epoch, or none that is known: what it leads, it leads in one of its lives only."""
         if broker_epoch == self.own.broker_epoch:
             return
@@ -85,7 +85,7 @@ class Roles:
         was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
         self._following.forget(partition)
         if was_leader:
-            self._tell(self.when_resigned, partition)
+            self._notify(self.when_resigned, partition)
         self._purgatory.check(partition.topic_partition)
 
     def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
@@ -98,9 +98,9 @@ class Roles:
             self._expands.add(len(set(partition.isr) - in_sync))
         self._settle(partition, began=not again)
         if was_leader and not partition.is_leader:
-            self._tell(self.when_resigned, partition)
+            self._notify(self.when_resigned, partition)
         elif partition.is_leader and not again:
-            self._tell(self.when_led, partition)
+            self._notify(self.when_led, partition)
         if risen or not again:
             self._purgatory.check(partition.topic_partition)
 
@@ -111,6 +111,6 @@ class Roles:
         elif began:
             self._following.follow(partition)
 
-    def _tell(self, listeners: Iterable[Callable[[Partition], None]], partition: Partition) -> None:
-        for told in listeners:
-            told(partition)
+    def _notify(self, listeners: Iterable[Callable[[Partition], None]], partition: Partition) -> None:
+        for listener in listeners:
+            listener(partition)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from ...ports.scheduler import Scheduler, Timer
 
 
-class Delayed:
+class DelayedOperation:
     """One operation. `finish` is called once: when `check` says so, when its time is up, or when it is given up.
 
     `failed` is called when `finish` has raised: whoever asked waits for an answer all the same.
@@ -38,14 +38,14 @@ class Purgatory:
     def __init__(self, scheduler: Scheduler, report: Callable[[BaseException], None]) -> None:
         self._scheduler = scheduler
         self._report = report
-        self._watched: dict[Hashable, dict[Delayed, None]] = {}
+        self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._waiting = 0
 
     def __len__(self) -> int:
         """How many operations wait."""
         return self._waiting
 
-    def watch(self, operation: Delayed, keys: Iterable[Hashable], timeout_ms: float) -> None:
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Let `operation` wait, at most `timeout_ms`. The caller has found that it cannot finish yet."""
         operation._keys = tuple(keys)
         for key in operation._keys:
@@ -61,7 +61,7 @@ class Purgatory:
                 if not operation.finished and self._is_done(operation, key):
                     self._end(operation)
 
-    def _is_done(self, operation: Delayed, key: Hashable) -> bool:
+    def _is_done(self, operation: DelayedOperation, key: Hashable) -> bool:
         try:
             return operation.check(key)
         except Exception as error:  # noqa: BLE001  reported; the event belongs to somebody else
@@ -78,7 +78,7 @@ class Purgatory:
         for key in tuple(self._watched):
             self.finish_all(key)
 
-    def _end(self, operation: Delayed) -> None:
+    def _end(self, operation: DelayedOperation) -> None:
         if operation.finished:
             return
         operation.finished = True

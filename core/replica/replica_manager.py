@@ -15,19 +15,19 @@ from ..cluster.change_queue import on_disk, on_disk_together
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from ..log.manager.log_manager import LogManager
 from ..log.partition_log.unified_log import UnifiedLog
-from .follower.fetcher import Copying, FollowingNobody, ReplicaFetchers
-from .leader.appender import Appends
-from .leader.delete_records import Deletions
+from .follower.fetcher import NoFetchers, PartitionDataProcessor, ReplicaFetcherManager
+from .leader.appender import ReplicaAppender
+from .leader.delete_records import RecordDeleter
 from .leader.durable_flushes import DurableFlushes
-from .leader.fetch_sessions import FollowerSessions
-from .leader.reader import Reads
-from .leader.txn_markers import Markers
+from .leader.fetch_sessions import FetchSessionManager
+from .leader.reader import ReplicaReader
+from .leader.txn_markers import TxnMarkerWriter
 from .leader.verified_appends import VerifiedAppends
-from .leadership import Following, Roles
+from .leadership import Following, LeadershipManager
 from .partition.isr_manager import IsrManager, SubmitAlterPartition
 from .partition.local_partitions import LocalPartitions
 from .partition.partition import Partition
-from .partition.replication_quota import Throttle, leaders_throttled
+from .partition.replication_quota import ReplicationQuotaManager, leader_throttled_replicas
 from .partition.topic_stats import BrokerTopicStats
 from .purgatory import Purgatory
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
@@ -51,7 +51,7 @@ class AssignedReplica:
     state: PartitionState
 
 
-class Replicas:
+class ReplicaManager:
     """The replicas of one broker. Owner thread only.
 
     `unknown` tells why a partition is not here, for whoever asks for it; `report` takes lines for the broker's log.
@@ -108,10 +108,10 @@ class Replicas:
         )
         self._when_opened: list[Callable[[Partition], None]] = []
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
-        self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
+        self.fetchers: Following = NoFetchers() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
-        self._roles = Roles(own, self.purgatory, self.fetchers, clock, metrics)
-        appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
+        self._roles = LeadershipManager(own, self.purgatory, self.fetchers, clock, metrics)
+        appends = ReplicaAppender(self._local, self.purgatory, self._flushes, self.stats, clock, scheduler)
         self._when_opened.append(appends.opened)
         self.append = appends.append
         self.led_for_append = self._local.led_for_append
@@ -119,13 +119,15 @@ class Replicas:
         """Tells if records that an owner has appended are still being opened."""
         self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
         """For clients that name their transactional id."""
-        self.markers = Markers(self._local, self.purgatory, self._flushes, clock)
+        self.markers = TxnMarkerWriter(self._local, self.purgatory, self._flushes, clock)
         """They end transactions in the partitions that this broker leads."""
-        throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
-        reads = Reads(self._local, self.purgatory, self.stats, self._isr_manager, throttle, clock)
+        throttle = ReplicationQuotaManager(
+            lambda: self._roles.own, clock, settings.leader_rate, leader_throttled_replicas
+        )
+        reads = ReplicaReader(self._local, self.purgatory, self.stats, self._isr_manager, throttle, clock)
         self.read = reads.read
-        self.read_in_session = FollowerSessions(reads, self.purgatory).read
-        self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
+        self.read_in_session = FetchSessionManager(reads, self.purgatory).read
+        self.delete_records = RecordDeleter(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()
         if went_offline is not None:
@@ -138,8 +140,8 @@ class Replicas:
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
         )
 
-    def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetchers:
-        copying = Copying(
+    def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetcherManager:
+        copying = PartitionDataProcessor(
             submit=fetch_from,
             own=lambda: self._roles.own,
             local=self._local,
@@ -150,7 +152,7 @@ class Replicas:
             settings=settings,
         )
         self._when_dropped.append(copying.forget)
-        return ReplicaFetchers(copying)
+        return ReplicaFetcherManager(copying)
 
     # --- finding
 
@@ -200,7 +202,7 @@ class Replicas:
         self._when_opened.append(opened)
         self._when_dropped.append(dropped)
 
-    def listen_leadership(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
+    def add_leadership_listener(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
         """Have `led` told of each partition that this broker comes to lead from now on, in each epoch in which it does,
         and `resigned` when it leads one no more."""
         self._roles.when_led.append(led)
@@ -270,8 +272,8 @@ class Replicas:
             high_watermark=Offset(self._logs.high_watermark(key)),
             now_ms=self._clock.monotonic_ms(),
         )
-        for told in self._when_opened:
-            told(partition)
+        for listener in self._when_opened:
+            listener(partition)
         self._roles.begin(partition)
 
     def drop(self, keys: Sequence[TopicPartition]) -> bool:
@@ -280,8 +282,8 @@ class Replicas:
         False: some logs are still there, which is reported.
         """
         removed = [self._drop(key) for key in keys]
-        for told in self._when_dropped:
-            told(keys)
+        for listener in self._when_dropped:
+            listener(keys)
         return all(removed)
 
     def _drop(self, key: TopicPartition) -> bool:
@@ -310,7 +312,7 @@ class Replicas:
 
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
-        self._roles.live_anew(broker_epoch, list(self.partitions.values()))
+        self._roles.on_broker_epoch_changed(broker_epoch, list(self.partitions.values()))
 
     def apply(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         """Have the open partitions of a topic lead, follow or rest as these states say; older ones are passed over."""

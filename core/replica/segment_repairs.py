@@ -33,7 +33,7 @@ from ..log.segment.segment import Segment
 from ..message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from .follower.partition_fetch_state import records_of
 from .partition.partition import Partition
-from .replica_manager import Replicas
+from .replica_manager import ReplicaManager
 
 _FETCH_BYTES = 1 << 20
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 60_000.0, 3_600_000.0
@@ -59,7 +59,7 @@ class SegmentRepairs:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaManager,
         *,
         submit: Submit | None,
         is_alive: Callable[[int], bool],

@@ -23,9 +23,9 @@ class ReplicationSettings:
     fetch_backoff_ms: float = 1000
     """After an error; the first attempts come sooner."""
     leader_rate: Callable[[], int] = _unthrottled
-    """Bytes a second of throttled replicas that others may fetch here, as it is set by now; see `Throttle`."""
+    """The bytes per second of throttled replicas that others may fetch here now; see `ReplicationQuotaManager`."""
     follower_rate: Callable[[], int] = _unthrottled
-    """The same of what this broker fetches."""
+    """The bytes per second of throttled replicas that this broker may fetch now."""
 
     @property
     def isr_silence_max_ms(self) -> float:

@@ -11,7 +11,7 @@ from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.adapters.system import SystemClock
 from barnabas.adapters.transport_tcp.reactor import Reactor
 from barnabas.core.cluster import layout
-from barnabas.core.cluster.broker_lifecycle import LastLife, Membership
+from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager, LastLife
 from barnabas.core.cluster.brokers import children
 from barnabas.core.cluster.change_queue import ChangeQueue
 from barnabas.core.cluster.lease import Lease
@@ -50,7 +50,7 @@ def test_a_broker_whose_reactor_hangs_is_given_up_and_registers_again(session: C
     registered: list[BrokerRegistration] = []
     reactor = Reactor(reports.append)
     lease = Lease(reactor, SystemClock(), own, reports.append)
-    membership = Membership(
+    membership = BrokerLifecycleManager(
         reactor,
         own,
         ChangeQueue(reactor, own),

@@ -11,7 +11,7 @@ from simulation.transaction_story import TransactionStory
 from barnabas.app.broker.handlers import replicas
 from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster import broker_lifecycle, controller, election, reassignment, topic_store
-from barnabas.core.cluster.broker_lifecycle import Membership
+from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.registry import ClusterRegistry
@@ -24,7 +24,7 @@ from barnabas.core.coordinator.transaction.transactional_id import Transactional
 from barnabas.core.coordinator.transaction.verifier import TransactionVerifier
 from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica.leader import appender
-from barnabas.core.replica.leader.delayed_produce import Required
+from barnabas.core.replica.leader.delayed_produce import ProducePartitionStatus
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.core.replica.partition.followers import NO_BOUND, Followers
 from barnabas.core.replica.partition.isr_manager import IsrManager
@@ -176,11 +176,11 @@ def takes_repeated_batches_again(patch: pytest.MonkeyPatch) -> None:
 def answers_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     """acks=all is answered when the leader has it."""
 
-    class AtOnce(Required):
+    class AtOnce(ProducePartitionStatus):
         def reached(self) -> bool:
             return True
 
-    patch.setattr(appender, "Required", AtOnce)
+    patch.setattr(appender, "ProducePartitionStatus", AtOnce)
 
 
 def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -219,12 +219,12 @@ def takes_whoever_died_for_eligible(patch: pytest.MonkeyPatch) -> None:
 
 def says_that_it_stopped_in_order(patch: pytest.MonkeyPatch) -> None:
     """A broker that was killed registers as one that has lost nothing."""
-    begin = Membership.__init__
+    begin = BrokerLifecycleManager.__init__
 
-    def begun(self: Membership, *arguments: Any, **others: Any) -> None:
+    def begun(self: BrokerLifecycleManager, *arguments: Any, **others: Any) -> None:
         begin(self, *arguments, **{**others, "last": evolve(others["last"], in_order=True)})
 
-    patch.setattr(Membership, "__init__", begun)
+    patch.setattr(BrokerLifecycleManager, "__init__", begun)
 
 
 def requires_one_copy(patch: pytest.MonkeyPatch) -> None:
@@ -358,10 +358,10 @@ def lease_lasts_twice_as_long(patch: pytest.MonkeyPatch) -> None:
 def lease_outlives_its_session(patch: pytest.MonkeyPatch) -> None:
     """That the session has ended is told, and does not count."""
     patch.setattr(Lease, "revoke", lambda _self: None)
-    patch.setattr(Membership, "_in_session", _in_any_session)
+    patch.setattr(BrokerLifecycleManager, "_in_session", _in_any_session)
 
 
-def _in_any_session(self: Membership, state: SessionState) -> None:
+def _in_any_session(self: BrokerLifecycleManager, state: SessionState) -> None:
     if not self._is_closed and state is SessionState.CONNECTED:
         self._register()
 

@@ -21,7 +21,7 @@ from attrs import define, evolve, frozen
 
 from barnabas.app.broker.lifecycle.cluster_member import ClusterMember
 from barnabas.core.cluster import reassignment
-from barnabas.core.cluster.broker_lifecycle import Membership
+from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager
 from barnabas.core.cluster.election import (
     Brokers,
     ElectionRules,
@@ -501,14 +501,16 @@ class Situation:
         return len(self.committed)
 
     def register(self, broker: int, previous_epoch: int = -1) -> None:
-        """`Membership._registering` and `ClusterMember._registered`."""
+        """`BrokerLifecycleManager._registering` and `ClusterMember._registered`."""
         self.broker_epoch += 1
         stored = {broker: LastRegistration(broker, self.registered[broker])}
         noted = {broker: LastRegistration(broker, self.last_lives[broker])}
         membership = SimpleNamespace(_own=SimpleNamespace(broker_id=broker), _seen=noted, _has_registered=False)
         membership._report = str
         restored = cast(Any, membership)
-        has_gone_back = Membership._is_restored(restored, self.broker_epoch, self.last_lives[broker], stored)
+        has_gone_back = BrokerLifecycleManager._is_restored(
+            restored, self.broker_epoch, self.last_lives[broker], stored
+        )
         if has_gone_back:
             self.broker_epoch = max(self.broker_epoch, self.last_lives[broker] + 1)
             previous_epoch = UNKNOWN_EPOCH

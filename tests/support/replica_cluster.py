@@ -16,10 +16,10 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.replica.leader.fetch_sessions import SessionAnswer
+from barnabas.core.replica.leader.fetch_sessions import FetchSessionResult
 from barnabas.core.replica.partition.isr_state import AlterPartition
 from barnabas.core.replica.partition.partition import Partition
-from barnabas.core.replica.replica_manager import AssignedReplica, Replicas
+from barnabas.core.replica.replica_manager import AssignedReplica, ReplicaManager
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api.envelope import Request
@@ -109,7 +109,7 @@ class Member:
         )
         self.logs.load()
         life = self.life
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             broker_id=self.broker_id,
             broker_epoch=self.epoch,
             logs=self.logs,
@@ -126,7 +126,7 @@ class Member:
             is_alive=lambda broker: broker in cluster.brokers,
             went_offline=self.offline.append,
         )
-        self.replicas.listen_leadership(
+        self.replicas.add_leadership_listener(
             lambda partition: self.events.append(f"led {partition.leader_epoch}"),
             lambda partition: self.events.append(f"resigned {partition.leader_epoch}"),
         )
@@ -267,7 +267,7 @@ class ReplicaCluster:
 
             self.scheduler.call_later(hop_ms, arrive)
 
-        def done(told: SessionAnswer | ApiError) -> None:
+        def done(told: FetchSessionResult | ApiError) -> None:
             if isinstance(told, ApiError):
                 answer(told)
                 return

@@ -15,7 +15,7 @@ from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.core.replica.partition.partition import Partition
-from barnabas.core.replica.replica_manager import AssignedReplica, Replicas
+from barnabas.core.replica.replica_manager import AssignedReplica, ReplicaManager
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api.fetch import FetchPartition, FetchResultPartition
 from barnabas.ports.broker_api.produce import ProducePartition, ProduceResultPartition
@@ -37,7 +37,7 @@ def reached(partition: Partition, broker_id: int, offset: int) -> bool:
 
 
 def led_in_sync(
-    replicas: Replicas, partition: Partition, isr: Sequence[int], *, leader: int | None = None, epochs: int = 0
+    replicas: ReplicaManager, partition: Partition, isr: Sequence[int], *, leader: int | None = None, epochs: int = 0
 ) -> None:
     """Have the tree say that these are the replicas, all in sync; `epochs` later and under another leader if wanted."""
     state = partition.state
@@ -61,7 +61,7 @@ class ReplicaHouse:
     """Broker 1; broker 2 follows where a partition has it."""
 
     def __init__(self, config: LogConfig | None = None, **others: Any) -> None:
-        """`others`: what `Replicas` gets of a broker that is not alone."""
+        """`others`: what `ReplicaManager` gets of a broker that is not alone."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.metrics = MemoryMetrics()
@@ -78,7 +78,7 @@ class ReplicaHouse:
             entropy=SeededEntropy(1),
         )
         self.logs.load()
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             broker_id=ME,
             logs=self.logs,
             clock=self.clock,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ....core.replica.leader.fetch_params import Nearest
-from ....core.replica.leader.fetch_sessions import SessionAnswer
-from ....core.replica.leader.preferred_read_replica import NearReplicas
+from ....core.replica.leader.fetch_params import FindPreferredReadReplica
+from ....core.replica.leader.fetch_sessions import FetchSessionResult
+from ....core.replica.leader.preferred_read_replica import PreferredReadReplicas
 from ....core.replica.leader.replica_selector import NearReader, ReplicaSelector
 from ....core.replica.partition.fetch_isolation import FetchIsolation
 from ....ports.broker_api.envelope import Caller, Reply
@@ -64,7 +64,7 @@ class FetchService:
             reply(refused)
             return
 
-        def done(answer: SessionAnswer | ApiError) -> None:
+        def done(answer: FetchSessionResult | ApiError) -> None:
             if isinstance(answer, ApiError):
                 reply(answer)
                 return
@@ -74,9 +74,9 @@ class FetchService:
         self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
 
 
-def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> NearReplicas:
+def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> PreferredReadReplicas:
     rack = state.settings.static.broker_rack
-    return NearReplicas(
+    return PreferredReadReplicas(
         selector,
         rack,
         lambda: state.image.brokers,
@@ -85,7 +85,7 @@ def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> NearReplica
     )
 
 
-def _nearest(near: NearReplicas, request: Fetch, caller: Caller) -> Nearest | None:
+def _nearest(near: PreferredReadReplicas, request: Fetch, caller: Caller) -> FindPreferredReadReplica | None:
     """Who may be sent elsewhere: a consumer that says where it is, and knows what to make of the answer."""
     if request.replica_id != CONSUMER or not (request.rack_id and request.allows_follower):
         return None

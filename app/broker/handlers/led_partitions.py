@@ -37,4 +37,4 @@ def follow_leaders(
             coordinator.unload(number)
             log.give_up(number)
 
-    state.replicas.listen_leadership(led, resigned)
+    state.replicas.add_leadership_listener(led, resigned)

@@ -68,7 +68,7 @@ class ListOffsetsService:
         )
 
     def _partition(self, entry: ListOffsetsPartition, *, anywhere: bool) -> Partition:
-        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `Replicas.readable`."""
+        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `ReplicaManager.readable`."""
         replicas = self._state.replicas
         partition = replicas.partitions.get((entry.topic, entry.partition))
         if not anywhere or partition is None or partition.is_leader:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ....core.cluster.broker_lifecycle import LastLife, Membership
+from ....core.cluster.broker_lifecycle import BrokerLifecycleManager, LastLife
 from ....core.cluster.change_queue import elsewhere, on_disk
 from ....core.cluster.controller import Controller, without_leader
 from ....core.cluster.deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
@@ -15,7 +15,7 @@ from ....core.cluster.election import (
 )
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.lease import Lease
-from ....core.cluster.metadata_listener import ClusterFollower, Refresh
+from ....core.cluster.metadata_listener import MetadataListener, Refresh
 from ....core.cluster.producer_ids import raise_above
 from ....core.cluster.topics import (
     ALONE_EPOCH,
@@ -82,7 +82,7 @@ class ClusterMember:
             elected=self._elected,
             report=report,
         )
-        self._membership = Membership(
+        self._membership = BrokerLifecycleManager(
             state.scheduler,
             state.registry.coordination,
             self._queue,
@@ -97,7 +97,7 @@ class ClusterMember:
             predecessor_ms=predecessor_ms,
             report=report,
         )
-        self._follower = ClusterFollower(
+        self._follower = MetadataListener(
             state.registry,
             state.scheduler,
             submit_leaders=self._submit,
@@ -122,7 +122,7 @@ class ClusterMember:
             "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
         )
         state.registry.on_went_back = failed
-        state.registry.listen(self._told)
+        state.registry.listen(self._on_delta)
         state.replicas.listen(self._opened, self._dropped)
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
 
@@ -169,7 +169,7 @@ class ClusterMember:
             state.reopen_topic(state.image.topics[name])
         opened = [key for key in missing if key in state.replicas.partitions]
         if opened:
-            self._membership.tell(gone=opened)
+            self._membership.update_registration(gone=opened)
         state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _balance_in_time(self) -> None:
@@ -216,7 +216,7 @@ class ClusterMember:
                 self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)
 
         if self._led_for_others():
-            self._membership.tell(leaving=True)
+            self._membership.update_registration(leaving=True)
         look()
 
     def _led_for_others(self) -> int:
@@ -232,7 +232,7 @@ class ClusterMember:
 
     def offline(self, key: TopicPartition) -> None:
         """The log of a partition is out of use here: others are to lead it."""
-        self._membership.tell(offline=[key])
+        self._membership.update_registration(offline=[key])
 
     def _opened(self, partition: Partition) -> None:
         """It may have been moved here while nobody led it, and what it has be waited for."""
@@ -246,7 +246,7 @@ class ClusterMember:
 
     def _dropped(self, keys: Sequence[TopicPartition]) -> None:
         if keys:
-            self._membership.tell(gone=keys)
+            self._membership.update_registration(gone=keys)
             self._forgotten.difference_update(keys)
             self._note_forgotten()
 
@@ -268,7 +268,7 @@ class ClusterMember:
         self._membership.see(state.image.brokers.values())
         if self._ready is not None:
             self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
-            state.scheduler.call_later(PATIENCE_MS, self._await_no_more)
+            state.scheduler.call_later(PATIENCE_MS, self._stop_waiting)
         self._look_if_ready()
 
     def _waits_for_this(self, key: TopicPartition) -> bool:
@@ -279,7 +279,7 @@ class ClusterMember:
             return False
         return image.state(key).members == (own,) and not self._state.replicas.partitions[key].is_leader
 
-    def _await_no_more(self) -> None:
+    def _stop_waiting(self) -> None:
         self._awaited.clear()
         self._look_if_ready()
 
@@ -296,7 +296,7 @@ class ClusterMember:
             self._ready = None
             ready()
 
-    def _told(self, delta: Delta, before: ClusterImage) -> None:
+    def _on_delta(self, delta: Delta, before: ClusterImage) -> None:
         match delta:
             case ControllerChanged():
                 self._look_if_ready()
@@ -373,7 +373,7 @@ class ClusterMember:
     def _claim_soon(self) -> None:
         if self._claims and not self._claims_due and not self._is_closed:
             self._claims_due = True
-            self._submit("telling what is here of partitions without a leader", self._claiming, self._claims_told)
+            self._submit("telling what is here of partitions without a leader", self._claiming, self._on_claims_stored)
 
     async def _claiming(self) -> None:
         self._claims_due = False
@@ -385,13 +385,13 @@ class ClusterMember:
             changed = await self._registry.change_states(
                 names, lambda topic, image: self._wanted_claims(topic, image, own)
             )
-            self._tell_forgotten(changed)
+            self._report_forgotten(changed)
             self._note_forgotten()
         except BaseException:
             self._claims = {**names, **self._claims}
             raise
 
-    def _tell_forgotten(self, changed: Iterable[TopicPartition]) -> None:
+    def _report_forgotten(self, changed: Iterable[TopicPartition]) -> None:
         image = self._state.image
         numbers: dict[str, list[int]] = {}
         for key in changed:
@@ -432,7 +432,7 @@ class ClusterMember:
 
         self._queue.run(noting, noted)
 
-    def _claims_told(self, error: BarnabasError | None) -> None:
+    def _on_claims_stored(self, error: BarnabasError | None) -> None:
         if error is not None and not self._is_closed:
             self._state.scheduler.call_later(RETRY_MS, self._claim_soon)
 

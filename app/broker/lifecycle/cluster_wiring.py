@@ -7,7 +7,7 @@ from attrs import evolve
 from ....core.client.network.links import LinkDependencies, Links
 from ....core.cluster.broker_lifecycle import LastLife
 from ....core.cluster.lease import Lease
-from ....core.cluster.metadata_listener import ClusterFollower, Refresh
+from ....core.cluster.metadata_listener import MetadataListener, Refresh
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topics import BrokerRegistration
 from ....core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_registrations, recorded_epoch
@@ -80,12 +80,12 @@ def joined(
     return member
 
 
-def follower_of(state: BrokerState, topics: TopicService) -> ClusterFollower:
+def follower_of(state: BrokerState, topics: TopicService) -> MetadataListener:
     """For a broker that knows the topics of the others, and does not share them; not begun yet."""
 
     def submit(what: str, refresh: Refresh, done: Reply[None]) -> None:
         state.changes.submit(what, refresh, done)
 
-    return ClusterFollower(
+    return MetadataListener(
         state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle_some
     )

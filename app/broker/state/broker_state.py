@@ -14,7 +14,7 @@ from ....core.log.manager.log_manager import LogManager
 from ....core.log.partition_log.unified_log import UnifiedLog
 from ....core.replica.alter_partition_manager import AlterPartitionManager
 from ....core.replica.partition.partition import Partition
-from ....core.replica.replica_manager import AssignedReplica, Replicas
+from ....core.replica.replica_manager import AssignedReplica, ReplicaManager
 from ....core.replica.settings import ReplicationSettings
 from ....core.traffic.steps import StepRunner, Steps
 from ....ports.broker_api.envelope import Caller, Reply
@@ -88,7 +88,7 @@ class BrokerState:
             rules=self.election_rules,
             submit_change=lambda what, change, done: self.changes.submit(what, change, done, self.leader_changes),
         )
-        self.replicas = Replicas(
+        self.replicas = ReplicaManager(
             broker_id=self.node_id,
             logs=logs,
             clock=clock,

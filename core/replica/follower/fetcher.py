@@ -18,19 +18,19 @@ from ...log.partition_log.unified_log import UnifiedLog
 from ..leader.fetch_sessions import NEW_SESSION_EPOCH, NO_SESSION, TopicIdPartition, next_epoch
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
-from ..partition.replication_quota import Throttle, followers_throttled
+from ..partition.replication_quota import ReplicationQuotaManager, follower_throttled_replicas
 from ..purgatory import Purgatory
 from ..settings import ReplicationSettings
 from .follower_flushes import FollowerFlushes
-from .partition_fetch_state import Followed, records_of, where_to_cut
+from .partition_fetch_state import PartitionFetchState, records_of, truncation_offset
 
-_Asked = dict[TopicIdPartition, tuple[Followed, FetchPartition]]
+_Asked = dict[TopicIdPartition, tuple[PartitionFetchState, FetchPartition]]
 _ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
 """The leader knows a later epoch: that comes from the tree, too."""
 
 
-class Copying:
+class PartitionDataProcessor:
     """What all fetchers of a broker share: how what came is taken in."""
 
     def __init__(
@@ -58,9 +58,9 @@ class Copying:
         """Logs that were cut, which the checkpoints do not say yet."""
         self.wake: Callable[[TopicPartition], None] = lambda _: None
         """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""
-        self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
+        self._throttle = ReplicationQuotaManager(own, clock, settings.follower_rate, follower_throttled_replicas)
 
-    def may_ask(self, followed: Followed) -> bool:
+    def may_ask(self, followed: PartitionFetchState) -> bool:
         """False while something must be done here first."""
         partition = followed.partition
         if followed.waiting or (self._noting and self._noting.get(partition.topic_partition) is partition.log):
@@ -73,7 +73,7 @@ class Copying:
             self._noting.pop(key, None)
             self._flushes.forget(key)
 
-    def put_off_ms(self, followed: Followed) -> float:
+    def throttle_ms(self, followed: PartitionFetchState) -> float:
         """How long a replica has to wait for its share of what may be copied."""
         partition = followed.partition
         return self._throttle.wait_ms() if self._throttle.holds(partition) and not self._is_in_sync(partition) else 0.0
@@ -82,7 +82,7 @@ class Copying:
         own, state = self.own(), partition.state
         return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
 
-    def take(self, followed: Followed, result: FetchResultPartition) -> None:
+    def process_partition_data(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
         """Take in what a leader answered for a partition."""
         partition = followed.partition
         try:
@@ -92,26 +92,26 @@ class Copying:
                 self._refused(followed, result.error)
             elif result.diverging is not None:
                 log = partition.log
-                cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
+                cut = truncation_offset(log.epochs, log.log_end_offset, result.diverging)
                 self._cut(followed, cut, result.log_start_offset)
             else:
                 self._append(followed, result)
         except StorageError as error:
-            self.put_off(followed)
+            self.back_off(followed)
             self._local.storage_failed(partition.topic_partition, error)
         except Exception as error:  # noqa: BLE001  reported; the other partitions of that leader are followed on
-            if self.put_off(followed):
+            if self.back_off(followed):
                 self._local.failed(f"following {partition.topic_partition}", error)
 
-    def tell(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Report something that a person should know."""
-        self._local.tell(line)
+        self._local.report(line)
 
-    def put_off(self, followed: Followed) -> bool:
+    def back_off(self, followed: PartitionFetchState) -> bool:
         """Ask for this partition later; True if it went well before."""
-        return followed.put_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
+        return followed.back_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
 
-    def _append(self, followed: Followed, result: FetchResultPartition) -> None:
+    def _append(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
         partition, now_ms = followed.partition, self.clock.now_ms()
         log_end = partition.log.log_end_offset
         risen = partition.append_as_follower(
@@ -122,7 +122,7 @@ class Copying:
         )
         if log_end == partition.log.log_end_offset and size_of(result.records):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
-        followed.went_well()
+        followed.reset_back_off()
         self._flushes.begin_if_due(partition.log, now_ms, lambda: self.wake(partition.topic_partition))
         size = size_of(result.records)
         if size and not self._is_in_sync(partition):
@@ -130,30 +130,30 @@ class Copying:
         if risen:
             self._purgatory.check(partition.topic_partition)
 
-    def _refused(self, followed: Followed, error: ErrorCode) -> None:
+    def _refused(self, followed: PartitionFetchState, error: ErrorCode) -> None:
         if error in _NEWER_STATE_FIRST:
             followed.waiting = True
-        elif self.put_off(followed) and error is ErrorCode.CORRUPT_MESSAGE:
+        elif self.back_off(followed) and error is ErrorCode.CORRUPT_MESSAGE:
             partition = followed.partition
             text = f"the log of its leader, broker {partition.leader}, is damaged at {partition.log.log_end_offset}"
-            self._local.tell(f"{partition.topic_partition} cannot be followed: {text}")
+            self._local.report(f"{partition.topic_partition} cannot be followed: {text}")
 
-    def _out_of_range(self, followed: Followed, result: FetchResultPartition) -> None:
+    def _out_of_range(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
         """The leader has told its range: cut what it does not have, or begin where it begins."""
-        log, told = followed.partition.log, result.diverging
-        if told is not None and 0 <= told.end_offset < log.log_end_offset:
-            self._cut(followed, told.end_offset, result.log_start_offset)
+        log, diverging = followed.partition.log, result.diverging
+        if diverging is not None and 0 <= diverging.end_offset < log.log_end_offset:
+            self._cut(followed, diverging.end_offset, result.log_start_offset)
         elif result.log_start_offset > log.log_end_offset:
             start = result.log_start_offset
-            self._local.tell(
+            self._local.report(
                 f"{followed.partition.topic_partition}: its leader begins at {start}; "
                 f"what is here, up to {log.log_end_offset}, is given up"
             )
             self._cut(followed, start, start)
         else:
-            self.put_off(followed)  # it has moved meanwhile
+            self.back_off(followed)  # it has moved meanwhile
 
-    def _cut(self, followed: Followed, offset: int, leader_start: int) -> None:
+    def _cut(self, followed: PartitionFetchState, offset: int, leader_start: int) -> None:
         """Drop what the leader does not have, and go on when the checkpoints say so, too.
 
         Where nothing is left, all comes again from where the leader begins.
@@ -163,15 +163,15 @@ class Copying:
         before = log.log_end_offset
         is_empty = log.log_start_offset == before  # all of it was deleted here: nothing is left to part with
         if leader_start > before or offset < log.log_start_offset or is_empty:
-            partition.begin_anew_at(max(0, leader_start), now_ms)
+            partition.truncate_fully_and_start_at(max(0, leader_start), now_ms)
         elif offset >= before:
-            if self.put_off(followed):
-                self._local.tell(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")
+            if self.back_off(followed):
+                self._local.report(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")
             return
         else:
             if offset < partition.high_watermark:
                 text = f"is cut at {offset}, below the high watermark {partition.high_watermark}"
-                self._local.tell(f"{key} {text}: its leader, broker {partition.leader}, was elected without them")
+                self._local.report(f"{key} {text}: its leader, broker {partition.leader}, was elected without them")
             partition.truncate_to(offset, now_ms)
         self._noting[key] = log
 
@@ -184,7 +184,7 @@ class Copying:
         self._purgatory.check(key)
 
 
-class _LeaderSession:
+class _FetchSessionHandler:
     """The follower's end of a session: what the leader knows of what is asked for (KIP-227); in a new one it knows
     nothing."""
 
@@ -214,21 +214,21 @@ class _LeaderSession:
             self.id, self.epoch = session_id, next_epoch(NEW_SESSION_EPOCH)
 
 
-class LeaderFetcher:
+class ReplicaFetcher:
     """What is copied from one leader. Owner thread only."""
 
-    def __init__(self, leader: int, copying: Copying) -> None:
+    def __init__(self, leader: int, copying: PartitionDataProcessor) -> None:
         self._leader = leader
         self._copying = copying
-        self._followed: dict[TopicPartition, Followed] = {}
+        self._followed: dict[TopicPartition, PartitionFetchState] = {}
         self._under_way = 0
         self._soon = self._urgent = False
         self._grants_sessions = True
         self._complained = False
-        self._session = _LeaderSession()
+        self._session = _FetchSessionHandler()
         self._timer: Timer | None = None
 
-    def add(self, followed: Followed) -> None:
+    def add(self, followed: PartitionFetchState) -> None:
         """Copy this one, too; where a question waits for news of the others, there is another one now."""
         self._followed[followed.partition.topic_partition] = followed
         self.turn_at_once()
@@ -263,12 +263,12 @@ class LeaderFetcher:
         self._urgent = False
         self._cancel_timer()
         now_ms = self._copying.clock.monotonic_ms()
-        ready: list[Followed] = []
+        ready: list[PartitionFetchState] = []
         next_ms = float("inf")
         for each in self._followed.values():
             if not self._copying.may_ask(each):
                 continue
-            due_ms = max(each.not_before_ms, now_ms + self._copying.put_off_ms(each))
+            due_ms = max(each.not_before_ms, now_ms + self._copying.throttle_ms(each))
             if due_ms <= now_ms:
                 ready.append(each)
             else:
@@ -283,15 +283,15 @@ class LeaderFetcher:
             self._timer.cancel()
             self._timer = None
 
-    def _ask(self, ready: Sequence[Followed], others_due_ms: float) -> None:
+    def _ask(self, ready: Sequence[PartitionFetchState], others_due_ms: float) -> None:
         settings, own, session = self._copying.settings, self._copying.own(), self._session
         asked: _Asked = {}
         changed: list[FetchPartition] = []
         for each in ready:
             known = session.asked.get(each.place)
             again = each.place in session.refused
-            if known is None or known[0] is not each or again or not each.asks_the_same(known[1]):
-                known = (each, each.question(settings.fetch_max_bytes))
+            if known is None or known[0] is not each or again or not each.is_same_fetch(known[1]):
+                known = (each, each.build_fetch(settings.fetch_max_bytes))
                 changed.append(known[1])
             asked[each.place] = known
         session.refused.clear()
@@ -312,30 +312,30 @@ class LeaderFetcher:
         self._under_way += 1
         self._copying.submit(self._leader, request, lambda result: self._answered(result, session, asked, begins))
 
-    def _answered(self, result: Any, session: _LeaderSession, asked: _Asked, begins: bool) -> None:
+    def _answered(self, result: Any, session: _FetchSessionHandler, asked: _Asked, begins: bool) -> None:
         self._under_way -= 1
         if session is not self._session:
             self._turn_soon()  # the answer before it has ended the session
             return
         if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
-            self._session = _LeaderSession()
+            self._session = _FetchSessionHandler()
             if not isinstance(result, FetchResult) or result.error not in _ANOTHER_SESSION:
                 self._failed(asked, result.error.name if isinstance(result, FetchResult) else str(result))
             self._turn_soon()
             return
         self._complained = False
-        told: set[TopicIdPartition] = set()
+        answered: set[TopicIdPartition] = set()
         for each in result.partitions:
             place = (each.topic_id, each.partition)
-            told.add(place)
+            answered.add(place)
             if each.error is not ErrorCode.NONE:
                 session.refused.add(place)
             if place in asked:
                 self._take(*asked[place], each)
         if begins:
             for place, (followed, _) in asked.items():
-                if place not in told:
-                    self._copying.put_off(followed)
+                if place not in answered:
+                    self._copying.back_off(followed)
             self._grants_sessions = result.session_id != NO_SESSION
             session.begun(result.session_id)
         self._turn_soon()
@@ -344,28 +344,28 @@ class LeaderFetcher:
         if self._followed:
             self._complain(why)
         for followed, _ in asked.values():
-            self._copying.put_off(followed)
+            self._copying.back_off(followed)
 
     def _complain(self, why: str) -> None:
         if not self._complained:
             self._complained = True
-            self._copying.tell(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
+            self._copying.report(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
 
-    def _take(self, followed: Followed, question: FetchPartition, result: FetchResultPartition) -> None:
+    def _take(self, followed: PartitionFetchState, build_fetch: FetchPartition, result: FetchResultPartition) -> None:
         key = followed.partition.topic_partition
-        if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
+        if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != build_fetch.offset:
             return  # another leader epoch has come meanwhile
-        self._copying.take(followed, result)
+        self._copying.process_partition_data(followed, result)
         if size_of(result.records) and self._followed.get(key) is followed:
             self._followed[key] = self._followed.pop(key)  # the others come before it next time
 
 
-class ReplicaFetchers:
+class ReplicaFetcherManager:
     """All that this broker follows. Fulfils `Following`. Owner thread only."""
 
-    def __init__(self, copying: Copying) -> None:
+    def __init__(self, copying: PartitionDataProcessor) -> None:
         self._copying = copying
-        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._copying.wake = self._wake
         self._closed = False
@@ -376,9 +376,9 @@ class ReplicaFetchers:
             return
         fetcher = self._fetchers.get(partition.leader)
         if fetcher is None:
-            fetcher = self._fetchers[partition.leader] = LeaderFetcher(partition.leader, self._copying)
+            fetcher = self._fetchers[partition.leader] = ReplicaFetcher(partition.leader, self._copying)
         self._leaders[partition.topic_partition] = partition.leader
-        fetcher.add(Followed(partition))
+        fetcher.add(PartitionFetchState(partition))
 
     def _wake(self, key: TopicPartition) -> None:
         leader = self._leaders.get(key)
@@ -398,7 +398,7 @@ class ReplicaFetchers:
             fetcher.close()
 
 
-class FollowingNobody:
+class NoFetchers:
     """A broker without others. Fulfils `Following`."""
 
     def follow(self, partition: Partition) -> None:

@@ -10,7 +10,7 @@ FIRST_BACKOFF_MS = 20.0
 followers that it is one."""
 
 
-class Followed:
+class PartitionFetchState:
     """Not frozen: it is the state itself. Owner thread only; times in ms, monotonic.
 
     waiting: True while nothing is asked for, since the leader knows a newer epoch.
@@ -26,7 +26,7 @@ class Followed:
         self.waiting = False
         self._failures = 0
 
-    def question(self, max_bytes: int) -> FetchPartition:
+    def build_fetch(self, max_bytes: int) -> FetchPartition:
         """What comes next."""
         partition = self.partition
         log = partition.log
@@ -41,8 +41,8 @@ class Followed:
             partition.topic_id,
         )
 
-    def asks_the_same(self, asked: FetchPartition) -> bool:
-        """True if `question` would be what it was."""
+    def is_same_fetch(self, asked: FetchPartition) -> bool:
+        """True if `build_fetch` would be what it was."""
         log = self.partition.log
         return (
             asked.offset == log.log_end_offset
@@ -50,29 +50,29 @@ class Followed:
             and asked.last_fetched_epoch == log.epochs.latest
         )
 
-    def put_off(self, now_ms: float, longest_ms: float) -> bool:
+    def back_off(self, now_ms: float, longest_ms: float) -> bool:
         """Something went wrong: ask again later. True if it is the first time since something went well."""
         self.not_before_ms = now_ms + min(longest_ms, FIRST_BACKOFF_MS * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return self._failures == 1
 
-    def went_well(self) -> None:
+    def reset_back_off(self) -> None:
         self._failures = 0
 
 
-def where_to_cut(epochs: LeaderEpochCache, log_end: int, told: DivergingEpoch) -> int:
+def truncation_offset(epochs: LeaderEpochCache, log_end: int, diverging: DivergingEpoch) -> int:
     """Where a log ends for sure as the leader's does, given what the leader has told (facts D6).
 
     Where the leader's epoch is not known here, another question may follow.
     """
-    if told.end_offset < 0:
+    if diverging.end_offset < 0:
         return log_end
-    epoch, end = epochs.end_offset_for(told.epoch, log_end)
+    epoch, end = epochs.end_offset_for(diverging.epoch, log_end)
     if end < 0:
-        return min(told.end_offset, log_end)
-    if epoch != told.epoch:
+        return min(diverging.end_offset, log_end)
+    if epoch != diverging.epoch:
         return min(end, log_end)
-    return min(end, told.end_offset, log_end)
+    return min(end, diverging.end_offset, log_end)
 
 
 def records_of(result: FetchResultPartition) -> memoryview:

@@ -26,7 +26,7 @@ from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
 from ..partition.topic_stats import BrokerTopicStats
 from ..purgatory import Purgatory
-from .delayed_produce import NONE, DelayedProduce, Required
+from .delayed_produce import NONE, DelayedProduce, ProducePartitionStatus
 from .durable_flushes import DurableFlushes
 from .early_batches import EarlyBatches
 from .long_appends import LongAppend, LongAppends
@@ -46,7 +46,7 @@ _OF_THE_PRODUCER = frozenset(
 """What a log refuses because of what it has of a producer."""
 
 
-class Appends:
+class ReplicaAppender:
     """One partition's failure leaves the others of an append alone. Owner thread only."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Appends:
         when the logs have taken or refused all of it. What the same `owner` appends meanwhile comes behind it.
         """
         now_ms = self._clock.now_ms()
-        pending: dict[Hashable, Required] = {}
+        pending: dict[Hashable, ProducePartitionStatus] = {}
         results: list[ProduceResultPartition] = []
         takes_long = owner in self._owners
         budget = self._budgets.get(owner) or self._new_budget(owner)
@@ -140,7 +140,7 @@ class Appends:
         return self._long.is_busy(owner)
 
     def _refuse_for_now(self, entry: ProducePartition) -> ProduceResultPartition:
-        self.put_off(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
+        self.reject_retriable(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
         return _failed(entry, ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait until their records are checked")
 
     def _append_rest(self, request: LongAppend, unpacked_max: int) -> Steps[None]:
@@ -205,7 +205,7 @@ class Appends:
     def _finish(
         self,
         results: Sequence[ProduceResultPartition],
-        pending: dict[Hashable, Required],
+        pending: dict[Hashable, ProducePartitionStatus],
         timeout_ms: float,
         done: AppendResults,
     ) -> None:
@@ -218,7 +218,7 @@ class Appends:
             if result.error is ErrorCode.NONE:
                 check((result.topic, result.partition))
 
-    def put_off(self, entry: ProducePartition, code: ErrorCode) -> None:
+    def reject_retriable(self, entry: ProducePartition, code: ErrorCode) -> None:
         """What is told `code` comes again: see `ProducerStates.reject_retriable`."""
         partition = self._local.by_key.get((entry.topic, entry.partition))
         if partition is not None:
@@ -235,7 +235,7 @@ class Appends:
         entry: ProducePartition,
         acks: int,
         now_ms: int,
-        pending: dict[Hashable, Required],
+        pending: dict[Hashable, ProducePartitionStatus],
         origin: AppendOrigin,
         budget: CheckBudget | None,
         *,
@@ -252,7 +252,7 @@ class Appends:
                 text = f"{partition.topic_partition} is of another topic of that name"
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
             if acks == ALL_IN_SYNC and partition.under_min_isr:
-                self.put_off(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
+                self.reject_retriable(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
@@ -263,14 +263,14 @@ class Appends:
             return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:
             if error.code in _COMES_AGAIN:
-                self.put_off(
+                self.reject_retriable(
                     entry, error.code
                 )  # the lease, or word of being the leader, may come before what is behind it
             return _failed(entry, error.code, error.message)
         except ValidationTakesLong:
             raise
         except StorageError as error:
-            self.put_off(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+            self.reject_retriable(entry, ErrorCode.KAFKA_STORAGE_ERROR)
             self._local.storage_failed(TopicPartition(topic, number), error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
@@ -285,7 +285,7 @@ class Appends:
         flushing = self._flushes.begin_if_due(partition, now_ms)
         if acks != 0 and (flushing or (acks == ALL_IN_SYNC and partition.high_watermark < end)):
             required = Offset(end)
-            pending[(topic, number)] = Required(
+            pending[(topic, number)] = ProducePartitionStatus(
                 partition, required if acks == ALL_IN_SYNC else NONE, recovery_point=required if flushing else NONE
             )
         return ProduceResultPartition(
@@ -324,7 +324,7 @@ class Appends:
     def _answer_later(
         self,
         results: Sequence[ProduceResultPartition],
-        pending: dict[Hashable, Required],
+        pending: dict[Hashable, ProducePartitionStatus],
         timeout_ms: float,
         done: AppendResults,
     ) -> None:
@@ -380,7 +380,9 @@ def _failed(
 
 
 def _final(
-    result: ProduceResultPartition, required: dict[Hashable, Required], pending: dict[Hashable, Required]
+    result: ProduceResultPartition,
+    required: dict[Hashable, ProducePartitionStatus],
+    pending: dict[Hashable, ProducePartitionStatus],
 ) -> ProduceResultPartition:
     """The result of a partition at the end of the wait: the provisional one, or why it does not stand."""
     key = (result.topic, result.partition)

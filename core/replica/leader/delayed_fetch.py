@@ -6,11 +6,11 @@ from ....ports.broker_api.fetch import FetchPartition
 from ....ports.errors import ApiError
 from ....ports.storage import StorageError
 from ..partition.partition import Partition
-from ..purgatory import Delayed
-from .fetch_params import FetchReader
+from ..purgatory import DelayedOperation
+from .fetch_params import FetchParams
 
 
-class AwaitedPartition:
+class FetchPartitionStatus:
     """One partition of a delayed fetch, and the bytes counted for it so far."""
 
     __slots__ = ("_check", "entry", "partition", "reading", "ready")
@@ -19,7 +19,7 @@ class AwaitedPartition:
         self,
         partition: Partition,
         entry: FetchPartition,
-        reading: FetchReader,
+        reading: FetchParams,
         check: Callable[[Partition, FetchPartition], None],
     ) -> None:
         self.partition = partition
@@ -44,7 +44,7 @@ class AwaitedPartition:
         return self.ready_bytes()
 
 
-class DelayedFetch(Delayed):
+class DelayedFetch(DelayedOperation):
     """A fetch that waits for `min_bytes` in all its partitions together.
 
     It ends early when a partition gets an answer that waiting does not improve: leadership or epoch lost, the offset
@@ -55,7 +55,7 @@ class DelayedFetch(Delayed):
 
     def __init__(
         self,
-        awaited: dict[Hashable, AwaitedPartition],
+        awaited: dict[Hashable, FetchPartitionStatus],
         min_bytes: int,
         finish: Callable[[], None],
         failed: Callable[[], None],

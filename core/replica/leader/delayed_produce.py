@@ -4,13 +4,13 @@ from collections.abc import Callable, Hashable
 
 from ....ports.types import Offset
 from ..partition.partition import Partition
-from ..purgatory import Delayed
+from ..purgatory import DelayedOperation
 
 NONE = Offset(0)
 """Nothing to reach."""
 
 
-class Required:
+class ProducePartitionStatus:
     """What one partition must reach: a high watermark, and a recovery point (0: none)."""
 
     __slots__ = ("high_watermark", "leader_epoch", "partition", "recovery_point")
@@ -40,7 +40,7 @@ class Required:
         return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
 
 
-class DelayedProduce(Delayed):
+class DelayedProduce(DelayedOperation):
     """An append that is answered when the in-sync replicas have it, and the disk where that was asked for.
 
     `pending` maps partitions to what they must reach; what is left in it when the operation finishes has timed out.
@@ -49,7 +49,7 @@ class DelayedProduce(Delayed):
     __slots__ = ("pending",)
 
     def __init__(
-        self, pending: dict[Hashable, Required], finish: Callable[[], None], failed: Callable[[], None]
+        self, pending: dict[Hashable, ProducePartitionStatus], finish: Callable[[], None], failed: Callable[[], None]
     ) -> None:
         super().__init__(finish, failed)
         self.pending = pending

@@ -9,13 +9,13 @@ from ....ports.storage import StorageError
 from ....ports.types import TopicPartition
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
-from ..purgatory import Delayed, Purgatory
+from ..purgatory import DelayedOperation, Purgatory
 
 DeletionResults = Callable[[Sequence[DeleteRecordsResultPartition] | ApiError], None]
 """Told the outcomes in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
 
 
-class _Target:
+class _DeleteRecordsPartitionStatus:
     """Up to where one partition is to be emptied, on all its live replicas."""
 
     def __init__(self, partition: Partition, offset: int, is_alive: Callable[[int], bool]) -> None:
@@ -36,13 +36,16 @@ class _Target:
         return self.low_watermark >= self._offset
 
 
-class DelayedDeletion(Delayed):
+class DelayedDeleteRecords(DelayedOperation):
     """A deletion that waits for the followers; what is left in `pending` when it finishes has timed out."""
 
     __slots__ = ("pending",)
 
     def __init__(
-        self, pending: dict[Hashable, _Target], finish: Callable[[], None], failed: Callable[[], None]
+        self,
+        pending: dict[Hashable, _DeleteRecordsPartitionStatus],
+        finish: Callable[[], None],
+        failed: Callable[[], None],
     ) -> None:
         super().__init__(finish, failed)
         self.pending = pending
@@ -54,7 +57,7 @@ class DelayedDeletion(Delayed):
         return not self.pending
 
 
-class Deletions:
+class RecordDeleter:
     """One partition's failure leaves the others alone. Owner thread only."""
 
     def __init__(self, local: LocalPartitions, purgatory: Purgatory, is_alive: Callable[[int], bool]) -> None:
@@ -69,7 +72,7 @@ class Deletions:
         (REQUEST_TIMED_OUT). POLICY_VIOLATION for a topic that deletes nothing, OFFSET_OUT_OF_RANGE above the high
         watermark.
         """
-        targets: dict[Hashable, _Target] = {}
+        targets: dict[Hashable, _DeleteRecordsPartitionStatus] = {}
         refused: dict[Hashable, ErrorCode] = {}
         for entry in entries:
             key = TopicPartition(entry.topic, entry.partition)
@@ -86,25 +89,25 @@ class Deletions:
             done([_outcome(entry, targets, refused, pending) for entry in entries])
 
         if pending and timeout_ms > 0:
-            waiting = DelayedDeletion(pending, finish, lambda: done(broker_failed()))
+            waiting = DelayedDeleteRecords(pending, finish, lambda: done(broker_failed()))
             self._purgatory.watch(waiting, tuple(pending), timeout_ms)
         else:
             finish()
         for each in targets:
             self._purgatory.check(each)
 
-    def _begin(self, entry: DeleteRecordsPartition) -> _Target:
+    def _begin(self, entry: DeleteRecordsPartition) -> _DeleteRecordsPartitionStatus:
         partition = self._local.led(entry.topic, entry.partition)
         if "delete" not in partition.log.config.cleanup_policy:
             raise ApiError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
-        return _Target(partition, partition.delete_records(entry.offset), self._is_alive)
+        return _DeleteRecordsPartitionStatus(partition, partition.delete_records(entry.offset), self._is_alive)
 
 
 def _outcome(
     entry: DeleteRecordsPartition,
-    targets: dict[Hashable, _Target],
+    targets: dict[Hashable, _DeleteRecordsPartitionStatus],
     refused: dict[Hashable, ErrorCode],
-    pending: dict[Hashable, _Target],
+    pending: dict[Hashable, _DeleteRecordsPartitionStatus],
 ) -> DeleteRecordsResultPartition:
     key = (entry.topic, entry.partition)
     target = targets.get(key)

@@ -14,23 +14,28 @@ from ..partition.followers import UNKNOWN, FollowerProgress
 from ..partition.isr_manager import IsrManager
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
-from ..partition.replication_quota import Throttle
+from ..partition.replication_quota import ReplicationQuotaManager
 
 HEADERS_MAX = 2000
 """So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
 client goes on from there with the next."""
 
-Nearest = Callable[[Partition, int], int]
+FindPreferredReadReplica = Callable[[Partition, int], int]
 """Tells which replica of a partition a consumer should read from at this offset; -1, or this broker: here."""
 
 
-class FetchReader:
+class FetchParams:
     """A consumer that reads. Not frozen: it counts what it has left."""
 
     __slots__ = ("anywhere", "headers_left", "is_plain", "isolation", "nearest")
 
     def __init__(
-        self, isolation: FetchIsolation, *, allows_zstd: bool, anywhere: bool = False, nearest: Nearest | None = None
+        self,
+        isolation: FetchIsolation,
+        *,
+        allows_zstd: bool,
+        anywhere: bool = False,
+        nearest: FindPreferredReadReplica | None = None,
     ) -> None:
         self.isolation = isolation
         self.headers_left: int | None = None if allows_zstd else HEADERS_MAX
@@ -83,12 +88,14 @@ class FetchReader:
         return False
 
 
-class FollowerReader(FetchReader):
+class FollowerFetchParams(FetchParams):
     """A follower that reads, and tells by that how far it is."""
 
     __slots__ = ("_isr_manager", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
 
-    def __init__(self, replica: ReplicaId, isr_manager: IsrManager, throttle: Throttle, now_ms: float) -> None:
+    def __init__(
+        self, replica: ReplicaId, isr_manager: IsrManager, throttle: ReplicationQuotaManager, now_ms: float
+    ) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
         self.is_plain = False
         self._replica = replica

@@ -13,9 +13,9 @@ from ....ports.storage import size_of
 from ...cluster.topics import ReplicaId
 from ..partition.followers import FollowerProgress, Followers
 from ..partition.partition import Partition
-from ..purgatory import Delayed, Purgatory
-from .fetch_params import FollowerReader
-from .reader import Reads
+from ..purgatory import DelayedOperation, Purgatory
+from .fetch_params import FollowerFetchParams
+from .reader import ReplicaReader
 
 NO_SESSION = 0
 NEW_SESSION_EPOCH = 0
@@ -31,7 +31,7 @@ def next_epoch(epoch: int) -> int:
     return epoch + 1 if epoch < EPOCH_MAX else 1
 
 
-class SessionAnswer(NamedTuple):
+class FetchSessionResult(NamedTuple):
     """In a session `results` tell only of partitions that have something new."""
 
     results: Sequence[FetchResultPartition]
@@ -39,17 +39,17 @@ class SessionAnswer(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-SessionAnswered = Callable[[SessionAnswer | ApiError], None]
+OnFetchSessionResult = Callable[[FetchSessionResult | ApiError], None]
 
 
-class _SessionPartition:
+class _CachedPartition:
     """One partition of a session, as it was asked for and answered last."""
 
-    __slots__ = ("entry", "followers", "is_told", "partition", "progress", "was_served")
+    __slots__ = ("entry", "followers", "is_answered", "partition", "progress", "was_served")
 
-    def __init__(self, entry: FetchPartition, *, is_told: bool) -> None:
+    def __init__(self, entry: FetchPartition, *, is_answered: bool) -> None:
         self.entry = entry
-        self.is_told = is_told
+        self.is_answered = is_answered
         """False for one that has come into the session: what the follower was told before, it may not have taken."""
         self.was_served = False
         """True if records were sent for this entry: the follower passes over what else it is told of the offset."""
@@ -57,13 +57,13 @@ class _SessionPartition:
         self.followers: Followers | None = None
         self.progress: FollowerProgress | None = None
 
-    def stand_at(self, partition: Partition | None, replica: ReplicaId) -> None:
+    def update(self, partition: Partition | None, replica: ReplicaId) -> None:
         """It has been read. Without errors the follower's place is known then."""
         self.partition = partition
         self.followers = None if partition is None else partition.followers
         self.progress = None if self.followers is None else self.followers.known(replica)
 
-    def has_news(self, reading: FollowerReader) -> bool:
+    def has_news(self, reading: FollowerFetchParams) -> bool:
         """True if an answer would tell anything, or is not known to tell nothing."""
         partition, progress, entry = self.partition, self.progress, self.entry
         if partition is None or progress is None or partition.followers is not self.followers:
@@ -75,7 +75,7 @@ class _SessionPartition:
             return True
         return log.log_end_offset != entry.offset and not reading.held_back(partition)
 
-    def is_noted(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True if what the follower tells of itself is known, and it needs nothing but to be seen again."""
         progress, entry, partition = self.progress, self.entry, self.partition
         return (
@@ -88,7 +88,7 @@ class _SessionPartition:
         )
 
 
-class _FollowerSession:
+class _FetchSession:
     """The leader's end of a session: what one follower asks for."""
 
     def __init__(self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition]) -> None:
@@ -96,33 +96,33 @@ class _FollowerSession:
         self.replica = replica
         self.epoch = 1
         """That of the next request."""
-        self.partitions: dict[TopicIdPartition, _SessionPartition] = {}
-        self.update(entries, (), are_told=True)
+        self.partitions: dict[TopicIdPartition, _CachedPartition] = {}
+        self.update(entries, (), are_answered=True)
 
     def update(
-        self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition], *, are_told: bool = False
+        self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition], *, are_answered: bool = False
     ) -> None:
-        """`are_told`: the answer to this request tells of all of them."""
+        """`are_answered`: the answer to this request tells of all of them."""
         for place in forgotten:
             self.partitions.pop(place, None)
         for entry in entries:
             place = (entry.topic_id, entry.partition)
             part = self.partitions.get(place)
             if part is None:
-                self.partitions[place] = _SessionPartition(entry, is_told=are_told)
+                self.partitions[place] = _CachedPartition(entry, is_answered=are_answered)
             else:
                 part.entry, part.was_served = entry, False
 
 
-class _SessionWait(Delayed):
+class _DelayedSessionFetch(DelayedOperation):
     """A request of a session that waits until there is something to tell."""
 
     __slots__ = ("_by_key", "_reading")
 
     def __init__(
         self,
-        by_key: dict[Hashable, _SessionPartition],
-        reading: FollowerReader,
+        by_key: dict[Hashable, _CachedPartition],
+        reading: FollowerFetchParams,
         finish: Callable[[], None],
         failed: Callable[[], None],
     ) -> None:
@@ -135,52 +135,53 @@ class _SessionWait(Delayed):
         return part is not None and part.has_news(self._reading)
 
 
-class FollowerSessions:
+class FetchSessionManager:
     """One session for each follower, of its newest connection. Owner thread only."""
 
-    def __init__(self, reads: Reads, purgatory: Purgatory) -> None:
+    def __init__(self, reads: ReplicaReader, purgatory: Purgatory) -> None:
         self._reads = reads
         self._purgatory = purgatory
-        self._by_follower: dict[int, _FollowerSession] = {}
+        self._by_follower: dict[int, _FetchSession] = {}
         self._last_id = NO_SESSION
 
-    def read(self, request: Fetch, done: SessionAnswered, *, max_bytes: int, reader: Hashable) -> None:
-        """Answer a follower. `done` is called once, as that of `Reads.read`; a request that does not fit its session is
-        answered with FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: the follower begins another one."""
+    def read(self, request: Fetch, done: OnFetchSessionResult, *, max_bytes: int, reader: Hashable) -> None:
+        """Answer a fetch of a follower. `done` is called once, as that of `ReplicaReader.read`.
+
+        A request that does not fit its session is answered with FETCH_SESSION_ID_NOT_FOUND or
+        INVALID_FETCH_SESSION_EPOCH; the follower then begins another session.
+        """
         replica = ReplicaId(request.replica_id, request.replica_epoch)
         begins = request.session_epoch == NEW_SESSION_EPOCH
         if request.session_epoch == FULL_EPOCH or (begins and request.min_bytes > 1):
             self._read_all(request, replica, NO_SESSION, done, max_bytes, reader)
         elif begins:
             self._last_id = next_epoch(self._last_id)
-            self._by_follower[replica.broker_id] = session = _FollowerSession(
-                self._last_id, replica, request.partitions
-            )
+            self._by_follower[replica.broker_id] = session = _FetchSession(self._last_id, replica, request.partitions)
             self._read_all(request, replica, session.id, done, max_bytes, reader)
         else:
             session_or_none = self._by_follower.get(replica.broker_id)
             if session_or_none is None or session_or_none.id != request.session_id:
-                done(SessionAnswer((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+                done(FetchSessionResult((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
             elif session_or_none.epoch != request.session_epoch or session_or_none.replica != replica:
-                done(SessionAnswer((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
+                done(FetchSessionResult((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
             else:
-                self._go_on(session_or_none, request, done, max_bytes, reader)
+                self._read_incremental(session_or_none, request, done, max_bytes, reader)
 
     def _read_all(
         self,
         request: Fetch,
         replica: ReplicaId,
         session_id: int,
-        done: SessionAnswered,
+        done: OnFetchSessionResult,
         max_bytes: int,
         reader: Hashable,
     ) -> None:
-        def told(results: Sequence[FetchResultPartition] | ApiError) -> None:
-            done(results if isinstance(results, ApiError) else SessionAnswer(results, session_id))
+        def on_read(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            done(results if isinstance(results, ApiError) else FetchSessionResult(results, session_id))
 
         self._reads.read(
             request.partitions,
-            told,
+            on_read,
             max_bytes=max_bytes,
             min_bytes=min(request.min_bytes, max_bytes),
             max_wait_ms=request.max_wait_ms,
@@ -188,8 +189,8 @@ class FollowerSessions:
             replica=replica,
         )
 
-    def _go_on(
-        self, session: _FollowerSession, request: Fetch, done: SessionAnswered, max_bytes: int, reader: Hashable
+    def _read_incremental(
+        self, session: _FetchSession, request: Fetch, done: OnFetchSessionResult, max_bytes: int, reader: Hashable
     ) -> None:
         self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
         session.epoch = next_epoch(session.epoch)
@@ -197,13 +198,13 @@ class FollowerSessions:
         reading = self._reads.follower_reading(session.replica)
         news = self._news(session, reading, max_bytes)
 
-        def answer(news: Sequence[tuple[_SessionPartition, FetchResultPartition]]) -> None:
+        def answer(news: Sequence[tuple[_CachedPartition, FetchResultPartition]]) -> None:
             results = [result for _, result in news]
-            self._reads.tell_follower(results, reading, [result for part, result in news if part.was_served])
+            self._reads.record_answers(results, reading, [result for part, result in news if part.was_served])
             for part, result in news:
-                part.is_told = True
+                part.is_answered = True
                 part.was_served = part.was_served or size_of(result.records) > 0
-            done(SessionAnswer(results, session.id))
+            done(FetchSessionResult(results, session.id))
 
         def finish() -> None:
             reading.again()
@@ -212,23 +213,23 @@ class FollowerSessions:
         if news or request.max_wait_ms <= 0:
             answer(news)
         else:
-            by_key: dict[Hashable, _SessionPartition] = {
+            by_key: dict[Hashable, _CachedPartition] = {
                 (part.entry.topic, part.entry.partition): part for part in session.partitions.values()
             }
-            waiting = _SessionWait(by_key, reading, finish, lambda: done(broker_failed()))
+            waiting = _DelayedSessionFetch(by_key, reading, finish, lambda: done(broker_failed()))
             keys = (*by_key, session, reader) if reader else (*by_key, session)
             self._purgatory.watch(waiting, keys, request.max_wait_ms)
         self._reads.check_changed(reading)
 
     def _news(
-        self, session: _FollowerSession, reading: FollowerReader, max_bytes: int
-    ) -> list[tuple[_SessionPartition, FetchResultPartition]]:
+        self, session: _FetchSession, reading: FollowerFetchParams, max_bytes: int
+    ) -> list[tuple[_CachedPartition, FetchResultPartition]]:
         """What there is to tell now."""
-        news: list[tuple[_SessionPartition, FetchResultPartition]] = []
+        news: list[tuple[_CachedPartition, FetchResultPartition]] = []
         served: list[TopicIdPartition] = []
         left, read = max_bytes, self._reads.read_one
         for place, part in session.partitions.items():
-            if not part.has_news(reading) and part.is_noted():
+            if not part.has_news(reading) and part.is_unchanged():
                 assert part.progress is not None
                 part.progress.seen(reading.now_ms)
                 continue
@@ -237,16 +238,21 @@ class FollowerSessions:
             if size:
                 left = max(0, left - size)
                 served.append(place)
-            part.stand_at(self._reads.partition_of(part.entry), session.replica)
-            if self._tells(part, result):
+            part.update(self._reads.partition_of(part.entry), session.replica)
+            if self._has_changed(part, result):
                 news.append((part, result))
         for place in served:
             session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
         return news
 
-    def _tells(self, part: _SessionPartition, result: FetchResultPartition) -> bool:
+    def _has_changed(self, part: _CachedPartition, result: FetchResultPartition) -> bool:
         progress = part.progress
-        if result.error is not ErrorCode.NONE or result.diverging is not None or progress is None or not part.is_told:
+        if (
+            result.error is not ErrorCode.NONE
+            or result.diverging is not None
+            or progress is None
+            or not part.is_answered
+        ):
             return True
         if size_of(result.records) or progress.sent_high_watermark != result.high_watermark:
             return True

@@ -21,7 +21,7 @@ from ...log.producers.producer_state import ProducerStates
 from ...message.codec import DECOMPRESSED_BYTES_MAX
 from ...traffic.steps import StepRunner
 
-KEPT_BYTES_MAX = 256 << 20
+COPIED_BYTES_MAX = 256 << 20
 """Of the records of all such requests; one request may always."""
 _OVERHEAD_BYTES = 1_000
 """What a request costs besides its records."""
@@ -108,7 +108,7 @@ class LongAppends:
         self._small = _Lane(4 << 20, 32)
         self.by_owner: dict[Hashable, deque[LongAppend]] = {}
         """The requests of each owner; the first of each is under way."""
-        self.kept_bytes = 0
+        self.copied_bytes = 0
 
     def is_busy(self, owner: Hashable) -> bool:
         """True while a request of this owner is being opened."""
@@ -116,10 +116,10 @@ class LongAppends:
 
     def add(self, request: LongAppend) -> bool:
         """Take over a request, whose memory is copied; False if too many are under way: nothing has been taken."""
-        if self.kept_bytes and self.kept_bytes + request.size > KEPT_BYTES_MAX:
+        if self.copied_bytes and self.copied_bytes + request.size > COPIED_BYTES_MAX:
             return False
         request.keep()
-        self.kept_bytes += request.size
+        self.copied_bytes += request.size
         waiting = self.by_owner.get(request.owner)
         if waiting is not None:
             waiting.append(request)
@@ -146,7 +146,7 @@ class LongAppends:
         self._steps.run(self._append_steps(request, lane.unpacked_max), done)
 
     def _end(self, request: LongAppend, error: BaseException | None) -> None:
-        self.kept_bytes -= request.size
+        self.copied_bytes -= request.size
         waiting = self.by_owner[request.owner]
         waiting.popleft()
         try:

@@ -11,7 +11,7 @@ HERE = -1
 """Read where you are."""
 
 
-class NearReplicas:
+class PreferredReadReplicas:
     """Owner thread only.
 
     rack: of this broker. brokers: those that live. failed: is told of a selector that raised.

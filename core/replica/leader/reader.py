@@ -16,11 +16,11 @@ from ..partition.fetch_isolation import FetchIsolation
 from ..partition.isr_manager import IsrManager
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
-from ..partition.replication_quota import Throttle
+from ..partition.replication_quota import ReplicationQuotaManager
 from ..partition.topic_stats import BrokerTopicStats
 from ..purgatory import Purgatory
-from .delayed_fetch import AwaitedPartition, DelayedFetch
-from .fetch_params import FetchReader, FollowerReader, Nearest
+from .delayed_fetch import DelayedFetch, FetchPartitionStatus
+from .fetch_params import FetchParams, FindPreferredReadReplica, FollowerFetchParams
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 """Told what was read, in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
@@ -28,13 +28,13 @@ ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
 _COMMON = [
-    [FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in sorted(FetchIsolation)]
+    [FetchParams(isolation, allows_zstd=True, anywhere=anywhere) for isolation in sorted(FetchIsolation)]
     for anywhere in (False, True)
 ]
 """Readers that count nothing, by `anywhere` and isolation: one of each is enough."""
 
 
-class Reads:
+class ReplicaReader:
     """One partition's failure leaves the others of a read alone. Owner thread only."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Reads:
         purgatory: Purgatory,
         stats: BrokerTopicStats,
         isr_manager: IsrManager,
-        throttle: Throttle,
+        throttle: ReplicationQuotaManager,
         clock: Clock,
     ) -> None:
         self._local = local
@@ -67,7 +67,7 @@ class Reads:
         reader: Hashable = None,
         replica: ReplicaId | None = None,
         anywhere: bool = False,
-        nearest: Nearest | None = None,
+        nearest: FindPreferredReadReplica | None = None,
     ) -> None:
         """Read record batches from partitions that this broker leads.
 
@@ -77,7 +77,7 @@ class Reads:
 
         replica:  the follower that reads: up to the log end, and what it asks for tells how far it is.
         anywhere: a consumer that reads what this broker follows, too, up to the high watermark known here (KIP-392).
-        nearest:  asked for the replica that a consumer should rather read from; see `Nearest`.
+        nearest:  asked for the replica that a consumer should rather read from; see `FindPreferredReadReplica`.
         """
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
@@ -87,7 +87,7 @@ class Reads:
         if allows_zstd and nearest is None:
             reading = _COMMON[anywhere][isolation]
         else:
-            reading = FetchReader(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
+            reading = FetchParams(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
@@ -114,11 +114,11 @@ class Reads:
 
     # --- for fetch sessions of followers
 
-    def follower_reading(self, replica: ReplicaId) -> FollowerReader:
+    def follower_reading(self, replica: ReplicaId) -> FollowerFetchParams:
         """A follower that reads now."""
-        return FollowerReader(replica, self._isr_manager, self._throttle, self._clock.monotonic_ms())
+        return FollowerFetchParams(replica, self._isr_manager, self._throttle, self._clock.monotonic_ms())
 
-    def check_changed(self, reading: FollowerReader) -> None:
+    def check_changed(self, reading: FollowerFetchParams) -> None:
         """Look after those who wait for what a follower has told."""
         for partition in reading.changed:
             self._purgatory.check(partition.topic_partition)
@@ -129,10 +129,10 @@ class Reads:
     def partition_of(self, entry: FetchPartition) -> Partition | None:
         return self._partitions.get((entry.topic, entry.partition))
 
-    def tell_follower(
+    def record_answers(
         self,
         results: Sequence[FetchResultPartition],
-        reading: FollowerReader,
+        reading: FollowerFetchParams,
         passed_over: Sequence[FetchResultPartition] = (),
     ) -> None:
         """These go to the follower now; what it will pass over does not count as told."""
@@ -153,7 +153,7 @@ class Reads:
         min_bytes: int,
         max_wait_ms: float,
         reader: Hashable,
-        reading: FetchReader,
+        reading: FetchParams,
     ) -> None:
         """Answer later, or now if waiting is useless."""
         awaited = self._awaited(entries, results, reading)
@@ -169,18 +169,18 @@ class Reads:
         waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
         self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
 
-    def _answer(self, results: Sequence[FetchResultPartition], reading: FetchReader, done: ReadResults) -> None:
+    def _answer(self, results: Sequence[FetchResultPartition], reading: FetchParams, done: ReadResults) -> None:
         if reading.isolation is not _LOG_END:
             for result in results:
                 size = size_of(result.records)
                 if size:
                     self._stats.of(result.topic).bytes_out.add(size)
-        elif isinstance(reading, FollowerReader):
-            self.tell_follower(results, reading)
+        elif isinstance(reading, FollowerFetchParams):
+            self.record_answers(results, reading)
         done(results)
 
     def _read_all(
-        self, entries: Sequence[FetchPartition], max_bytes: int, reading: FetchReader
+        self, entries: Sequence[FetchPartition], max_bytes: int, reading: FetchParams
     ) -> tuple[list[FetchResultPartition], int]:
         """Every partition in the order asked for, within `max_bytes` all told; and how many bytes that came to."""
         left = max_bytes
@@ -195,7 +195,7 @@ class Reads:
             results.append(result)
         return results, total
 
-    def read_one(self, entry: FetchPartition, left: int, reading: FetchReader, *, first: bool) -> FetchResultPartition:
+    def read_one(self, entry: FetchPartition, left: int, reading: FetchParams, *, first: bool) -> FetchResultPartition:
         """One partition, within `left` bytes; the `first` that has any gives a whole batch."""
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
@@ -253,10 +253,10 @@ class Reads:
         return partition.is_leader and offset > partition.log.log_end_offset and not self._local.may_lead()
 
     def _awaited(
-        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchReader
-    ) -> dict[Hashable, AwaitedPartition] | None:
+        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchParams
+    ) -> dict[Hashable, FetchPartitionStatus] | None:
         """What to wait for; None when an error, news, or a log that rolled on, makes waiting useless."""
-        awaited: dict[Hashable, AwaitedPartition] = {}
+        awaited: dict[Hashable, FetchPartitionStatus] = {}
         check = partial(reading.check, self._local)
         for entry, result in zip(entries, results, strict=True):
             if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica >= 0:
@@ -265,7 +265,7 @@ class Reads:
             partition = self._partitions[key]
             if reading.needs_news(partition):
                 return None
-            waiting = AwaitedPartition(partition, entry, reading, check)
+            waiting = FetchPartitionStatus(partition, entry, reading, check)
             if size_of(result.records):
                 if waiting.rolled_past():
                     return None
@@ -274,7 +274,7 @@ class Reads:
         return awaited
 
 
-def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchReader) -> Buffer | Region:
+def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchParams) -> Buffer | Region:
     """The batches before the first zstd one, for readers that do not know it. Raises `ApiError` when none is left."""
     left = reading.headers_left or 0
     size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, left))

@@ -10,20 +10,20 @@ from ....ports.errors import ApiError, broker_failed
 from ....ports.storage import StorageError
 from ....ports.types import Offset, TopicPartition
 from ..partition.local_partitions import LocalPartitions
-from ..purgatory import Delayed, Purgatory
-from .delayed_produce import NONE, Required
+from ..purgatory import DelayedOperation, Purgatory
+from .delayed_produce import NONE, ProducePartitionStatus
 from .durable_flushes import DurableFlushes
 
 MarkerResults = Callable[[Sequence[WrittenTxnMarker]], None]
 """Told the outcomes, in the order of the markers and of the partitions of each."""
-WhenEnded = Callable[[TopicPartition, int, int, bool], None]
+OnTxnCompleted = Callable[[TopicPartition, int, int, bool], None]
 """Told (partition, producer id, producer epoch, committed) when the in-sync replicas have the marker."""
 
 _WATCH_MS = 3_600_000.0
 """A marker whose request is over is watched so long at a time, as long as this broker leads its partition."""
 
 
-class _Placed:
+class _AppendedMarker:
     """A marker in one partition: what it needs to count, or why it is not there."""
 
     __slots__ = ("code", "key", "marker", "required")
@@ -32,7 +32,7 @@ class _Placed:
         self.key = key
         self.marker = marker
         self.code = ErrorCode.NONE
-        self.required: Required | None = None
+        self.required: ProducePartitionStatus | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -58,21 +58,21 @@ class _Placed:
         return PartitionOutcome(self.key.topic, self.key.partition, code)
 
 
-class _Replication(Delayed):
+class _DelayedMarkers(DelayedOperation):
     """Markers that not all in-sync replicas have yet; `reached` is told of each that they have."""
 
     __slots__ = ("_reached", "waiting")
 
     def __init__(
         self,
-        placed: Sequence[_Placed],
-        reached: Callable[[_Placed], None],
+        placed: Sequence[_AppendedMarker],
+        reached: Callable[[_AppendedMarker], None],
         finish: Callable[[], None],
         failed: Callable[[], None],
     ) -> None:
         super().__init__(finish, failed)
         self._reached = reached
-        self.waiting: dict[Hashable, list[_Placed]] = {}
+        self.waiting: dict[Hashable, list[_AppendedMarker]] = {}
         for each in placed:
             self.waiting.setdefault(each.key, []).append(each)
 
@@ -87,7 +87,7 @@ class _Replication(Delayed):
         return not self.waiting
 
 
-class Markers:
+class TxnMarkerWriter:
     """Owner thread only."""
 
     def __init__(self, local: LocalPartitions, purgatory: Purgatory, flushes: DurableFlushes, clock: Clock) -> None:
@@ -95,11 +95,11 @@ class Markers:
         self._purgatory = purgatory
         self._flushes = flushes
         self._clock = clock
-        self._when_ended: list[WhenEnded] = []
+        self._when_ended: list[OnTxnCompleted] = []
 
-    def when_ended(self, told: WhenEnded) -> None:
+    def when_ended(self, listener: OnTxnCompleted) -> None:
         """Have this told of each transaction that ends in a partition which this broker leads. Several may listen."""
-        self._when_ended.append(told)
+        self._when_ended.append(listener)
 
     def write(self, markers: Sequence[TxnMarker], done: MarkerResults, timeout_ms: float) -> None:
         """Write markers into partitions that this broker leads.
@@ -122,7 +122,7 @@ class Markers:
             )
             self._watch_on(written)
 
-        waiting = _Replication(written, self._reached, finish, lambda: done(_all_failed(markers)))
+        waiting = _DelayedMarkers(written, self._reached, finish, lambda: done(_all_failed(markers)))
         for key in tuple(waiting.waiting):
             waiting.check(key)
         if waiting.waiting and timeout_ms > 0:
@@ -132,8 +132,8 @@ class Markers:
         for key in {each.key: None for each in written}:
             self._purgatory.check(key)
 
-    def _place(self, key: TopicPartition, marker: TxnMarker, now_ms: int) -> _Placed:
-        placed = _Placed(key, marker)
+    def _place(self, key: TopicPartition, marker: TxnMarker, now_ms: int) -> _AppendedMarker:
+        placed = _AppendedMarker(key, marker)
         try:
             partition = self._local.led(*key)
             if partition.under_min_isr:
@@ -144,7 +144,7 @@ class Markers:
             )
             end = Offset(appended.last_offset + 1)
             flushing = self._flushes.begin_if_due(partition, now_ms)
-            placed.required = Required(partition, end, recovery_point=end if flushing else NONE)
+            placed.required = ProducePartitionStatus(partition, end, recovery_point=end if flushing else NONE)
         except ApiError as error:
             placed.code = error.code
         except StorageError as error:
@@ -155,19 +155,19 @@ class Markers:
             placed.code = broker_failed().code
         return placed
 
-    def _reached(self, placed: _Placed) -> None:
+    def _reached(self, placed: _AppendedMarker) -> None:
         marker = placed.marker
-        for told in self._when_ended:
+        for listener in self._when_ended:
             try:
-                told(placed.key, marker.producer_id, marker.producer_epoch, marker.committed)
+                listener(placed.key, marker.producer_id, marker.producer_epoch, marker.committed)
             except Exception as error:  # noqa: BLE001  reported; the others are told, and the coordinator is answered
                 self._local.failed(f"taking the end of a transaction in {placed.key}", error)
 
-    def _watch_on(self, placed: Sequence[_Placed]) -> None:
+    def _watch_on(self, placed: Sequence[_AppendedMarker]) -> None:
         """Their request is over, but some stand in the log, and those who listen are to hear when they count."""
         late = [each for each in placed if each.is_waiting]
         if late and self._when_ended:
-            waiting = _Replication(late, self._reached, lambda: self._watch_on(late), lambda: None)
+            waiting = _DelayedMarkers(late, self._reached, lambda: self._watch_on(late), lambda: None)
             self._purgatory.watch(waiting, tuple(waiting.waiting), _WATCH_MS)
 
 

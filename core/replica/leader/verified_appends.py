@@ -19,7 +19,7 @@ from ...log.append_origin import AppendOrigin
 from ...log.producers.producer_state import ProducerStates
 from ...message.batch_header import BatchHeader, parse_header
 from ..partition.local_partitions import LocalPartitions
-from .appender import AppendResults, Appends
+from .appender import AppendResults, ReplicaAppender
 
 Verify = Callable[[str, int, int, TopicPartition, Callable[[ErrorCode], None]], None]
 """Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction; the last
@@ -85,7 +85,7 @@ class _UnverifiedRequest:
 class VerifiedAppends:
     """Owner thread only. `verify` (settable) asks coordinators; without it nothing is verified."""
 
-    def __init__(self, appends: Appends, local: LocalPartitions, scheduler: Scheduler) -> None:
+    def __init__(self, appends: ReplicaAppender, local: LocalPartitions, scheduler: Scheduler) -> None:
         self.verify: Verify | None = None
         self._appends = appends
         self._local = local
@@ -105,7 +105,7 @@ class VerifiedAppends:
         allows_zstd: bool = True,
         owner: Hashable = None,
     ) -> None:
-        """Append what a client sends that has named its transactional id: see `Appends.append`."""
+        """Append what a client sends that has named its transactional id: see `ReplicaAppender.append`."""
         headers = [_in_transaction(each) for each in entries]
         producers = {header.producer_id for header in headers if header is not None}
         request = _UnverifiedRequest(
@@ -137,7 +137,7 @@ class VerifiedAppends:
                 states.verifying.discard(producer_id)
             request.asked.clear()
             text = "too many batches wait for the coordinators of their transactions"
-            self._put_off(entries)
+            self._reject_retriable(entries)
             done([_refused(each, ErrorCode.NOT_ENOUGH_REPLICAS, text) for each in entries])
             return
         request.keep()
@@ -170,11 +170,13 @@ class VerifiedAppends:
                 producer_id,
                 header.producer_epoch,
                 key,
-                lambda error, key=key: self._told(producer_id, request, key, error),  # type: ignore[misc]
+                lambda error, key=key: self._on_verified(producer_id, request, key, error),  # type: ignore[misc]
             )
         return not request.asked
 
-    def _told(self, producer_id: int, request: _UnverifiedRequest, key: TopicPartition, error: ErrorCode) -> None:
+    def _on_verified(
+        self, producer_id: int, request: _UnverifiedRequest, key: TopicPartition, error: ErrorCode
+    ) -> None:
         states = request.asked.pop(key, None)
         if states is None:
             return  # too late
@@ -187,16 +189,16 @@ class VerifiedAppends:
         if error is not ErrorCode.NONE:
             request.refused[key] = error
         if not request.asked and request.size:
-            self._go_on(producer_id)
+            self._append_verified(producer_id)
 
     def _time_out(self, producer_id: int, request: _UnverifiedRequest) -> None:
         def over() -> None:
             for key in tuple(request.asked):
-                self._told(producer_id, request, key, ErrorCode.REQUEST_TIMED_OUT)
+                self._on_verified(producer_id, request, key, ErrorCode.REQUEST_TIMED_OUT)
 
         request.timer = self._scheduler.call_later(max(_PATIENCE_MS, request.timeout_ms), over)
 
-    def _go_on(self, producer_id: int) -> None:
+    def _append_verified(self, producer_id: int) -> None:
         """The first of the producer's requests is verified: append it, and those behind it that need not wait."""
         waiting = self._waiting[producer_id]
         while True:
@@ -228,7 +230,7 @@ class VerifiedAppends:
 
         def through() -> None:
             if producer_id is not None and self._next(producer_id):
-                self._go_on(producer_id)
+                self._append_verified(producer_id)
 
         refused = request.refused
         if not refused:
@@ -245,13 +247,13 @@ class VerifiedAppends:
             (each, refused.get(TopicPartition(each.topic, each.partition)) if header is not None else None)
             for each, header in zip(request.entries, request.headers, strict=True)
         ]
-        self._put_off([entry for entry, code in outcomes if code in _LATER])
+        self._reject_retriable([entry for entry, code in outcomes if code in _LATER])
         return self._hand_over(request, [entry for entry, code in outcomes if code is None], done, through)
 
-    def _put_off(self, entries: Sequence[ProducePartition]) -> None:
+    def _reject_retriable(self, entries: Sequence[ProducePartition]) -> None:
         """These come again: what their producer has sent behind them must not be taken for the beginning."""
         for each in entries:
-            self._appends.put_off(each, ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._appends.reject_retriable(each, ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def _hand_over(
         self,

@@ -134,7 +134,7 @@ class LocalPartitions:
         """Report something that should not have happened."""
         self._report(f"{what} failed: {type(error).__name__}: {error}")
 
-    def tell(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Report something that a person should know."""
         self._report(line)
 

@@ -327,7 +327,7 @@ class Partition:
         self.log.truncate_to(offset, now_ms)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
-    def begin_anew_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything: the leader has no record below `offset` any more. Raises `StorageError`."""
         self.log.truncate_fully_and_start_at(offset, now_ms)
         self.high_watermark = Offset(offset)
@@ -369,8 +369,8 @@ class Partition:
             return b"", ()
         found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
         aborted = self.log.transactions.aborted_in(offset, found) if found.size else ()
-        told = sorted([(each.first_offset, each.producer_id) for each in aborted]) if aborted else ()
-        return found.records, [AbortedTransaction(producer, first) for first, producer in told]
+        transactions = sorted([(each.first_offset, each.producer_id) for each in aborted]) if aborted else ()
+        return found.records, [AbortedTransaction(producer, first) for first, producer in transactions]
 
     def ready_bytes(self, offset: int, max_bytes: int, isolation: FetchIsolation) -> int:
         """How much `read` could give now, at most `max_bytes`. Raises as `read` does."""

@@ -15,17 +15,17 @@ LOOK_AGAIN_MS = 1000.0
 ALL = "*"
 
 
-def leaders_throttled(config: LogConfig) -> frozenset[str]:
+def leader_throttled_replicas(config: LogConfig) -> frozenset[str]:
     """The replicas that give to others no quicker."""
     return config.leader_replication_throttled_replicas
 
 
-def followers_throttled(config: LogConfig) -> frozenset[str]:
+def follower_throttled_replicas(config: LogConfig) -> frozenset[str]:
     """The replicas that fetch no quicker."""
     return config.follower_replication_throttled_replicas
 
 
-class Throttle:
+class ReplicationQuotaManager:
     """Bytes that may pass in either direction, in all; what is in sync is counted by nobody. Owner thread only.
 
     rate:  bytes a second, as it is set by now.

@@ -10,7 +10,7 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.core.replica.purgatory import Delayed, Purgatory
+from barnabas.core.replica.purgatory import DelayedOperation, Purgatory
 from barnabas.ports.broker_api.fetch import FetchResult
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.error_codes import ErrorCode
@@ -96,7 +96,7 @@ def test_an_answer_that_no_encoder_understands_closes_the_connection() -> None:
     assert "AttributeError" in line
 
 
-class _Broken(Delayed):
+class _Broken(DelayedOperation):
     """Raises when it is looked at."""
 
     def check(self, key: object) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.replica.purgatory import Delayed, Purgatory
+from barnabas.core.replica.purgatory import DelayedOperation, Purgatory
 
 
-class Countdown(Delayed):
+class Countdown(DelayedOperation):
     """Finishes after so many events."""
 
     def __init__(self, events: int, finish: Callable[[], None], failed: Callable[[], None] = lambda: None) -> None:

@@ -8,14 +8,14 @@ import pytest
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster import layout
-from barnabas.core.cluster.broker_lifecycle import LastLife, Membership
+from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager, LastLife
 from barnabas.core.cluster.change_queue import ChangeQueue, complete
 from barnabas.core.cluster.controller import Controller, without_leader
 from barnabas.core.cluster.deltas import Delta, StatesChanged, TopicDeleting
 from barnabas.core.cluster.election import ElectionRules, new_state
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.lease import RATE_ERROR_MAX, Lease
-from barnabas.core.cluster.metadata_listener import ClusterFollower, Refresh
+from barnabas.core.cluster.metadata_listener import MetadataListener, Refresh
 from barnabas.core.cluster.registry import ClusterRegistry, CoordinationWentBack
 from barnabas.core.cluster.topics import (
     BrokerRegistration,
@@ -82,7 +82,7 @@ class Member:
             elected=self._elected,
             report=self.lines.append,
         )
-        self.membership = Membership(
+        self.membership = BrokerLifecycleManager(
             world.scheduler,
             self.session,
             queue,
@@ -101,7 +101,7 @@ class Member:
         def submit(what: str, reading: Refresh, reply: Reply[None]) -> None:
             queue.run(reading, lambda outcome: reply(_error_of(outcome)))
 
-        self.follower = ClusterFollower(
+        self.follower = MetadataListener(
             self.registry,
             world.scheduler,
             submit_leaders=submit,
@@ -411,7 +411,7 @@ def test_registration_whose_answer_is_lost_is_the_brokers_own(monkeypatch: pytes
         create(self, path, data, ephemeral=ephemeral)
         if path == layout.broker_path(1) and answers:
             answers.pop()
-            one.membership.tell(offline=[TopicPartition("t", 0)])
+            one.membership.update_registration(offline=[TopicPartition("t", 0)])
             raise CoordinationError("the connection was lost, and the answer with it")
 
     monkeypatch.setattr(MemorySession, "create", lossy)
@@ -522,7 +522,7 @@ def test_who_stops_in_order_hands_over_at_once() -> None:
     world = World()
     one, two, _ = cluster(world)
     one.create("t", 1, 2, 3, partitions=3)
-    one.membership.tell(leaving=True)
+    one.membership.update_registration(leaving=True)
     world.advance(500)
     assert [two.state("t", number).leader for number in range(3)] == [2, 2, 2]
     assert two.state().isr == (2, 3)
@@ -532,14 +532,14 @@ def test_a_log_that_is_out_of_use_has_no_leader_there() -> None:
     world = World()
     one, two, three = cluster(world)
     one.create("t", 1, 2, 3, partitions=2)
-    one.membership.tell(offline=[TopicPartition("t", 0)])
+    one.membership.update_registration(offline=[TopicPartition("t", 0)])
     world.advance(500)
     assert [(three.state("t", each).leader, three.state("t", each).isr) for each in (0, 1)] == [
         (2, (2, 3)),
         (1, (1, 2, 3)),
     ]
     assert two.registry.image.brokers[1].offline == {TopicPartition("t", 0)}
-    one.membership.tell(gone=[TopicPartition("t", 0), TopicPartition("u", 0)])
+    one.membership.update_registration(gone=[TopicPartition("t", 0), TopicPartition("u", 0)])
     world.advance(500)
     assert two.registry.image.brokers[1].offline == frozenset()
 

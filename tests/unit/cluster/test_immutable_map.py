@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.cluster.immutable_map import Layered
+from barnabas.core.cluster.immutable_map import ImmutableMap
 
 KEYS = st.integers(0, 60)
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers())), max_size=150)
@@ -11,7 +11,7 @@ CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers())), max_siz
 def test_it_is_a_dict_of_which_every_version_stays(
     start: dict[int, int], changes: list[tuple[int, int | None]]
 ) -> None:
-    versions = [(Layered(start), dict(start))]
+    versions = [(ImmutableMap(start), dict(start))]
     for key, value in changes:
         layered, plain = versions[-1]
         plain = dict(plain)
@@ -30,18 +30,18 @@ def test_it_is_a_dict_of_which_every_version_stays(
 
 @given(start=st.dictionaries(KEYS, st.integers()), more=st.dictionaries(KEYS, st.integers()))
 def test_many_at_once(start: dict[int, int], more: dict[int, int]) -> None:
-    before = Layered(start)
+    before = ImmutableMap(start)
     assert before.put_all(more) == {**start, **more}
     assert before == start
 
 
 def test_what_is_replaced_keeps_its_place_and_what_is_new_comes_last() -> None:
-    made = Layered({"a": 1, "b": 2}).put("c", 3).put("a", 4).drop("b")
+    made = ImmutableMap({"a": 1, "b": 2}).put("c", 3).put("a", 4).drop("b")
     assert list(made.items()) == [("a", 4), ("c", 3)]
 
 
 def test_a_change_shares_the_entries() -> None:
-    large = Layered(dict.fromkeys(range(10_000)))
+    large = ImmutableMap(dict.fromkeys(range(10_000)))
     bases = {id(large._base)}
     for key in range(1000):
         large = large.put(key + 10_000, None)
@@ -51,5 +51,5 @@ def test_a_change_shares_the_entries() -> None:
 
 
 def test_dropping_what_is_not_there_changes_nothing() -> None:
-    some = Layered({"a": 1})
+    some = ImmutableMap({"a": 1})
     assert some.drop("b") is some

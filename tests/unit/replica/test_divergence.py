@@ -8,7 +8,7 @@ from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.leader_epoch_cache import LeaderEpochCache
-from barnabas.core.replica.follower.partition_fetch_state import where_to_cut
+from barnabas.core.replica.follower.partition_fetch_state import truncation_offset
 from barnabas.ports.broker_api.fetch import DivergingEpoch
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import put
@@ -280,7 +280,7 @@ def test_consumers_are_told_where_what_they_read_was_cut(cluster: ReplicaCluster
 )
 def test_where_to_cut(told: tuple[int, int], cut: int) -> None:
     epochs = LeaderEpochCache([(3, 0), (5, 20), (7, 50)])
-    assert where_to_cut(epochs, 60, DivergingEpoch(*told)) == cut
+    assert truncation_offset(epochs, 60, DivergingEpoch(*told)) == cut
 
 
 def test_who_was_told_to_cut_hears_what_is_committed_all_the_same() -> None:

@@ -8,8 +8,8 @@ from attrs import evolve
 from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
 from support.replica_house import ME, OTHER, ReplicaHouse
 
-from barnabas.core.replica.follower.fetcher import ReplicaFetchers
-from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, SessionAnswer, next_epoch
+from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
+from barnabas.core.replica.leader.fetch_sessions import EPOCH_MAX, FetchSessionResult, next_epoch
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -32,10 +32,10 @@ def entry(offset: int = 0, **others: Any) -> FetchPartition:
 
 def ask(
     member: Member, epoch: int, session: int, entries: Sequence[FetchPartition] = (), **others: Any
-) -> list[SessionAnswer]:
-    told: list[SessionAnswer] = []
+) -> list[FetchSessionResult]:
+    told: list[FetchSessionResult] = []
 
-    def done(answer: SessionAnswer | ApiError) -> None:
+    def done(answer: FetchSessionResult | ApiError) -> None:
         assert not isinstance(answer, ApiError)
         told.append(answer)
 
@@ -54,7 +54,7 @@ def begun(cluster: ReplicaCluster) -> int:
 
 def test_what_has_not_changed_is_not_told_again(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
-    assert ask(cluster[1], 1, session) == [SessionAnswer([], session)]
+    assert ask(cluster[1], 1, session) == [FetchSessionResult([], session)]
     cluster[1].produce(b"a", acks=1)
     (told,) = ask(cluster[1], 2, session)
     assert [bytes(each.records.read()) for each in told.results] == [  # type: ignore[union-attr]
@@ -111,7 +111,7 @@ def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> Non
     cluster.run(499)
     assert waiting == []
     cluster.run(1)
-    assert waiting == [SessionAnswer([], session)]
+    assert waiting == [FetchSessionResult([], session)]
 
 
 def test_what_is_forgotten_is_not_told(cluster: ReplicaCluster) -> None:
@@ -169,7 +169,7 @@ def test_a_high_watermark_in_an_answer_that_the_follower_passes_over_is_told_aga
     cluster.run(300)
     cluster[1].produce(b"b")
     cluster.run(10)
-    fetchers = cast(ReplicaFetchers, cluster[3].replicas.fetchers)
+    fetchers = cast(ReplicaFetcherManager, cluster[3].replicas.fetchers)
     fetchers._wake(KEY)
     cluster.run(3000)
     assert cluster.state.isr == (1, 2), "else the high watermark would have waited for it"
@@ -234,7 +234,7 @@ def test_a_second_question_ends_the_wait_of_the_first(cluster: ReplicaCluster) -
     waiting = ask(cluster[1], 1, session, max_wait_ms=500)
     assert waiting == []
     assert ask(cluster[1], 2, session, max_wait_ms=500) == []
-    assert waiting == [SessionAnswer([], session)]
+    assert waiting == [FetchSessionResult([], session)]
 
 
 def test_a_partition_that_comes_is_asked_for_at_once() -> None:

@@ -73,7 +73,7 @@ def test_others_are_served_while_the_records_of_a_long_request_are_checked(house
     house.run()
     assert outcome(long) == (E.NONE, 1)
     assert house.log.log_end_offset == 1 + LONG
-    assert (house.long.kept_bytes, house.replicas.is_appending(1)) == (0, False)
+    assert (house.long.copied_bytes, house.replicas.is_appending(1)) == (0, False)
 
 
 def test_a_turn_opens_a_bounded_number_of_records(house: House) -> None:
@@ -159,7 +159,7 @@ def test_batches_that_decompress_to_much_wait_for_each_other_and_hold_up_no_othe
 
 
 def test_more_than_the_memory_for_them_is_refused_for_now(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_appends, "KEPT_BYTES_MAX", 2 * (len(keyed(LONG)) + 1_000))
+    monkeypatch.setattr(long_appends, "COPIED_BYTES_MAX", 2 * (len(keyed(LONG)) + 1_000))
     answers = [house.send(keyed(LONG), Caller(connection=9 + each)) for each in range(3)]
     house.run()
     assert [outcome(each)[0] for each in answers] == [E.NONE, E.NONE, E.NOT_ENOUGH_REPLICAS]

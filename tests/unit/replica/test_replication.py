@@ -10,7 +10,7 @@ from support.replica_cluster import KEY, ReplicaCluster
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
-from barnabas.core.replica.follower.fetcher import ReplicaFetchers
+from barnabas.core.replica.follower.fetcher import ReplicaFetcherManager
 from barnabas.core.replica.partition.partition import Partition
 from barnabas.ports.broker_api.fetch import FetchResultPartition
 from barnabas.ports.broker_api.produce import ProduceResultPartition
@@ -507,7 +507,7 @@ def test_a_follower_counts_once_its_disk_has_what_is_to_be_flushed() -> None:
 
 def test_nothing_stays_of_a_log_that_is_deleted_while_its_follower_flushes_or_cuts_it() -> None:
     cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
-    copying = cast(ReplicaFetchers, cluster[3].replicas.fetchers)._copying
+    copying = cast(ReplicaFetcherManager, cluster[3].replicas.fetchers)._copying
     begin, dropped = copying._flushes.begin_if_due, list[bool]()
 
     def drop(held: bool) -> None:

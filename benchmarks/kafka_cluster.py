@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka (KRaft, each a controller as well), from jars of a Maven repository."""
+"""Brokers of Apache Kafka (KRaft, each a controller as well), from jars of a Maven repository."""
 
 import os
 import signal
@@ -18,7 +18,6 @@ jars: Any = import_module("support.compat.java_client")
 model: Any = import_module("support.compat.model")
 given: Any = import_module("support.ports")
 
-BROKERS = 3
 HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
 """Kafka's own settings of its start script."""
 START_S, STOP_S = 90, 60
@@ -29,22 +28,22 @@ class KafkaUnavailable(Exception):
     """The text says why, in one line."""
 
 
-def kafka_cluster(folder: Path) -> AbstractContextManager[str]:
-    """Raises `KafkaUnavailable`."""
+def kafka_cluster(folder: Path, brokers: int = 3) -> AbstractContextManager[str]:
+    """Run brokers with data below `folder`; gives the bootstrap addresses. Raises `KafkaUnavailable`."""
     try:
-        return _run(folder, jars.broker_classpath())
+        return _run(folder, jars.broker_classpath(), brokers)
     except model.Unavailable as error:
         raise KafkaUnavailable(str(error)) from error
 
 
 @contextmanager
-def _run(folder: Path, classpath: str) -> Iterator[str]:
-    ports = given.free_ports(2 * BROKERS)
-    voters = ",".join(f"{n + 1}@127.0.0.1:{ports[BROKERS + n]}" for n in range(BROKERS))
+def _run(folder: Path, classpath: str, brokers: int) -> Iterator[str]:
+    ports = given.free_ports(2 * brokers)
+    voters = ",".join(f"{n + 1}@127.0.0.1:{ports[brokers + n]}" for n in range(brokers))
     java = ["java", *HEAP, "-cp", classpath]
     started = []
     try:
-        for number in range(1, BROKERS + 1):
+        for number in range(1, brokers + 1):
             home = folder / f"kafka-{number}"
             home.mkdir()
             config = home / "server.properties"
@@ -57,9 +56,9 @@ def _run(folder: Path, classpath: str) -> Iterator[str]:
                         [*java, "kafka.Kafka", str(config)], cwd=home, stdout=log, stderr=log, start_new_session=True
                     )
                 )
-        for number in range(BROKERS):
+        for number in range(brokers):
             _wait_open(ports[number])
-        yield ",".join(f"127.0.0.1:{port}" for port in ports[:BROKERS])
+        yield ",".join(f"127.0.0.1:{port}" for port in ports[:brokers])
     finally:
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
@@ -67,7 +66,9 @@ def _run(folder: Path, classpath: str) -> Iterator[str]:
 
 
 def _config(number: int, home: Path, ports: list[int], voters: str) -> str:
-    mine, controller = ports[number - 1], ports[BROKERS + number - 1]
+    brokers = len(ports) // 2
+    mine, controller = ports[number - 1], ports[brokers + number - 1]
+    replicas = min(3, brokers)
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(number),
@@ -75,9 +76,9 @@ def _config(number: int, home: Path, ports: list[int], voters: str) -> str:
         "listeners": f"PLAINTEXT://127.0.0.1:{mine},CONTROLLER://127.0.0.1:{controller}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(home / "data"),
-        "default.replication.factor": "3",
-        "min.insync.replicas": "2",
-        "offsets.topic.replication.factor": "3",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "offsets.topic.replication.factor": str(replicas),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 

@@ -5,7 +5,15 @@ import time
 from collections.abc import Callable, Mapping
 
 from ...ports.errors import ClosedError
-from ...ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, StorageReadOnly
+from ...ports.storage import (
+    FileInfo,
+    FileMissing,
+    FolderLocked,
+    StorageError,
+    StorageFull,
+    StorageReadOnly,
+    write_small_in_turn,
+)
 from ...ports.types import Buffer, Position
 
 
@@ -296,6 +304,9 @@ class MemoryLogDir:
             self._disk.check_write(0, name)
             self._disk.folders.pop(name, None)
             self._handed_out.pop(name, None)
+
+    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
+        return write_small_in_turn(self, contents)
 
     def space(self) -> tuple[int, int]:
         capacity = self._disk.capacity

@@ -15,8 +15,9 @@ from ....ports.storage import StorageError
 from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
 
-TOPICS_AT_A_TIME = 10
-"""So many make one change; between two of them it is the turn of whoever else waits."""
+TOPICS_AT_A_TIME = 13
+"""How many topics one change creates: their nodes (topic, configs, states) fit into one commit, `CHANGES_MAX`. Changes
+of others have their turn between two of them."""
 
 MadeTopics = Sequence[Topic | BarnabasError]
 

@@ -32,6 +32,8 @@ from ...config.keys import LONG_MAX
 MIN_ISR_KEY = "min.insync.replicas"
 _MIB = 1_048_576
 
+_Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, bool]
+
 
 class BrokerSettings:
     """Static configuration, the overrides that the cluster's image has, and the rules for both. Owner thread only.
@@ -53,7 +55,8 @@ class BrokerSettings:
         self._set = registry.image.configs
         self._kept_layers = self._made_layers()
         self._topic_maps = topic_maps(config, report)
-        self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
+        self._last_config: tuple[_Asked, LogConfig] | None = None
+        self._last_entries: tuple[_Asked, list[ConfigEntry]] | None = None
         check_deletion_policy(self.log_config({}).deletion_policy)
 
     @property
@@ -78,16 +81,20 @@ class BrokerSettings:
 
         An internal topic is never shortened, whatever is configured: what it says of a key may be in its first segment.
         """
-        asked = (self._layers, overrides, topic)
-        if self._last_asked is not None and self._last_asked[0] == asked:  # one topic has many logs
-            return self._last_asked[1]
+        asked = self._asked(overrides, topic)
+        if self._last_config is not None and self._last_config[0] == asked:  # one topic has many logs
+            return self._last_config[1]
         config = log_config_for(
             self._layers, _with_format(overrides), self._report, topic_defaults=self._topic_maps.get(topic)
         )
         if topic in INTERNAL_TOPICS:
             config = evolve(config, cleanup_policy=frozenset({"compact"}))
-        self._last_asked = (self._layers, dict(overrides), topic), config
+        self._last_config = asked, config
         return config
+
+    def _asked(self, overrides: Mapping[str, str], topic: str) -> "_Asked":
+        """What the configuration of a topic depends on; topics of one request mostly have the same."""
+        return self._layers, dict(overrides), self._topic_maps.get(topic), topic in INTERNAL_TOPICS
 
     def throttled_rate(self, *, leader: bool) -> int:
         """Bytes a second that throttled replicas may be given (or fetch: not `leader`), as set by now."""
@@ -181,7 +188,11 @@ class BrokerSettings:
         synonyms: bool = False,
         documentation: bool = False,
     ) -> list[ConfigEntry]:
-        return topic_config_entries(
+        asked = self._asked(overrides, topic)
+        is_plain = keys is None and not synonyms and not documentation
+        if is_plain and self._last_entries is not None and self._last_entries[0] == asked:
+            return self._last_entries[1]
+        entries = topic_config_entries(
             overrides if self.static.message_format == V2 else _with_format(overrides),
             self._layers,
             topic_defaults=self._topic_maps.get(topic),
@@ -189,6 +200,9 @@ class BrokerSettings:
             synonyms=synonyms,
             documentation=documentation,
         )
+        if is_plain:
+            self._last_entries = asked, entries
+        return entries
 
     # --- brokers
 

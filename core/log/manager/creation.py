@@ -1,13 +1,13 @@
 """Opening and creation of logs: the input is collected first, the disk is used on any thread."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve
 
 from ....ports.entropy import Entropy
 from ....ports.errors import BarnabasError
-from ....ports.storage import FileMissing, Folder, StorageError
+from ....ports.storage import FileMissing, Folder, LogDir, StorageError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ...message.codec import Codecs
@@ -60,7 +60,7 @@ class LogOpening:
         return UnifiedLog.open(
             folder,
             topic_partition=self.partition,
-            config=evolve(self.config, message_format=found or wanted),
+            config=self.config if found in (None, wanted) else evolve(self.config, message_format=found),
             now_ms=self.now_ms,
             recover=self.recover,
             recovery_point=self.recovery_point,
@@ -91,7 +91,7 @@ class LogCreation:
         self.parts: Sequence[Callable[[], None]] = [
             partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)
         ]
-        """They may run concurrently, each on its own thread: file systems merge simultaneous syncs."""
+        """They may run concurrently, each on its own thread."""
 
     def __call__(self) -> None:
         """Call after the parts: make the names of all new logs of a data folder durable together."""
@@ -110,18 +110,28 @@ class LogCreation:
         self.logs.clear()
 
     def _begin_logs(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
+        """Write all metadata of a data folder at once: file systems merge simultaneous syncs."""
+        metadata: dict[int, tuple[LogDir, dict[str, Mapping[str, bytes]]]] = {}
         for opening, topic_id in openings:
             try:
-                folder = opening.home.log_dir.folder(str(opening.partition))
-                if not folder.files():
+                if not opening.home.log_dir.folder(str(opening.partition)).files():
                     self._new_folders[opening.partition] = opening
-                log = opening.open()
-                self.logs[opening.partition] = log
-                if topic_id is not None:
-                    write_partition_metadata(folder, topic_id)
-                    log.flushes.mark_names_durable()
+                self.logs[opening.partition] = opening.open()
             except BarnabasError as error:
                 self._failed(opening.partition, error)
+                continue
+            if topic_id is not None:
+                log_dir = opening.home.log_dir
+                _, contents = metadata.setdefault(id(log_dir), (log_dir, {}))
+                contents[str(opening.partition)] = {PARTITION_METADATA: format_partition_metadata(topic_id)}
+        for log_dir, contents in metadata.values():
+            failures = log_dir.write_all_small(contents)
+            for opening, _ in openings:
+                name = str(opening.partition)
+                if name in failures:
+                    self._failed(opening.partition, failures[name])
+                elif name in contents:
+                    self.logs[opening.partition].flushes.mark_names_durable()
 
     def _failed(self, partition: TopicPartition, error: BarnabasError) -> None:
         self.errors.setdefault(partition, error)

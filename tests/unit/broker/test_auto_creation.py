@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.app.broker.handlers.topic_creation import TOPICS_AT_A_TIME
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
@@ -90,6 +91,6 @@ def test_a_big_request_of_somebody_else_does_not_come_first() -> None:
     small = broker.submit(Metadata(topics=["small"]))
     broker.scheduler.run_until(lambda: bool(small))
     assert small[0].topics[0].error is NONE
-    assert len(broker.node.state.image.topics) <= 1 + 20
+    assert len(broker.node.state.image.topics) <= 1 + 2 * TOPICS_AT_A_TIME
     broker.scheduler.run_until(lambda: bool(big))
     assert {topic.error for topic in big[0].topics} == {NONE}

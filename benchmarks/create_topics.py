@@ -25,7 +25,7 @@ PARTITIONS = 4
 ROUNDS = 3
 LIMIT_S = 120
 HEAD_START_S = 0.05
-"""How long a large request is under way when the one topic is asked for."""
+"""The one topic is requested this long after the large request."""
 
 
 class Side:

@@ -93,7 +93,7 @@ class BrokerSettings:
         return config
 
     def _asked(self, overrides: Mapping[str, str], topic: str) -> "_Asked":
-        """What the configuration of a topic depends on; topics of one request mostly have the same."""
+        """Return all inputs of the configuration of a topic; topics of one request mostly share them."""
         return self._layers, dict(overrides), self._topic_maps.get(topic), topic in INTERNAL_TOPICS
 
     def throttled_rate(self, *, leader: bool) -> int:

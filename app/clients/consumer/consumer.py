@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.client.arguments import as_topic_partition, check_offset
 from ....core.client.consumer.fetcher import Fetcher
-from ....core.client.consumer.subscription_state import AtOffset, AtTime
+from ....core.client.consumer.subscription_state import AtOffset, AtTime, FetcherSettings
 from ....core.client.group.events import CommittedOffset, GroupMetadata
 from ....core.message.corrupt_record import Damage
 from ....core.message.message import Message
@@ -19,9 +19,8 @@ from ....ports.types import TopicPartition
 from ..arrow import gather
 from ..shared.connect import open_shell, plugin_host
 from ..shared.encoding import decoders_of
-from ..shared.machine_settings import fetching
 from ..shared.process import check_process_in_methods
-from ..shared.settings import ConsumerSettings, read_settings
+from ..shared.settings import ConsumerSettings, copy_settings, read_settings
 from .fetch_buffer import FetchBuffer
 from .group_coordinator import CommitCallback, GroupCoordinatorClient, assignors_of
 from .partition_finder import PartitionFinder, Place, StartOffset, start_at, subscription_of
@@ -86,7 +85,7 @@ class Consumer:
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         view, entropy = self._shell.view, self._shell.connector.entropy
-        self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs(), self._shell.changed.notify_all)
+        self._fetcher = Fetcher(view, entropy, _fetcher_settings(chosen), host.codecs(), self._shell.changed.notify_all)
         self._shell.add_part(self._fetcher)
         self._finder = PartitionFinder(
             self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
@@ -517,3 +516,18 @@ class Consumer:
         with self._lock:
             positions = group.positions()
         return positions if what is None else offsets_to_commit(what, positions)
+
+
+def _fetcher_settings(chosen: ConsumerSettings) -> FetcherSettings:
+    return copy_settings(
+        FetcherSettings,
+        chosen,
+        min_bytes=chosen.fetch_min_bytes,
+        max_wait_ms=chosen.fetch_max_wait_ms,
+        max_bytes=chosen.fetch_max_bytes,
+        max_partition_bytes=chosen.max_partition_fetch_bytes,
+        reset=chosen.auto_offset_reset,
+        check_crc=chosen.check_crcs,
+        rack=chosen.client_rack,
+        near_ms=chosen.metadata_max_age_ms,
+    )

@@ -9,7 +9,7 @@ from ....ports.errors import ConfigError
 if TYPE_CHECKING:
     from ....core.client.group.assignor import Assignor
     from ....plugins.host import PluginHost
-    from ..shared.settings import ConsumerSettings
+    from ..shared.settings import ConsumerSettings, copy_settings
 
 
 import re
@@ -30,6 +30,7 @@ from ....core.client.group.events import (
     Failed,
     GroupEvent,
     GroupMetadata,
+    GroupSettings,
     Lost,
     Revoke,
 )
@@ -39,8 +40,7 @@ from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.types import TopicPartition
 from ..shared.blocking_shell import GRACE_S, logger
 from ..shared.client_shell import ClientShell
-from ..shared.machine_settings import membership_of
-from ..shared.settings import ConsumerSettings
+from ..shared.settings import ConsumerSettings, copy_settings
 from .fetch_buffer import FetchBuffer
 from .rebalance_listener import RebalanceListener
 
@@ -74,7 +74,18 @@ class GroupCoordinatorClient:
         settings: ConsumerSettings,
     ) -> None:
         view, entropy = shell.view, shell.connector.entropy
-        self.membership = ConsumerCoordinator(view, entropy, membership_of(settings), assignors, self._summon)
+        self.membership = ConsumerCoordinator(
+            view,
+            entropy,
+            copy_settings(
+                GroupSettings,
+                settings,
+                group_instance_id=settings.group_instance_id or None,
+                client_rack=settings.client_rack or None,
+            ),
+            assignors,
+            self._summon,
+        )
         self.wanted = False
         """The user's thread has something to carry out."""
         self._shell = shell

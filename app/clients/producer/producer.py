@@ -20,7 +20,7 @@ from ....core.client.producer.identity import ProducerIdentity
 from ....core.client.producer.partitioner import Partitioner
 from ....core.client.producer.pending_messages import PendingMessage
 from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, ProducerBatch, UnseenFailures
-from ....core.client.producer.sender import Sender
+from ....core.client.producer.sender import Sender, SenderSettings
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
@@ -40,10 +40,9 @@ from ..shared.encoding import (
 )
 from ..shared.hooks import HookPath, still_wait
 from ..shared.locked import Locked, LockedSender
-from ..shared.machine_settings import sending, transacting
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnyProducer
-from ..shared.settings import ProducerSettings, read_settings
+from ..shared.settings import ProducerSettings, copy_settings, read_settings
 from .hooks import BatchHooks, Handlers, ProducerHooks, needs_queue
 from .record_appender import RecordAppender
 from .send_many import send_many
@@ -178,7 +177,7 @@ class Producer(AnyProducer):
             self._accumulator,
             self._view,
             self._shell.connector.entropy,
-            sending(chosen),
+            copy_settings(SenderSettings, chosen, max_in_flight=chosen.max_in_flight_requests_per_connection),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             settled=self._settled,
             identity=self._numbering(),
@@ -193,17 +192,16 @@ class Producer(AnyProducer):
             self._shell.add_part(self._hooks.queue, guarded=False)
 
     def _make_transactions(self) -> ProducerTransactions | None:
-        wanted = transacting(self.settings)
-        if wanted is None:
+        if self.settings.transactional_id is None:
             return None
-        from ....core.client.producer.transaction_manager import TransactionManager
+        from ....core.client.producer.transaction_manager import TransactionManager, TransactionSettings
         from .transactions import ProducerTransactions
 
         accumulator, entropy = self._accumulator, self._shell.connector.entropy
         machine = TransactionManager(
             self._view,
             entropy,
-            wanted,
+            copy_settings(TransactionSettings, self.settings, timeout_ms=self.settings.transaction_timeout_ms),
             unsettled=lambda: accumulator.messages,
             changed=self._shell.changed.notify_all,
         )

@@ -10,14 +10,14 @@ from attrs import evolve
 from ....core.client.errors import QueueFull, no_partition
 from ....core.client.producer.pending_messages import PendingMessage, PendingTopicMessages
 from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, EncodedMessage, ProducerBatch
-from ....core.client.producer.record_accumulator import RecordAccumulator, message_bytes
+from ....core.client.producer.record_accumulator import AccumulatorSettings, RecordAccumulator, message_bytes
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.report import counted
 from ....ports.types import TopicPartition
 from ..shared.delivery import DeliveryHandle
 from ..shared.encoding import Encoding, checked_partition, choose_partition
-from ..shared.machine_settings import accumulating
+from ..shared.settings import copy_settings
 
 if TYPE_CHECKING:
     from ....core.client.cluster_view import TopicView
@@ -51,7 +51,16 @@ class RecordAppender:
         self.settings = settings
         self.encoding = encoding
         self.partitioner = partitioner
-        self.accumulator = RecordAccumulator(accumulating(settings), shell.clock, self._batch_closed)
+        self.accumulator = RecordAccumulator(
+            copy_settings(
+                AccumulatorSettings,
+                settings,
+                batch_messages=settings.batch_num_messages,
+                buffer_messages=settings.queue_buffering_max_messages,
+            ),
+            shell.clock,
+            self._batch_closed,
+        )
         blocks = 0 < settings.max_block_ms < settings.delivery_timeout_ms
         self.unplaced = PendingTopicMessages(
             shell.view,

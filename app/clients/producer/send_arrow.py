@@ -19,7 +19,6 @@ from ..arrow.record_layout import RecordBlock, Rows, headers_laid_out, lay_out
 from ..arrow.varints import Numbers
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.hooks import HookPath
-from ..shared.machine_settings import accumulating
 from .record_appender import RecordAppender
 
 BLOCK_ROWS = 65_536
@@ -122,7 +121,7 @@ class _ArrowSender:
         if len(rows) > 1 and (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
             rows, partitions, sizes = rows.chosen(order), partitions[order], sizes[order]
-        firsts = _firsts(partitions, sizes, settings.batch_size, accumulating(settings).batch_messages)
+        firsts = _firsts(partitions, sizes, settings.batch_size, settings.batch_num_messages)
         for first, block in zip(firsts, lay_out(rows, firsts, now_ms), strict=True):
             self._put(int(partitions[first]), block)
 

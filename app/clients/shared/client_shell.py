@@ -15,28 +15,12 @@ from ....ports.broker_api.envelope import Caller, Request, ResultT
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ClosedError
 from ....ports.types import TopicPartition
-from ....ports.values import frozen
 from ...connector import Connector
 from .blocking_shell import GRACE_S, BlockingShell, logger
 from .locked import Locked
+from .settings import CommonSettings, copy_settings
 
 ItemT = TypeVar("ItemT")
-
-
-@frozen(kw_only=True)
-class ShellSettings:
-    """What is the same for every client. Times in ms."""
-
-    client_id: str = "barnabas"
-    request_timeout_ms: int = 30_000
-    connect_timeout_ms: int = 10_000
-    retry_backoff_ms: float = 100
-    retry_backoff_max_ms: float = 1000
-    reconnect_backoff_ms: float = 50
-    reconnect_backoff_max_ms: float = 1000
-    metadata_max_age_ms: float = 300_000
-    default_api_timeout_ms: int = 60_000
-    allow_auto_create: bool = False
 
 
 class ClientShell(BlockingShell):
@@ -46,8 +30,11 @@ class ClientShell(BlockingShell):
     `changed`, which shares that lock and is notified when something may have come true.
     """
 
-    def __init__(self, connector: Connector, settings: ShellSettings) -> None:
-        """Starts the reactor. Raises what `Connector.start` raises."""
+    def __init__(self, connector: Connector, settings: CommonSettings, *, allow_auto_create: bool = False) -> None:
+        """Start the reactor; `allow_auto_create`: brokers may create topics that are asked for.
+
+        Raises what `Connector.start` raises.
+        """
         super().__init__(connector)
         self.settings = settings
         entropy = connector.entropy
@@ -55,12 +42,7 @@ class ClientShell(BlockingShell):
         self.view = ClusterView(
             connector.bootstrap,
             entropy,
-            ViewSettings(
-                retry_backoff_ms=settings.retry_backoff_ms,
-                retry_backoff_max_ms=settings.retry_backoff_max_ms,
-                metadata_max_age_ms=settings.metadata_max_age_ms,
-                allow_auto_create=settings.allow_auto_create,
-            ),
+            copy_settings(ViewSettings, settings, allow_auto_create=allow_auto_create),
             moved=lambda: scheduler.call_soon(self._links.tidy),
         )
         self.calls = Calls(

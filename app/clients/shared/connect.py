@@ -7,7 +7,7 @@ from ....plugins.host import PluginHost
 from ....ports.errors import BarnabasError, ConfigError
 from ...connector import Connector, MakesConnectors
 from .blocking_shell import logger
-from .client_shell import ClientShell, ShellSettings
+from .client_shell import ClientShell
 from .settings import CommonSettings
 
 
@@ -21,21 +21,7 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
         raise ConfigError("bootstrap: give the address of a broker, as host:port, or a running Broker")
     is_given = isinstance(bootstrap, MakesConnectors) or hasattr(bootstrap, "owns_thread")
     connector = _connector(bootstrap, settings)
-    shell = ClientShell(
-        connector,
-        ShellSettings(
-            client_id=settings.client_id,
-            request_timeout_ms=settings.request_timeout_ms,
-            connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
-            retry_backoff_ms=settings.retry_backoff_ms,
-            retry_backoff_max_ms=settings.retry_backoff_max_ms,
-            reconnect_backoff_ms=settings.reconnect_backoff_ms,
-            reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
-            metadata_max_age_ms=settings.metadata_max_age_ms,
-            default_api_timeout_ms=settings.default_api_timeout_ms,
-            allow_auto_create=allow_auto_create,
-        ),
-    )
+    shell = ClientShell(connector, settings, allow_auto_create=allow_auto_create)
     shell.is_of_program = not is_given
     return shell
 

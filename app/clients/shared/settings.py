@@ -12,9 +12,20 @@ from ....ports.errors import ConfigError
 from ....ports.values import frozen
 
 T = TypeVar("T")
+AttrsT = TypeVar("AttrsT", bound=attrs.AttrsInstance)
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """So many batches of a producer a broker recognises."""
+
+
+def copy_settings(kind: type[AttrsT], source: attrs.AttrsInstance, **renamed: Any) -> AttrsT:
+    """Make the settings of one part of a client from those of the client, field by field of the same name.
+
+    `renamed` has the fields that `source` has under another name; fields that are in neither keep their defaults.
+    """
+    there = {each.name for each in attrs.fields(type(source))}
+    same = {name: getattr(source, name) for name in attrs.fields_dict(kind) if name in there}
+    return kind(**{**same, **renamed})
 
 
 @frozen(kw_only=True)

@@ -7,9 +7,11 @@ from barnabas.app.clients.shared.settings import (
     ConsumerSettings,
     FetchSettings,
     ProducerSettings,
+    copy_settings,
     read_settings,
 )
 from barnabas.core.client.consumer.subscription_state import Reset
+from barnabas.core.client.producer.sender import SenderSettings
 from barnabas.ports.errors import ConfigError
 
 
@@ -167,3 +169,11 @@ def test_settings_of_security_say_that_there_is_none(
 def test_the_protocol_that_there_is_may_be_named() -> None:
     assert read_settings(ProducerSettings, {"security.protocol": "PLAINTEXT"}, {}) == ProducerSettings()
     assert read_settings(ConsumerSettings, None, {"security_protocol": "plaintext"}) == ConsumerSettings()
+
+
+def test_copy_settings_takes_fields_of_the_same_name_and_renamed_ones() -> None:
+    chosen = ProducerSettings(
+        retries=4, retry_backoff_ms=7, max_in_flight_requests_per_connection=3, transactional_id="t"
+    )
+    copied = copy_settings(SenderSettings, chosen, max_in_flight=chosen.max_in_flight_requests_per_connection)
+    assert copied == SenderSettings(retries=4, retry_backoff_ms=7, max_in_flight=3, transactional_id="t")

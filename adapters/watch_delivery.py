@@ -17,7 +17,7 @@ class WatchDelivery:
     """The watches of one session behind the adapter's lock.
 
     `deliver` runs what it is given once, later, on the thread that calls watches; it raises `ClosedError` when that
-    thread is gone. `failed` is told what a callback raised. Methods take the lock: call without it, unless it is
+    thread is gone. `failed` gets what a callback raised. Methods take the lock: call without it, unless it is
     reentrant.
     """
 
@@ -50,13 +50,13 @@ class WatchDelivery:
             self._watchers.remove(token)
 
     def touch(self, nodes: Mapping[str, bool]) -> None:
-        """These nodes changed; True for those that were made or deleted (`Tree.apply` tells)."""
+        """Report changed nodes; True for those that were created or deleted (see `Tree.apply`)."""
         with self._lock:
             self._watchers.mark_changed(nodes)
             self._start()
 
     def touch_path(self, path: str) -> None:
-        """Something about this path changed; who watches all below one above is not told."""
+        """Report a change of this path; watches of subtrees above it do not get it."""
         with self._lock:
             self._watchers.mark_path_changed(path)
             self._start()
@@ -80,18 +80,18 @@ class WatchDelivery:
             return self._watchers.owes_expiry
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop all deliveries."""
         with self._lock:
             self._watchers.close()
 
     def _start(self) -> None:
         if self._watchers.begin_delivery():
             try:
-                self._deliver(self._tell)
-            except ClosedError as error:  # the thread of the callbacks has stopped: whom to tell is gone
+                self._deliver(self._notify)
+            except ClosedError as error:  # the thread of the callbacks has stopped
                 self._failed(error)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         while True:
             with self._lock:
                 call = self._watchers.next_call()

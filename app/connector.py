@@ -1,4 +1,4 @@
-"""How a client reaches brokers: over TCP, to a broker object in the same process, or in a simulated network."""
+"""The connection of clients to brokers: over TCP, in the same process, or in a simulated network."""
 
 from collections.abc import Callable, Sequence
 from threading import Condition, Lock
@@ -14,7 +14,7 @@ Opened = Callable[[BrokerLink | TransportError], None]
 
 
 class Connector(Protocol):
-    """What a client's shell needs from the outside. `app.compose` makes them; one connector serves one client."""
+    """The dependencies of a client's shell. `app.compose` makes them; one connector serves one client."""
 
     @property
     def bootstrap(self) -> Sequence[Address]:
@@ -35,7 +35,7 @@ class Connector(Protocol):
         ...
 
     def condition(self, lock: Lock) -> Condition:
-        """What the user's threads wait on, with this lock: `Condition(lock)`, or one that waits in simulated time."""
+        """Return the condition of the user's threads: `Condition(lock)`, or one that waits in simulated time."""
         return Condition(lock)
 
     def owns_thread(self) -> bool:

@@ -13,12 +13,12 @@ from ..ports.errors import ConfigError
 
 def require(purpose: str, packages: Iterable[str], extra: str) -> None:
     """Raises `ConfigError` that names the packages which are not installed and the extra that brings them."""
-    missing = [name for name in packages if not _is_there(name)]
+    missing = [name for name in packages if not _is_installed(name)]
     if missing:
         raise ConfigError(f"{purpose}: {', '.join(missing)} not installed; to get it: {install_command(extra)}")
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # the package that it would be in
@@ -31,7 +31,7 @@ def install_command(extra: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """What pip notes of an installation that did not come from an index (PEP 610)."""
+    """Return pip's record of an installation that did not come from an index (PEP 610)."""
     try:
         text = distribution("barnabas").read_text("direct_url.json")
         found = json.loads(text) if text else {}

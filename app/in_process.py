@@ -15,7 +15,7 @@ from ..ports.scheduler import Scheduler
 from ..ports.transport import TransportError
 
 _numbers = count(-1, -1)
-"""Of links, for `Caller.connection`: negative, so that they differ from those of sockets."""
+"""The numbers of links in `Caller.connection`: negative, so that they differ from those of sockets."""
 
 
 class BrokerHost(Protocol):

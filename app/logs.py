@@ -6,7 +6,7 @@ from ..ports.report import Level, Line
 
 ROOT = "barnabas"
 FIELDS = "barnabas_fields"
-"""Where a record of logging has the named values of its line."""
+"""The attribute of a log record with the named values of its line."""
 
 
 def log_report(text: str) -> None:
@@ -23,7 +23,7 @@ def log_report(text: str) -> None:
 
 
 def is_told(room: str, level: Level) -> bool:
-    """True if somebody wants to see lines of that level and room."""
+    """Return True if the logger of that package shows lines of that level."""
     import logging
 
     return logging.getLogger(f"{ROOT}.{room}").isEnabledFor(level)

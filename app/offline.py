@@ -1,4 +1,4 @@
-"""What a broker works with, while it does not run: for commands that look after it."""
+"""The data folders and the coordination of a stopped broker, for maintenance commands."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -36,7 +36,7 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "replica_selector": ("select",),
     "coordination": ("open", "check_url", "shared"),
 }
-"""What an object of each kind has; of kinds with a base class that is enough."""
+"""The attributes that an object of each kind must have; kinds with a base class are checked by type."""
 
 
 class PluginHost:
@@ -194,7 +194,8 @@ class PluginHost:
                 plugin = entry.load()
             except Exception as error:
                 raise ConfigError(
-                    f"plugin {entry.name}: cannot be loaded from {entry.value}: {error!r}; block it to go on without it"
+                    f"plugin {entry.name}: cannot be loaded from {entry.value}: {error!r}; "
+                    "add it to plugins.blocked to start without it"
                 ) from error
             self._register(plugin, entry.name)
 

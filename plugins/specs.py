@@ -74,33 +74,33 @@ class Specs:
 
     @hookspec(firstresult=True)
     def barnabas_message_counter(self, name: str, config: Mapping[str, object]) -> MessageCounter | None:
-        """What counts the messages that a mirror's stream copies (`MirrorMaker`, `counter`); one for each stream."""
+        """Return a counter of the messages that a mirror's stream copies (`MirrorMaker`, `counter`), one per stream."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def barnabas_deletion_policy(self, name: str, context: DeletionContext) -> DeletionPolicy | None:
-        """What is removed from a log, and when (`deletion.policy`); one for each log. `context` may be left out.
+        """Return the rule that deletes from a log (`deletion.policy`), one per log. `context` may be omitted.
 
-        To be raised for parameters that make no sense: `ConfigError`.
+        It raises `ConfigError` for invalid parameters.
         """
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:
-        """How the leader of a group shares out the partitions (`partition.assignment.strategy`).
+        """Return the assignor of a group's leader (`partition.assignment.strategy`).
 
-        The name is what members of other clients know it by.
+        Members of all clients must know it by this name.
         """
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def barnabas_rebalancer(self, name: str) -> Rebalancer | None:
-        """How the partitions of a topic are shared out among the threads of a classic group (`rebalance.strategy`)."""
+        """Return the rule that assigns a topic's partitions to threads of a classic group (`rebalance.strategy`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
-        """Which replica consumers are told to read from (`replica.selector.class`)."""
+        """Return the rule that chooses a preferred read replica (`replica.selector.class`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

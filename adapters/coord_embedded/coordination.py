@@ -29,7 +29,7 @@ class EmbeddedCoordination:
 
     Reads come from memory. A write waits for the disk: mostly a millisecond, on a busy disk much longer. Ephemeral
     nodes live in memory only: those of a process that died are gone at the next opening. `deliver` runs callbacks one
-    at a time, later; by default a thread does. `report` is told of a callback that raised.
+    at a time, later; by default a thread does. `report` gets the callbacks that raised.
     """
 
     blocking = True

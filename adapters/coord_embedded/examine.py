@@ -1,4 +1,4 @@
-"""Looking at the file of a tree without using it, and writing it anew from what can be read."""
+"""Examine the file of a tree without using it, and rewrite it from its readable nodes."""
 
 import shutil
 import sqlite3
@@ -22,14 +22,14 @@ _PROBLEMS_MAX = 20
 
 
 class Looked(NamedTuple):
-    """What is wrong with the file, and the nodes that can be read."""
+    """The damage of a file, and its readable nodes."""
 
     problems: list[str]
     rows: list[NodeRow]
 
 
 def look_at(path: Path) -> Looked:
-    """Look at a copy of the file, so that nobody is disturbed and nothing is written beside it. Raises `OSError`."""
+    """Look at a copy of the file, so that a broker is not disturbed and no file is created. Raises `OSError`."""
     with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
         copy = Path(scratch) / path.name
         for suffix in ("", *_BESIDE[:1]):  # the shared memory is made from the log
@@ -63,7 +63,7 @@ def _examined(connection: sqlite3.Connection) -> Looked:
 
 
 def _rows(connection: sqlite3.Connection) -> dict[str, NodeRow]:
-    """What can be read: forwards up to the damage, and backwards down to it."""
+    """Return the readable nodes: forwards up to the damage, and backwards down to it."""
     found: dict[str, NodeRow] = {}
     for order in ("rowid", "rowid DESC", "path", "path DESC"):
         with suppress(sqlite3.Error):
@@ -91,9 +91,9 @@ def _as_tree(rows: Iterable[NodeRow]) -> list[NodeRow]:
 
 
 def write_anew(path: Path, rows: list[NodeRow]) -> Path:
-    """Make the file anew with these nodes; returns the name under which the old one is kept.
+    """Rewrite the file with these nodes, and return the new name of the old one.
 
-    Nobody may have it open. Raises `CoordinationError`, `OSError`.
+    No process may have it open. Raises `CoordinationError`, `OSError`.
     """
     made = Path(f"{path}{_MADE}")
     for suffix in ("", *_BESIDE):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SharedTree(Protocol):
-    """What a session needs of its `MemoryTree`."""
+    """The interface of a `MemoryTree` to its sessions."""
 
     lock: RLock
     nodes: Tree
@@ -38,7 +38,7 @@ class MemorySession:
     """Fulfils `ports.coordination.Coordination`; made by `MemoryTree.session`.
 
     With a timeout, only `keep` keeps it. It ends when `MemoryTree.expire_overdue`, or a call of its own, finds it
-    overdue; it begins again, and listeners are told, when it is next called: as after the pause of a process.
+    overdue; it begins again, and calls its listeners, with the next call, as after the pause of a process.
     """
 
     blocking = False
@@ -135,7 +135,7 @@ class MemorySession:
 
     @property
     def left_ms(self) -> float:
-        """How long the session has still, if nothing is heard of it; `math.inf` for one that has ended unseen."""
+        """Return the time until the session expires without heartbeats; `math.inf` if it expired unnoticed."""
         return math.inf if self._expired_unseen else self._kept_ms + self._timeout_ms - self._tree.now_ms()
 
     def expire(self) -> None:
@@ -202,4 +202,4 @@ class MemorySession:
             self.lapse()
         if self._expired_unseen:
             self._begin_again()
-            raise SessionExpired("the session was not kept in time")
+            raise SessionExpired("the session expired: no heartbeat within the session timeout")

@@ -19,7 +19,7 @@ class MemoryTree:
     """One tree for many sessions. Thread-safe.
 
     `deliver` runs the callbacks of watches and listeners one at a time, later (`scheduler.call_soon` in a simulation);
-    by default each session has a thread for them. `report` is told of a callback that raised.
+    by default each session has a thread for them. `report` gets the callbacks that raised.
 
     With a `clock`, sessions may have a timeout as those with a real service have: who owns the tree calls
     `expire_overdue`.
@@ -57,7 +57,7 @@ class MemoryTree:
     def expire(self, session: MemorySession) -> None:
         """End the session as the service does when it has not heard of a client: its ephemeral nodes go at once.
 
-        A connected client gets a new session and is told now, a disconnected one when it is connected again.
+        A connected client gets a new session and its listeners a call now; a disconnected one when it reconnects.
         """
         session.expire()
 
@@ -70,7 +70,7 @@ class MemoryTree:
             return min((session.left_ms for session in self._sessions), default=math.inf)
 
     def disconnect(self, session: MemorySession) -> None:
-        """Cut the connection: calls raise `CoordinationError`, changes are not told, ephemeral nodes stay."""
+        """Cut the connection: calls raise `CoordinationError`, changes are not delivered, ephemeral nodes stay."""
         session.disconnect()
 
     def reconnect(self, session: MemorySession) -> None:
@@ -87,13 +87,13 @@ class MemoryTree:
         return self._last_session_id
 
     def change(self, changes: Iterable[Change]) -> None:
-        """Apply planned changes and tell every session. The caller holds the lock."""
+        """Apply planned changes and notify every session. The caller holds the lock."""
         touched = self.nodes.apply(list(changes))
         for session in self._sessions:
             session.touched(touched)
 
     def forget(self, session: MemorySession) -> None:
-        """Tell the session no more. The caller holds the lock."""
+        """Stop notifying the session. The caller holds the lock."""
         self._sessions.remove(session)
 
     def _checked(self, session_timeout_ms: float) -> float:

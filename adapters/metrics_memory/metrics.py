@@ -95,7 +95,7 @@ class MemoryMetrics:
         return None if metric is None else metric.value
 
     def observed(self, name: str, **labels: str) -> list[float]:
-        """What a histogram has seen, in order; empty when there is none."""
+        """Return the observations of a histogram, in order; empty if it does not exist."""
         metric = self._metrics.get((name, _sorted(labels)))
         return list(metric.values) if isinstance(metric, _MemoryHistogram) else []
 

@@ -1,4 +1,4 @@
-"""Where Prometheus finds the metrics, and whoever runs the broker finds out how it is, over HTTP.
+"""The HTTP endpoint for metrics and health checks.
 
 GET /metrics    the metrics
 GET /healthz    200 while the broker's thread gets round, else 503
@@ -26,10 +26,10 @@ AT_ONCE_MAX = 16
 """Connections."""
 _SECONDS = 10.0
 _GRACE_S = 1.0
-"""So long a connection that has sent its request may take when others wait for its place."""
+"""The time limit of a connection with a complete request, while other connections wait for its place."""
 
 Check = Callable[[], str | None]
-"""What is wrong, if anything."""
+"""Returns the reason of ill health, or None."""
 
 
 def _fine() -> None:
@@ -59,7 +59,7 @@ class MetricsEndpoint:
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the real port."""
+        """The address of the endpoint, with the real port."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
@@ -115,7 +115,7 @@ class _Server(ThreadingHTTPServer):
         latest_s = time.monotonic() - _SECONDS
         with self._changed:
             for request in [each for each, visit in self._visits.items() if visit.began_s < latest_s]:
-                self._hang_up(request)
+                self._shut_down(request)
 
     def shutdown_request(self, request: Any) -> None:
         with self._changed:
@@ -131,16 +131,16 @@ class _Server(ThreadingHTTPServer):
     def _made_room(self) -> bool:
         silent = next((request for request, visit in self._visits.items() if not visit.has_asked), None)
         if silent is not None:
-            self._hang_up(silent)
+            self._shut_down(silent)
             return True
         oldest, visit = next(iter(self._visits.items()))
         if visit.began_s > time.monotonic() - _GRACE_S:
             return False
-        self._hang_up(oldest)
+        self._shut_down(oldest)
         return True
 
-    def _hang_up(self, request: socket.socket) -> None:
-        """Its thread finds the end of the stream, and closes it."""
+    def _shut_down(self, request: socket.socket) -> None:
+        """Shut the connection down; its thread sees the end of the stream and closes it."""
         del self._visits[request]
         with suppress(OSError):  # the client was quicker
             request.shutdown(socket.SHUT_RDWR)

@@ -42,7 +42,7 @@ class PrometheusMetrics:
     """
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
-    """Of what `render` returns."""
+    """The content type of `render`."""
 
     def __init__(
         self, registry: "CollectorRegistry | None" = None, report: Callable[[str], None] | None = None

@@ -1,4 +1,4 @@
-"""What is counted between two collections: plain numbers, quick to change from any thread."""
+"""Counters and histograms between two collections: plain numbers, quick to change from any thread."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence

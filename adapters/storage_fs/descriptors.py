@@ -1,4 +1,4 @@
-"""File descriptors: each closes itself with its last user, and only so many stay open for files at rest."""
+"""File descriptors: each closes with its last user, and a bounded number stays open for idle files."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 
 
 class Descriptor:
-    """An open descriptor that is closed when nothing refers to it any more: the file, regions, a flush under way."""
+    """An open descriptor that is closed with its last reference: the file, a region, or a running flush."""
 
     __slots__ = ("fd", "writable")
 

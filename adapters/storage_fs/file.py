@@ -25,7 +25,7 @@ def sync(fd: int) -> None:
 
 
 class FilePlace(Protocol):
-    """Where a file lies: its folder, which may be renamed while the file is open."""
+    """The location of a file: its folder, which may be renamed while the file is open."""
 
     @property
     def path(self) -> Path: ...
@@ -123,7 +123,7 @@ class FsFile:
                 os.ftruncate(fd, position)
             except OSError:
                 self._torn = True  # what lies beyond `size` is cut off before the next append
-            del descriptor  # whoever keeps the error keeps this frame, and is not to keep the file open
+            del descriptor  # the error references this frame, and must not keep the file open
             raise failure from error
         self._size = position + wanted
         return Position(position)
@@ -245,7 +245,7 @@ def _read(fd: int, position: int, size: int) -> bytes:
 
 
 def _write_rest(fd: int, rest: memoryview) -> None:
-    """After a short write: go on until all is written or the system says why not. Raises `OSError`."""
+    """Continue after a short write, until all is written. Raises `OSError`."""
     while rest:
         written = os.writev(fd, (rest,))
         if not written:

@@ -126,7 +126,7 @@ class FsFolder:
             sync_folder(self.path)
 
     def _pin(self, name: str) -> None:
-        """Open files of this name keep their descriptor, since nobody can open them again soon."""
+        """Pin the descriptors of open files of this name: they cannot be reopened by name soon."""
         for file in self._open:
             if file.name == name:
                 file.pin()

@@ -20,7 +20,7 @@ LOCK_FILE = ".lock"
 SYNC_THREADS = 8
 """Bound of concurrent syncs; these wait for the disk, not for a processor."""
 DIR_MODE = 0o700
-"""Messages are nobody else's business."""
+"""The default mode: only the broker's user may read messages."""
 
 
 class FsLogDir:
@@ -142,8 +142,10 @@ def open_log_dir(path: str | Path, *, open_files_max: int | None = None, mode: i
 
 
 def look_into(path: str | Path) -> FsLogDir:
-    """A folder as it is, without a lock: to read only, whoever writes there meanwhile. `folder` makes none: a missing
-    one raises `FileMissing`."""
+    """Open a folder without a lock, to read only, even while a broker writes there.
+
+    `folder` creates nothing: a missing one raises `FileMissing`.
+    """
     return FsLogDir(Path(path).absolute(), -1, DescriptorPool(_share_of_descriptors()), mode=None)
 
 

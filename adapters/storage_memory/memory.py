@@ -22,7 +22,7 @@ def _system_ms() -> int:
 
 
 class MemoryDisk:
-    """What outlives the opening and closing of a `MemoryLogDir`: the "disk". May be shared between threads.
+    """The "disk" behind a `MemoryLogDir`, which survives its closing. May be shared between threads.
 
     `capacity` bounds the bytes of all files (None: no bound), `read_only` refuses changes; both may be changed at any
     time. `now_ms` stamps modifications.
@@ -45,8 +45,10 @@ class MemoryDisk:
             return sum(len(content.data) for folder in files for content in folder.values())
 
     def after_crash(self, *, power_cut: bool = False) -> "MemoryDisk":
-        """What a broker that died without a word has left, as a disk of its own: whoever still writes to this one does
-        it in vain. With `power_cut`, what was appended and not flushed is lost; else all has reached the disk."""
+        """Return a copy of the disk as after a crash of its broker; later writes to this disk do not reach the copy.
+
+        With `power_cut`, appended bytes that were not flushed are lost; otherwise all appended bytes are there.
+        """
         with self.lock:
             left = MemoryDisk(capacity=self.capacity, now_ms=self.now_ms)
             left.read_only = self.read_only
@@ -70,7 +72,7 @@ class _FileContent:
     def __init__(self, data: bytearray, modified_ms: int) -> None:
         self.data = data
         self.flushed = len(data)
-        """So many of the bytes outlive a power cut."""
+        """The number of bytes that survive a power cut."""
         self.modified_ms = modified_ms
 
 

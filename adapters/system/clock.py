@@ -1,4 +1,4 @@
-"""The machine's clock, and one that stands still until told."""
+"""The machine's clock, and a manual clock."""
 
 import sys
 import time

@@ -19,7 +19,7 @@ class SystemEntropy:
         return self._random.random()
 
     def token(self, size: int) -> bytes:
-        """`size` random bytes that nobody can guess."""
+        """Return `size` unpredictable random bytes."""
         return os.urandom(size)
 
 

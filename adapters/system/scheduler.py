@@ -13,7 +13,7 @@ T = TypeVar("T")
 Callback = Callable[[], None]
 
 _CALLBACKS_MAX = 1_000_000
-"""So many callbacks at one moment are an endless loop."""
+"""More callbacks at one moment count as an endless loop."""
 
 
 class _ManualTimer:
@@ -85,7 +85,7 @@ class ManualScheduler:
 
     @property
     def waiting(self) -> int:
-        """How many callbacks wait, without the cancelled."""
+        """The number of waiting callbacks, without cancelled ones."""
         return sum(timer.callback is not None for _, _, timer in self._queue)
 
     def next_due_ms(self) -> float | None:

@@ -40,7 +40,7 @@ class _Output:
 
     @property
     def wanted(self) -> int:
-        """How much to ask a stream for next: at the end one byte more than allowed, to see that there is more."""
+        """Return the size of the next read; at the end one byte more than allowed, to detect an overflow."""
         return min(self._piece_max, self._left + 1)
 
     def admit(self, size: int) -> None:
@@ -220,7 +220,7 @@ class ZstdCodec:
     _BLOCK_CONTENT_MAX = 128 * 1024
     _RAW, _RLE, _COMPRESSED = 0, 1, 2
     _WINDOW_MAX = 1 << 27
-    """What level 22 asks for, and zstd's own bound. It is address space: only as much is used as was decompressed."""
+    """The window of level 22, which is zstd's own bound. It is address space; memory is used only as data arrive."""
 
     def __init__(self, level: int = 3) -> None:
         self._level = level

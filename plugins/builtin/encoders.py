@@ -1,5 +1,5 @@
 """The built-in encoders and decoders: bytes, string, json."""
-# ruff: noqa: ARG002  # an encoder is told the topic even if it does not care
+# ruff: noqa: ARG002  # every encoder gets the topic
 
 import json
 from typing import Any

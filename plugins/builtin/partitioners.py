@@ -1,5 +1,5 @@
 """The built-in partitioners."""
-# ruff: noqa: ARG002  # a partitioner is told everything and uses what it needs
+# ruff: noqa: ARG002  # a partitioner gets all arguments and uses what it needs
 
 from collections.abc import Callable, Sequence
 

@@ -40,8 +40,10 @@ class KeyPrefixAge(KafkaDeletionPolicy):
 
 
 class HeaderTtl(KafkaDeletionPolicy):
-    """`HEADER`: a message goes so many milliseconds after its timestamp as this header of it says, in decimal digits.
-    One without it, or with something else in it, stays."""
+    """Delete a message as many milliseconds after its timestamp as its header `HEADER` says, in decimal digits.
+
+    Messages without a valid header stay.
+    """
 
     look_again_ms = _HOUR_MS
 
@@ -59,7 +61,7 @@ class HeaderTtl(KafkaDeletionPolicy):
 
 
 def _is_older(message: "Message", age_ms: int, now_ms: int) -> bool:
-    """Without a timestamp nobody knows."""
+    """Return True if the message has a timestamp and is older than `age_ms`."""
     timestamp = message.timestamp_ms
     return timestamp is not None and timestamp >= 0 and now_ms - timestamp > age_ms
 
@@ -81,5 +83,5 @@ def duration_ms(text: str) -> int:
 
 
 def _tenth(age_ms: int) -> int:
-    """How long until the next look, so that messages get a tenth older than they should, at most."""
+    """Return the delay of the next check, so that messages exceed their age by at most a tenth."""
     return max(_LOOK_AGAIN_MIN_MS, min(age_ms // 10, 24 * _HOUR_MS))

@@ -38,7 +38,7 @@ def test_the_example_of_five_brokers() -> None:
     }
 
 
-def test_racks_alternate() -> None:
+def test_assignment_alternates_between_racks() -> None:
     racks: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
     assigned = assign_replicas(racks, 6, 3, start=0, shift=0)
     assert [replicas[0] for replicas in assigned.values()] == [0, 2, 4, 1, 3, 5]
@@ -82,7 +82,7 @@ def test_added_partitions_keep_the_rules(brokers: set[int], present: int, added:
     assert all(len(set(replicas)) == factor for replicas in more.values())
 
 
-def test_added_partitions_go_on_from_the_first_replica() -> None:
+def test_added_partitions_are_assigned_from_the_first_replica() -> None:
     existing = {0: (11, 12), 1: (12, 10), 2: (10, 11)}
     assert assign_added(no_racks({10, 11, 12}), existing, 2) == {3: (11, 12), 4: (12, 10)}
 

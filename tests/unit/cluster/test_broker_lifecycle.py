@@ -576,7 +576,7 @@ def test_a_topic_that_goes_while_leaders_are_elected_is_passed_over() -> None:
     assert [line for line in one.lines if "failed" in line] == []
 
 
-def test_elections_are_told_though_the_tree_goes_away_before_all_are_written() -> None:
+def test_stored_elections_are_reported_when_later_writes_fail() -> None:
     world = World()
     one, two, _ = cluster(world)
     names = [f"t{number:02}" for number in range(60)]

@@ -33,7 +33,7 @@ def test_a_cluster_id_that_is_none_is_not_replaced(garbage: bytes) -> None:
     assert session.get("/barnabas/cluster/id").data == garbage
 
 
-def test_uuids() -> None:
+def test_random_uuids_are_version_four() -> None:
     entropy = SeededEntropy(3)
     made = {random_uuid(entropy) for _ in range(100)}
     assert len(made) == 100
@@ -86,7 +86,7 @@ def test_a_node_that_describes_no_broker_is_skipped(name: str, data: bytes) -> N
     assert f"/barnabas/brokers/ids/{name}" in reports[0]
 
 
-def test_broker_configs() -> None:
+def test_broker_configs_are_stored_and_read() -> None:
     session = MemoryTree().session()
     reports: list[str] = []
     assert broker_configs(session, 1, reports.append) == {}

@@ -111,7 +111,7 @@ def test_a_change_that_breaks_does_not_stop_the_others(house: House) -> None:
     assert house.outcomes["c"].get() == [3]
 
 
-def test_whoever_is_told_and_raises_does_not_stop_the_others(house: House) -> None:
+def test_failing_callback_does_not_stop_later_changes(house: House) -> None:
     def raises(_: Outcome[list[object]]) -> None:
         house.run("c", lambda: 3)
         raise ZeroDivisionError
@@ -221,7 +221,7 @@ def test_an_outage_does_not_keep_from_the_disk() -> None:
     assert house.outcomes["a"].get() == 7
 
 
-def test_a_closed_queue_makes_no_more_calls(house: House) -> None:
+def test_closed_queue_makes_no_further_calls(house: House) -> None:
     async def change() -> None:
         await on_disk(lambda: 1)
         await elsewhere(lambda: house.seen.append("a second call"))

@@ -79,7 +79,7 @@ def test_the_leader_dies_and_the_next_in_sync_leads() -> None:
     assert settle(state, brokers((3, 13), (1, 14))) == state, "1 has to catch up first"
 
 
-def test_with_one_in_sync_enough_nobody_else_is_eligible() -> None:
+def test_min_isr_of_one_leaves_no_eligible_leader_replicas() -> None:
     state = settle(settle(FIRST, brokers((2, 12), (3, 13)), ONE), brokers((3, 13)), ONE)
     assert short(state) == (3, 2, (3,), (), ())
     state = settle(state, {}, ONE)
@@ -256,7 +256,7 @@ def test_an_isr_that_is_large_enough_again_forgets_who_was_eligible() -> None:
     assert larger.broker_epochs == {1: 11, 3: 33}
 
 
-def test_a_move_leaves_out_who_has_no_replica_any_more() -> None:
+def test_reassignment_removes_brokers_without_a_replica_from_the_isr() -> None:
     after = settled(FIRST, (2, 3), ALL, TWO)
     assert after is not None and short(after) == (2, 1, (2, 3), (), ())
     after = settled(FIRST, (1, 3), ALL, TWO)
@@ -279,7 +279,7 @@ def test_the_preferred_leader() -> None:
 @pytest.mark.parametrize("min_isr", [1, 2, 3])
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_whoever_leads_was_in_sync_or_eligible(min_isr: int, data: st.DataObject) -> None:
+def test_elected_leader_was_in_the_isr_or_elr(min_isr: int, data: st.DataObject) -> None:
     """Whatever dies and comes back, in whatever order: a leader is from the members, and the epoch grows."""
     state, rules = FIRST, ElectionRules(min_isr=min_isr)
     live = dict(ALL)

@@ -47,7 +47,7 @@ def test_the_new_replicas_come_before_the_old_ones_go() -> None:
     assert states[0].partition_epoch == in_sync.partition_epoch + 1
 
 
-def test_a_leader_that_stays_goes_on_leading() -> None:
+def test_leader_that_stays_in_a_reassignment_continues_to_lead() -> None:
     moving = begin_move(TOPIC, 0, (1, 4), LIVE)
     in_sync = evolve(new_state((1, 2, 3, 4), LIVE))
     done = finished(moving, in_sync)

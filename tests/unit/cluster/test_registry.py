@@ -246,7 +246,7 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
 
 
-def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
+def test_topic_deletion_completes_after_a_crash_at_any_write() -> None:
     class PowerCut(Exception):
         pass
 
@@ -350,7 +350,7 @@ def test_other_nodes_that_make_no_sense() -> None:
         assert sum(path in report for report in house.reports) == 1
 
 
-def test_a_state_is_changed_by_whoever_knows_the_newest() -> None:
+def test_state_change_needs_the_newest_version() -> None:
     house = House()
     house.create("t", 2)
     other = house.reopened()
@@ -473,7 +473,7 @@ def test_the_coordination_failing_is_not_hidden() -> None:
         complete(registry.load())
 
 
-def test_each_change_of_a_topic_is_told() -> None:
+def test_each_change_of_a_topic_calls_the_listener() -> None:
     house = House()
     house.create("t", 1, **{"retention.ms": "5"})
     complete(house.registry.resize(house.plan_partitions("t", 3, house.racks)))
@@ -491,7 +491,7 @@ def test_each_change_of_a_topic_is_told() -> None:
     assert house.reports == []
 
 
-def test_all_who_listen_are_told_of_each_change_in_turn() -> None:
+def test_listeners_are_called_in_order_for_each_change() -> None:
     house = House()
     told: list[tuple[str, Delta, int, int]] = []
 

@@ -129,7 +129,7 @@ def test_a_longer_log_of_an_older_epoch_is_cut(cluster: ReplicaCluster) -> None:
     assert cluster[1].values == [b"x"]
 
 
-def test_what_was_visible_is_cut_only_after_an_unclean_election_and_that_is_told(cluster: ReplicaCluster) -> None:
+def test_unclean_election_truncates_committed_records_and_reports_it(cluster: ReplicaCluster) -> None:
     cluster.cut = {frozenset((1, 2))}
     cluster.lead(1, isr=[1])
     cluster[1].produce(b"seen")
@@ -220,7 +220,7 @@ def test_a_follower_of_an_emptied_leader_begins_where_that_begins(cluster: Repli
     assert cluster[2].partition.high_watermark == 6
 
 
-def test_a_follower_behind_the_leaders_start_is_begun_anew(cluster: ReplicaCluster) -> None:
+def test_follower_behind_the_log_start_of_the_leader_is_fully_truncated(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"0")
     cluster.run()
     cluster.kill(2)
@@ -244,7 +244,7 @@ def test_a_log_without_epochs_that_is_longer_is_cut_by_the_range(cluster: Replic
     assert cluster[2].values == [b"a"]
 
 
-def test_consumers_are_told_where_what_they_read_was_cut(cluster: ReplicaCluster) -> None:
+def test_consumer_gets_the_diverging_epoch_of_truncated_records(cluster: ReplicaCluster) -> None:
     cluster.cut = {frozenset((1, 2))}
     cluster.lead(1, isr=[1])
     cluster[1].produce(b"a")
@@ -283,7 +283,7 @@ def test_where_to_cut(told: tuple[int, int], cut: int) -> None:
     assert truncation_offset(epochs, 60, DivergingEpoch(*told)) == cut
 
 
-def test_who_was_told_to_cut_hears_what_is_committed_all_the_same() -> None:
+def test_follower_that_truncates_still_gets_the_high_watermark() -> None:
     cluster = ReplicaCluster()
     cluster[1].produce(b"a")
     cluster.run()

@@ -34,7 +34,7 @@ def test_nothing_above_the_high_watermark_is_given(cluster: ReplicaCluster) -> N
     assert (result.error, result.high_watermark, size_of(result.records)) == (ErrorCode.NONE, 1, 0)
 
 
-def test_who_was_told_of_a_later_leader_is_refused(cluster: ReplicaCluster) -> None:
+def test_reader_that_knows_a_later_leader_is_refused(cluster: ReplicaCluster) -> None:
     (result,) = cluster[2].consume(0, anywhere=True, epoch=1)
     assert result.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     cluster.lead(3)

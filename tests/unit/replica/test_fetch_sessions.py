@@ -52,7 +52,7 @@ def begun(cluster: ReplicaCluster) -> int:
     return told.session_id
 
 
-def test_what_has_not_changed_is_not_told_again(cluster: ReplicaCluster) -> None:
+def test_unchanged_partition_is_left_out_of_the_next_answer(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     assert ask(cluster[1], 1, session) == [FetchSessionResult([], session)]
     cluster[1].produce(b"a", acks=1)
@@ -114,7 +114,7 @@ def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> Non
     assert waiting == [FetchSessionResult([], session)]
 
 
-def test_what_is_forgotten_is_not_told(cluster: ReplicaCluster) -> None:
+def test_forgotten_partition_is_left_out_of_the_answer(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     cluster[1].produce(b"a", acks=1)
     (told,) = ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
@@ -135,7 +135,7 @@ def test_what_does_not_fit_the_session_is_refused(cluster: ReplicaCluster) -> No
     assert ask(cluster[1], 2, session)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "one for each follower"
 
 
-def test_without_a_session_all_is_told(cluster: ReplicaCluster) -> None:
+def test_fetch_without_a_session_answers_every_partition(cluster: ReplicaCluster) -> None:
     for _ in range(2):
         (told,) = ask(cluster[1], -1, 0, [entry()])
         assert (told.session_id, len(told.results)) == (0, 1)
@@ -149,14 +149,14 @@ def test_a_leader_without_the_lease_answers_its_followers(cluster: ReplicaCluste
     assert (told.error, list(told.results)) == (ErrorCode.NONE, [])
 
 
-def test_epochs_wrap() -> None:
+def test_session_epoch_wraps_to_one_after_the_largest() -> None:
     assert (next_epoch(0), next_epoch(1), next_epoch(EPOCH_MAX)) == (1, 2, 1)
 
 
 # --- both sides
 
 
-def test_a_high_watermark_in_an_answer_that_the_follower_passes_over_is_told_again() -> None:
+def test_high_watermark_that_the_follower_ignored_is_sent_again() -> None:
     """Two questions are under way; the answer to the second is of an offset that the first answer has moved on."""
     cluster = ReplicaCluster(3)
     cluster.isolate(3)
@@ -177,7 +177,7 @@ def test_a_high_watermark_in_an_answer_that_the_follower_passes_over_is_told_aga
     assert cluster[3].visible == [b"a", b"b"], "readers there would wait for it until there is something new"
 
 
-def test_what_is_asked_for_again_in_a_session_is_told_though_nothing_is_new(cluster: ReplicaCluster) -> None:
+def test_partition_requested_again_in_a_session_is_answered_without_news(cluster: ReplicaCluster) -> None:
     """The follower may have failed to take what it was told before it left the partition out."""
     session = begun(cluster)
     ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
@@ -286,7 +286,7 @@ def test_what_was_asked_in_a_session_that_ended_is_not_taken_in() -> None:
 
 
 @pytest.mark.parametrize("in_session", [True, False])
-def test_a_follower_that_is_none_any_more_is_told_so_while_it_waits(cluster: ReplicaCluster, in_session: bool) -> None:
+def test_removed_follower_gets_the_error_while_its_fetch_waits(cluster: ReplicaCluster, in_session: bool) -> None:
     session = begun(cluster)
     how = (1, session, ()) if in_session else (-1, 0, [entry()])
     waiting = ask(cluster[1], *how, max_wait_ms=500)

@@ -23,7 +23,7 @@ def values(result: FetchResultPartition) -> list[bytes | None]:
 # --- DeleteRecords
 
 
-def test_a_deletion_is_told_when_all_replicas_have_deleted(cluster: ReplicaCluster) -> None:
+def test_delete_records_is_answered_when_all_replicas_have_deleted(cluster: ReplicaCluster) -> None:
     for number in range(5):
         cluster[1].produce(b"%d" % number)
     cluster.run()
@@ -110,7 +110,7 @@ def test_a_leader_sends_a_reader_to_the_replica_that_is_chosen_for_it(cluster: R
 # --- disks
 
 
-def test_a_disk_that_fails_to_flush_takes_the_partition_with_it_and_no_more(cluster: ReplicaCluster) -> None:
+def test_failed_flush_takes_only_its_own_partition_offline(cluster: ReplicaCluster) -> None:
     cluster.cut = {frozenset((1, 3)), frozenset((1, 2))}
     waiting = cluster[1].produce(b"a")
     cluster[1].disk.flush_errors_per_million = 1_000_000

@@ -69,7 +69,7 @@ def test_what_came_too_early_is_not_remembered_for_ever(house: ReplicaHouse, mon
     assert sent(house, 1, 13) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_whoever_listens_is_told_in_turn(house: ReplicaHouse) -> None:
+def test_partition_listeners_are_called_in_order(house: ReplicaHouse) -> None:
     told: list[tuple[int, str, object]] = []
 
     def listen(number: int) -> None:
@@ -100,7 +100,7 @@ def test_what_is_not_here_is_refused_by_name(house: ReplicaHouse) -> None:
         house.replicas.led("t", 0)
 
 
-def test_whoever_waits_for_a_partition_that_goes_is_answered(house: ReplicaHouse) -> None:
+def test_delayed_requests_of_a_dropped_partition_are_answered(house: ReplicaHouse) -> None:
     key = house.open(replicas=(ME, OTHER)).topic_partition
     appended, read = house.append(), house.read(offset=0, max_wait_ms=500)
     assert (appended, read) == ([], [])

@@ -90,7 +90,7 @@ def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cl
     assert cluster[2].values == [b"0", b"1", b"2"]
 
 
-def test_a_fault_in_taking_in_what_came_is_told_and_tried_again(
+def test_failed_append_at_a_follower_is_reported_and_retried(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is asked of one leader goes on with what it has of other partitions, whatever one of them comes to."""
@@ -133,7 +133,7 @@ def test_a_follower_comes_back_under_a_load_that_never_stops(cluster: ReplicaClu
 # --- min.insync.replicas
 
 
-def test_too_few_in_sync_is_refused_before_and_told_after() -> None:
+def test_too_small_isr_refuses_appends_before_and_after_the_write() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
     cluster.isolate(2)
     cluster.isolate(3)
@@ -151,7 +151,7 @@ def test_too_few_in_sync_is_refused_before_and_told_after() -> None:
     assert cluster[2].visible == [b"a", b"c"]
 
 
-def test_what_comes_behind_a_batch_that_too_few_would_have_is_put_off_with_it() -> None:
+def test_batch_behind_one_refused_for_a_small_isr_is_refused_with_it() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
 
     def send(sequence: int) -> list[ErrorCode]:
@@ -172,7 +172,7 @@ def test_what_comes_behind_a_batch_that_too_few_would_have_is_put_off_with_it() 
     assert cluster[3].visible == [b"0", b"x", b"1", b"2"]
 
 
-def test_what_comes_behind_a_batch_without_room_on_the_disk_is_put_off_with_it() -> None:
+def test_batch_behind_one_refused_for_a_full_disk_is_refused_with_it() -> None:
     cluster = ReplicaCluster()
 
     def send(value: bytes, sequence: int) -> list[ErrorCode]:
@@ -189,7 +189,7 @@ def test_what_comes_behind_a_batch_without_room_on_the_disk_is_put_off_with_it()
     assert cluster[3].visible == [b"0", b"1" * 100, b"2"]
 
 
-def test_a_timeout_with_too_few_is_told_so() -> None:
+def test_timeout_with_a_small_isr_answers_not_enough_replicas() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
     cluster.isolate(2)
     cluster.isolate(3)
@@ -438,7 +438,7 @@ def test_a_reader_that_has_seen_more_is_not_sent_back_by_a_leader_without_the_le
 # --- leadership
 
 
-def test_a_deposed_leader_tells_whoever_waits_and_follows(cluster: ReplicaCluster) -> None:
+def test_deposed_leader_answers_waiting_producers_and_follows(cluster: ReplicaCluster) -> None:
     cluster[1].produce(b"a")
     cluster.run()
     cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
@@ -471,7 +471,7 @@ def test_older_news_change_nothing(cluster: ReplicaCluster) -> None:
     assert KEY in cluster[2].replicas.partitions
 
 
-def test_nobody_leads(cluster: ReplicaCluster) -> None:
+def test_partition_without_a_leader_refuses_requests(cluster: ReplicaCluster) -> None:
     cluster.lead(-1)
     for member in cluster.live:
         assert member.consume(anywhere=True)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -527,7 +527,7 @@ def test_nothing_stays_of_a_log_that_is_deleted_while_its_follower_flushes_or_cu
     assert not copying._flushes._waiting and not copying._noting
 
 
-def test_a_flush_that_fails_holds_nobody_up_but_takes_the_partition_offline() -> None:
+def test_failed_flush_answers_producers_and_takes_the_partition_offline() -> None:
     cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
     cluster[3].disk.flush_errors_per_million = 1_000_000
     told = cluster[1].produce(b"a", timeout_ms=60_000)

@@ -172,7 +172,7 @@ def test_nor_what_comes_behind_one_that_there_was_no_room_for(house: House, monk
     assert errors(house.send((0, 1))) == [E.NONE]
 
 
-def test_a_coordinator_that_does_not_answer_holds_nobody_up_for_ever(house: House) -> None:
+def test_silent_coordinator_delays_a_producer_only_until_the_timeout(house: House) -> None:
     answers = house.send((0, 0), (1, 0), timeout_ms=5_000)
     behind = house.send((0, 1))
     stuck = house.coordinator.asked.copy()
@@ -208,7 +208,7 @@ def test_two_producers_in_one_request_are_refused(house: House) -> None:
     assert errors(house.submit(entries)) == [E.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_what_is_no_batch_of_a_transaction_waits_for_nobody(house: House) -> None:
+def test_batch_outside_a_transaction_is_not_verified(house: House) -> None:
     damaged = memoryview(bytearray(b"\0" * 30))
     entries = [ProducePartition("t", 0, batch(b"plain")), ProducePartition("t", 1, damaged)]
     assert errors(house.submit(entries)) == [E.NONE, E.INVALID_RECORD]

@@ -71,7 +71,8 @@ class BrokerService:
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         state.replicas.verified_appends.verify = self.transactions.verifier.verify
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
-        InternalReplicas(state, topics)
+        self._internal_replicas = InternalReplicas(state, topics)
+        self._internal_replicas.start()
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state, selector).handle,

@@ -21,8 +21,11 @@ class InternalReplicas:
         self._state = state
         self._topics = topics
         self._under_way: set[str] = set()
-        if not state.is_alone:
-            state.registry.listen(self._cluster_changed)
+
+    def start(self) -> None:
+        """Follow the brokers and topics of the cluster from now on; a broker that is alone has no others to add."""
+        if not self._state.is_alone:
+            self._state.registry.listen(self._cluster_changed)
 
     def _cluster_changed(self, delta: Delta, _before: ClusterImage) -> None:
         match delta:

@@ -166,7 +166,7 @@ class BrokerLifecycleManager:
     def _on_updated(self, outcome: Outcome[None]) -> None:
         failure = outcome.error
         if failure is not None and not isinstance(failure, NoNode | ClosedError) and not self._is_closed:
-            self._report(f"what changed of broker {self._own.broker_id} cannot be told: {failure}; it is tried again")
+            self._report(f"updating the registration of broker {self._own.broker_id} failed, retrying: {failure}")
             self._timer = self._scheduler.call_later(RETRY_MS_MAX, self.update_registration)
 
     # --- the session

@@ -165,7 +165,7 @@ class Controller:
 
     def _resign(self) -> None:
         if self._epoch is not None and self._own is not None:
-            self._report(info(f"broker {self._own.broker_id} is not the controller any more"))
+            self._report(info(f"broker {self._own.broker_id} has resigned as the controller"))
         self._epoch = None
         self._due.clear()
         self._unclean.clear()
@@ -308,7 +308,7 @@ class Controller:
             self._losses[key] = loss
             self._report(
                 f"{key} has no leader: {loss}. Start the brokers that are missing, or accept the loss of committed"
-                " messages with 'barnabas cluster elect --unclean', which lets the longest log lead that is there"
+                " messages with 'barnabas cluster elect --unclean', which elects the longest log of the live replicas"
             )
 
     def _settled(self, outcome: Outcome[None]) -> None:

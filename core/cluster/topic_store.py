@@ -327,7 +327,7 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
             node = coordination.get(path)
             stored, _ = layout.decode_topic(topic.name, node.data, topic.configs)
         except (NoNode, ValueError, ApiError) as error:
-            raise BadVersion(f"topic {topic.name} is not there any more") from error
+            raise BadVersion(f"topic {topic.name} no longer exists") from error
         if stored.topic_id != topic.topic_id:
             raise BadVersion(f"another broker has made topic {topic.name} again")
         holders.update(broker for replicas in stored.partitions.values() for broker in replicas)
@@ -408,7 +408,7 @@ def _guards_of(coordination: Coordination, topics: Sequence[Topic]) -> Mapping[s
     found = {}
     for topic, path, node in zip(topics, paths, coordination.get_many(paths) if paths else [], strict=True):
         if node is None or not is_topic_node(node, topic.name, topic.topic_id):
-            raise BadVersion(f"topic {topic.name} is not there any more")
+            raise BadVersion(f"topic {topic.name} no longer exists")
         found[path] = node.version
     return found
 

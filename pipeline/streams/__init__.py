@@ -7,7 +7,6 @@ names. docs/streams.md shows each of them.
 from .anomalies import anomaly_scores
 from .checkpoints import connector_checkpoint
 from .co_occurrence import co_occurrence, item_pairs
-from .counts import windowed_counts
 from .duplicates import deduplicated
 from .joins import join_latest, join_within, latest
 from .messages import as_messages, json_fields
@@ -19,6 +18,7 @@ from .table_sinks import table_batches
 from .top import top_k
 from .visits import sessions
 from .watching import watch
+from .windows import windowed_counts
 
 __all__ = [
     "anomaly_scores",

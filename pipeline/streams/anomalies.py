@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .event_time import watermarked
+from .windows import watermarked
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .event_time import watermarked
+from .windows import watermarked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .event_time import watermarked
+from .windows import watermarked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

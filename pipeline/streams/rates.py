@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .counts import windowed_counts
-from .event_time import watermarked
+from .windows import watermarked, windowed_counts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,12 +1,15 @@
-"""Counts, and any other aggregates, per window of event time."""
+"""Event time: watermarks, and counts or other aggregates per window."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .event_time import watermarked
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+def watermarked(rows: "DataFrame", timeColumn: str, delayThreshold: str | None) -> "DataFrame":
+    """Return the rows with a watermark on `timeColumn`, if a threshold is given; a batch ignores it."""
+    return rows if delayThreshold is None else rows.withWatermark(timeColumn, delayThreshold)
 
 
 def windowed_counts(
@@ -18,7 +21,7 @@ def windowed_counts(
     delayThreshold: str | None = None,
     exprs: "Sequence[Column]" = (),
 ) -> "DataFrame":
-    """How many rows fall into each window of time, for each value of the columns `by`.
+    """Count the rows in each window of time, for each value of the columns `by`.
 
     `timeColumn` is a timestamp; durations are Spark's ("1 hour", "10 minutes"), windows overlap with `slideDuration`.
     Result: `window` (struct of start and end, end exclusive), `by`, `count` (bigint), and `exprs`, aggregates with a

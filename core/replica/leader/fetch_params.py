@@ -116,12 +116,14 @@ class FollowerFetchParams(FetchParams):
         """Raise `ApiError` where this broker is not its leader, as far as it knows, with or without the lease: a
         follower that knows of a later leader does not ask here.
         See docs/design/replication.md, 'Without the coordination service'."""
-        partition.check_leader(entry.current_leader_epoch)
-
-    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
+        # First, as the leader epochs of two topics do not compare: FENCED_LEADER_EPOCH would make the follower wait for
+        # a newer state, which the later topic does not get.
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             text = f"{partition.topic_partition} is of another topic of that name"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        partition.check_leader(entry.current_leader_epoch)
+
+    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
         # One that does not know itself in which life it is may read; what it has counts for nothing.
         follower = self._follower(partition) if self._replica.broker_epoch >= 0 else None
         result = super().without_records(partition, entry)

@@ -69,6 +69,16 @@ def test_unchanged_partition_is_left_out_of_the_next_answer(cluster: ReplicaClus
     assert told.results == []
 
 
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_followers_of_the_next_topic_of_that_name_ask_again_whatever_the_leader_epoch(
+    cluster: ReplicaCluster, epoch: int
+) -> None:
+    cluster.lead(1)
+    assert cluster[1].partition.leader_epoch == 1
+    (told,) = ask(cluster[1], 0, 0, [entry(current_leader_epoch=epoch, topic_id=b"the next topic's")])
+    assert [each.error for each in told.results] == [ErrorCode.UNKNOWN_TOPIC_ID], "FENCED_LEADER_EPOCH is not retried"
+
+
 def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaCluster) -> None:
     session = begun(cluster)
     for number in range(1, 60):

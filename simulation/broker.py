@@ -23,13 +23,25 @@ RESTART_MS = 300.0
 class SimulatedBroker(Machine):
     """Made by `World`. Times of its methods are in seconds of the world."""
 
-    def __init__(self, world: Surroundings, broker_id: int, settings: Mapping[str, object], *, shared: bool) -> None:
-        """`shared`: the coordination service is on its own, and not in the process of this broker."""
+    def __init__(
+        self,
+        world: Surroundings,
+        broker_id: int,
+        settings: Mapping[str, object],
+        *,
+        shared: bool,
+        data_folders: int = 1,
+    ) -> None:
+        """`shared`: the coordination service is on its own, and not in the process of this broker. `data_folders`: the
+        number of data folders, each on a disk of its own."""
         super().__init__(world, f"broker-{broker_id}", session_blocks=shared)
         self._shared = shared
         self.broker_id = broker_id
         self.address: Address = (self.name, PORT)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
+        """The disk of the first data folder."""
+        self.disks = (self.disk, *(self._another_disk(number) for number in range(2, data_folders + 1)))
+        """The disks of all data folders."""
         self.clock = SkewedClock.somehow(world.clock, world.entropy.child(f"clock {self.name}"))
         self.settings: dict[str, object] = dict(settings)
         """Settable; for its next start."""
@@ -55,9 +67,16 @@ class SimulatedBroker(Machine):
             return {}  # it has just begun to start
 
     @property
+    def rotten(self) -> list[tuple[str, str]]:
+        """The folders and files of all disks that still have a byte that `rot` changed."""
+        return [each for disk in self.disks for each in disk.rotten]
+
+    @property
     def disk_failed(self) -> bool:
-        """True if the disk refused something, so that a partition is out of use here until the next start."""
-        return any(partition.offline for partition in self.partitions.values())
+        """True if a disk refused something, so that a partition or a data folder is out of use until the next start."""
+        if any(partition.offline for partition in self.partitions.values()):
+            return True
+        return self.running and self.node is not None and any(each.failure for each in self.node.state.logs.folders)
 
     @property
     def epoch(self) -> int:
@@ -103,16 +122,24 @@ class SimulatedBroker(Machine):
         """The process is gone, and of what was not flushed any part may be."""
         self.wanted = False
         self._end("loses its power")
-        self.disk.power_cut()
+        for disk in self.disks:
+            disk.power_cut()
 
     def lose_disk(self) -> None:
-        """The process is gone, and so is all that was on the disk: an empty one takes its place."""
+        """The process is gone, and so is all that was on its disks: empty ones take their place."""
         self.wanted = False
-        self._end("loses its disk")
-        self.disk.lose_all()
+        self._end("loses its disk" if len(self.disks) == 1 else "loses its disks")
+        for disk in self.disks:
+            disk.lose_all()
+
+    def lose_data_folder(self, number: int) -> None:
+        """The process is gone, and so is what was on one disk, counted from 0: an empty one takes its place."""
+        self.wanted = False
+        self._end(f"loses the disk of data folder {number}")
+        self.disks[number].lose_all()
 
     def put_back_disk(self, folders: dict[str, dict[str, FileContent]]) -> None:
-        """The process is gone, and an earlier copy of its disk (`disk.copy()`) takes the place of the disk."""
+        """The process is gone, and an earlier copy of its first disk (`disk.copy()`) takes the place of the disk."""
         self.wanted = False
         self._end("gets an old copy of its disk")
         self.disk.put_back(folders)
@@ -172,7 +199,7 @@ class SimulatedBroker(Machine):
             clock=self.clock,
             entropy=self.world.entropy.child(f"{self.name} {self.lives}"),
             metrics=MemoryMetrics(),
-            open_log_dirs=lambda: [self.disk.open()],
+            open_log_dirs=lambda: [disk.open() for disk in self.disks],
             open_coordination=self.session,
             report=self._report,
             shared=self._shared,
@@ -180,6 +207,10 @@ class SimulatedBroker(Machine):
         node = BrokerServer(config, outside, plugin_host(config))
         node.failed = self._give_up
         return node
+
+    def _another_disk(self, number: int) -> FaultyDisk:
+        entropy = self.world.entropy.child(f"disk {self.broker_id} {number}")
+        return FaultyDisk(entropy, self.world.clock.now_ms, f"sim:{number}")
 
     def _report(self, text: str) -> None:
         self.world.report(f"{self.name}: {text}")
@@ -191,7 +222,8 @@ class SimulatedBroker(Machine):
             self.node = None
             self.stopping = False
             self.cut_power()
-            self.disk.release()
+            for disk in self.disks:
+                disk.release()
 
     def _give_up(self, error: BarnabasError) -> None:
         self.world.given_up.append(f"{self.name}: {error}")

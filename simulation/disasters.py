@@ -41,8 +41,9 @@ class Disasters:
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
         "late_requests",
     )
-    MORE_KINDS = ("rot",)
-    """Only by name. `rot`: a byte of a log changes on one disk. Consumers that come there fail until it is repaired,
+    MORE_KINDS = ("rot", "lose_folder", "fail_folder")
+    """Only by name. `lose_folder`, `fail_folder`: one of several data folders is empty after a restart, or does not
+    answer for a while. `rot`: a byte of a log changes on one disk. Consumers that come there fail until it is repaired,
     and that is soon only where `log_scrub_interval_ms` is short."""
 
     def __init__(
@@ -100,6 +101,8 @@ class Disasters:
             "long_partition": self._long_partition,
             "late_requests": self._late_requests,
             "rot": self._rot,
+            "lose_folder": self._lose_folder,
+            "fail_folder": self._fail_folder,
         }
 
     def begin(self) -> None:
@@ -201,6 +204,24 @@ class Disasters:
         self._copies[broker.broker_id] = broker.disk.copy()
         return self._lose(lambda each: each.put_back_disk(found), broker)
 
+    def _lose_folder(self) -> bool:
+        """One of several data folders is lost; the others are as they were."""
+        broker = self._broker()
+        if broker is None or len(self._world.brokers) == 1 or len(broker.disks) == 1:
+            return False
+        number = self._entropy.below(len(broker.disks))
+        return self._lose(lambda each: each.lose_data_folder(number), broker)
+
+    def _fail_folder(self) -> bool:
+        """One of several data folders does not answer; the broker goes on with the others."""
+        broker = self._broker()
+        if broker is None or len(broker.disks) == 1:
+            return False
+        disk = self._one_of(broker.disks)
+        self._world.report(f"--- {disk.path} of {broker.name} does not answer")
+        disk.failed = True
+        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+
     def _lose(self, lose: Callable[[SimulatedBroker], None], broker: SimulatedBroker | None = None) -> bool:
         broker = broker or self._broker()
         if broker is None or not self.may_lose(broker):
@@ -221,7 +242,7 @@ class Disasters:
 
     def _is_whole(self, broker_id: int) -> bool:
         world = self._world
-        if world.brokers[broker_id].disk.rotten:
+        if world.brokers[broker_id].rotten:
             return False
         return world.brokers[broker_id].running and (not world.shared or world.look.in_sync_everywhere(broker_id))
 
@@ -231,18 +252,19 @@ class Disasters:
         if broker is None or len(self._world.brokers) == 1:
             return False
         batches = [
-            (folder, name, number, at)
-            for folder, files in sorted(broker.disk.folders.items())
+            (disk, folder, name, number, at)
+            for disk in broker.disks
+            for folder, files in sorted(disk.folders.items())
             for number, name in enumerate(sorted((each for each in files if each.endswith(LOG_SUFFIX)), reverse=True))
             for at in _checked_parts(files[name].data)
         ]
         if not batches or not self.may_lose(broker):
             return False
-        folder, name, number, (start, end) = self._one_of(batches)
+        disk, folder, name, number, (start, end) = self._one_of(batches)
         self._lost.add(broker.broker_id)
         position = start + self._entropy.below(end - start)
         self._world.report(f"--- {broker.name}: a byte of {folder}/{name} rots, at {position}")
-        broker.disk.rot(folder, name, position)
+        disk.rot(folder, name, position)
         self._world.reached[f"rot: in {'a closed' if number else 'the active'} segment"] += 1
         return True
 
@@ -298,7 +320,8 @@ class Disasters:
         if broker is None:
             return False
         self._world.report(f"--- the disk of {broker.name} is full")
-        broker.disk.bytes_max = broker.disk.used_bytes + self._entropy.below(2_000)
+        disk = self._one_of(broker.disks)
+        disk.bytes_max = disk.used_bytes + self._entropy.below(2_000)
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
     def _bad_disk(self) -> bool:
@@ -306,7 +329,7 @@ class Disasters:
         if broker is None:
             return False
         self._world.report(f"--- {broker.name} cannot write now and then")
-        broker.disk.errors_per_million = 100_000
+        self._one_of(broker.disks).errors_per_million = 100_000
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
     def _bad_flush(self) -> bool:
@@ -314,13 +337,14 @@ class Disasters:
         if broker is None:
             return False
         self._world.report(f"--- {broker.name} cannot flush now and then")
-        broker.disk.flush_errors_per_million = 300_000
+        self._one_of(broker.disks).flush_errors_per_million = 300_000
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
     def _mend_disk(self, broker: SimulatedBroker) -> None:
         """Somebody mends the disk, and starts the broker again if it had given up some of its logs."""
-        broker.disk.bytes_max = -1
-        broker.disk.errors_per_million = broker.disk.flush_errors_per_million = 0
+        for disk in broker.disks:
+            disk.failed, disk.bytes_max = False, -1
+            disk.errors_per_million = disk.flush_errors_per_million = 0
         told = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
         if (broker.disk_failed or (told is not None and told.offline)) and not broker.stopping:
             broker.kill()

@@ -41,9 +41,12 @@ class FaultyDisk:
     without having made anything durable.
     """
 
-    def __init__(self, entropy: Entropy, now_ms: Callable[[], int]) -> None:
+    def __init__(self, entropy: Entropy, now_ms: Callable[[], int], path: str = "sim:") -> None:
         self.entropy = entropy
         self.now_ms = now_ms
+        self.path = path
+        self.failed = False
+        """Settable: while it is True, every read and write raises `StorageError`; nothing is lost."""
         self.errors_per_million = 0
         self.flush_errors_per_million = 0
         self.bytes_max = -1
@@ -115,6 +118,8 @@ class FaultyDisk:
     def check_alive(self, epoch: int) -> None:
         if epoch != self.epoch:
             raise ClosedError("the power was cut")
+        if self.failed:
+            raise StorageError(f"{self.path} does not answer")
 
 
 class FaultyRegion:
@@ -255,12 +260,12 @@ class FaultyLogDir:
 
     def __init__(self, disk: FaultyDisk) -> None:
         if disk.in_use:
-            raise FolderLocked("sim: is in use by another broker")
+            raise FolderLocked(f"{disk.path} is in use by another broker")
         disk.in_use = True
         self._disk = disk
         self._epoch = disk.epoch
         self._handed_out: dict[str, FaultyFolder] = {}
-        self.path = "sim:"
+        self.path = disk.path
         self.root = FaultyFolder(disk, "")
 
     def folders(self) -> list[str]:

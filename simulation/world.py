@@ -41,9 +41,11 @@ class World(Surroundings):
         brokers: int = 3,
         session_seconds: float = 6.0,
         ready: bool = True,
+        data_folders: int = 1,
         **settings: object,
     ) -> None:
-        """`settings`: of every broker, in snake case; `ready`: all brokers are when this returns.
+        """`settings`: of every broker, in snake case; `ready`: all brokers are when this returns;
+        `data_folders`: of each broker, each on a disk of its own.
 
         `session_seconds`: the coordination service gives a broker up that it has not heard of for so long.
         """
@@ -54,7 +56,10 @@ class World(Surroundings):
         self.look = TreeView(self.tree)
         """What stands in the coordination tree."""
         self.programs: dict[str, Program] = {}
-        self.brokers = {n: SimulatedBroker(self, n, settings, shared=self.shared) for n in range(1, brokers + 1)}
+        self.brokers = {
+            n: SimulatedBroker(self, n, settings, shared=self.shared, data_folders=data_folders)
+            for n in range(1, brokers + 1)
+        }
         self.coordination = CoordinationService(self.tree, lambda: self.machines, self._set_down)
         self.network.cuts_changed = self._cuts_changed
         for broker in self.brokers.values():

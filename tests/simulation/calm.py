@@ -69,7 +69,7 @@ def piled_up(world: World, *, old_disks: bool = False) -> str:
         waiting = len(broker.node.state.replicas.purgatory)
         if waiting > WAITING_MAX:
             return f"{waiting} requests wait in {broker.name}"
-        folders = {name for name in broker.disk.folders if name and not name.endswith("-stray")}
+        folders = {name for disk in broker.disks for name in disk.folders if name and not name.endswith("-stray")}
         gone = {name for name in folders if name.rpartition("-")[0] not in known}
         if gone and not old_disks:
             return f"{broker.name} still has the folders {sorted(gone)} of deleted topics"

@@ -85,7 +85,7 @@ class ClusterReader(Client):
 
     def act(self) -> float:
         while (chunk := self._fetcher.next_chunk()) is not None:
-            if isinstance(chunk.error, CorruptRecord) and any(b.disk.rotten for b in self.world.brokers.values()):
+            if isinstance(chunk.error, CorruptRecord) and self.world.reached["fault: rot"]:  # perhaps repaired since
                 self.world.reached["rot: met by a reader"] += 1
                 self.rewind()
                 break

@@ -92,7 +92,7 @@ class ClusterStory:
             own["log_flush_interval_messages"] = 1
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
-        self.world = World(seed, brokers=count, session_seconds=2.0, **own)
+        self.world = World(seed, brokers=count, session_seconds=2.0, data_folders=1 + (seed % 4 == 1), **own)
         self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"], lossy=[FLEETING])
         self.books = [Book() for _ in range(PARTITIONS)]
         self.positions = GroupPositions()
@@ -215,7 +215,7 @@ class ClusterStory:
         """Replicas with rot, and the segments by their base offset. What is no replica any more is not repaired."""
         found = []
         for broker in self.world.brokers.values():
-            for folder, name in broker.disk.rotten:
+            for folder, name in broker.rotten:
                 topic, _, number = folder.rpartition("-")
                 partition = broker.partitions.get(TopicPartition(topic, int(number))) if number.isdigit() else None
                 if partition is not None:
@@ -235,7 +235,7 @@ class ClusterStory:
         while not condition():
             if self.world.now - began > limit:
                 why = difference(self.world, (TOPIC, FLEETING)) or self._piled_up()
-                rotten = {each.name: each.disk.rotten for each in self.world.brokers.values() if each.disk.rotten}
+                rotten = {each.name: each.rotten for each in self.world.brokers.values() if each.rotten}
                 why += f" rotten: {rotten}" if rotten else ""
                 raise Broken(f"liveness: {what}: not within {limit:.0f} s of calm{why and f'; {why}'}")
             self.world.run(0.1)

@@ -13,7 +13,7 @@ from simulation.cluster_actors import Operator
 from barnabas.ports.entropy import Entropy
 from barnabas.simulation import Disasters
 
-LOSSES = ("power_cut", "lose_disk", "old_disk", "rot")
+LOSSES = ("power_cut", "lose_disk", "lose_folder", "old_disk", "rot")
 """The faults that take what was acknowledged from a disk."""
 MILD = ("set_clock", "bad_network", "lose_answers", "slow_work", "lose_connections", "kill_program", "stale_reads")
 KINDS = (*Disasters.KINDS, *Disasters.MORE_KINDS)

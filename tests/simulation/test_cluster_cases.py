@@ -968,3 +968,32 @@ def test_committed_messages_survive_a_restore_while_brokers_run(turns: int) -> N
             assert producer.send("t", b"after").result().offset == turns + 2
         assert _messages(world) == [*range(turns + 3)]
         assert any("restored from a backup" in line for line in world.reports)
+
+
+@pytest.mark.parametrize("fault", ["lost", "failed"])
+def test_one_of_two_data_folders_without_its_disk_is_copied_again_after_a_restart(fault: str) -> None:
+    settings: dict[str, Any] = {
+        "default_replication_factor": 3,
+        "min_insync_replicas": 2,
+        "replica_lag_time_max_ms": 1500,
+    }
+    with World(5, brokers=3, session_seconds=2.0, data_folders=2, **settings) as world:
+        with Admin(world.client()) as admin:
+            admin.create_topic("t", partitions=4)
+        with Producer(world.client(), acks="all") as producer:
+            for number in range(20):
+                producer.send("t", b"%d" % number, partition=number % 4).result(30)
+            broker = world.brokers[1]
+            if fault == "lost":
+                broker.lose_data_folder(1)
+            else:
+                broker.disks[1].failed = True
+            for number in range(20, 40):
+                producer.send("t", b"%d" % number, partition=number % 4).result(30)
+            broker.disks[1].failed = False
+            broker.kill()
+            broker.start()
+            world.run_until(lambda: broker.running and world.look.in_sync_everywhere(1), 60)
+        logs = [broker.partitions["t", number].log.log_end_offset for number in range(4)]
+        assert logs == [10, 10, 10, 10]
+        assert all(any(name.startswith("t-") for name in disk.folders) for disk in broker.disks)

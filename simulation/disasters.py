@@ -213,7 +213,7 @@ class Disasters:
         return self._lose(lambda each: each.lose_data_folder(number), broker)
 
     def _fail_folder(self) -> bool:
-        """One of several data folders does not answer; the broker goes on with the others."""
+        """One of several data folders does not answer; the others still work."""
         broker = self._broker()
         if broker is None or len(broker.disks) == 1:
             return False
@@ -341,7 +341,7 @@ class Disasters:
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
     def _mend_disk(self, broker: SimulatedBroker) -> None:
-        """Somebody mends the disk, and starts the broker again if it had given up some of its logs."""
+        """Mend the disks, and start the broker again if it had given up some of its logs."""
         for disk in broker.disks:
             disk.failed, disk.bytes_max = False, -1
             disk.errors_per_million = disk.flush_errors_per_million = 0

@@ -1,6 +1,7 @@
-"""Drives a client's state machines: polls them, sends what they ask for, and comes back in time. No threads, no locks.
+"""Drives a client's state machines: polls them, sends their requests, and polls again in time. No threads, no locks.
 
-Whoever shares machines with other threads puts a `Part` around each that takes the lock: see `app.clients.guarded`.
+A client whose machines are shared with other threads wraps each in a `Part` that takes the lock: see
+`app.clients.shared.locked`.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ class Driver:
         self._timer_ms = NEVER
 
     def add(self, part: Part) -> None:
-        """Drive this machine too, before those that were added earlier: they may be told by it what it misses."""
+        """Drive this machine too, before those that were added earlier: it may ask them for metadata."""
         self._parts = (part, *self._parts)
 
     def wake(self) -> None:
@@ -46,7 +47,7 @@ class Driver:
             self._scheduler.call_soon(self._turn)
 
     def retire(self) -> None:
-        """Poll nothing any more; what is under way is still answered. From any thread."""
+        """Stop polling; requests in flight are still answered. From any thread."""
         self._retired = True
 
     def close(self) -> None:

@@ -171,7 +171,7 @@ def test_producer_that_is_not_closed_delivers_at_the_end_of_the_program(barnabas
 
 def test_end_of_the_program_says_what_is_lost_and_waits_not_for_ever(nobody: str) -> None:
     done = run(
-        "import barnabas.app.clients.at_exit as it; it.EXIT_FLUSH_S = 3.0\n" + textwrap.dedent(FORGETFUL), nobody
+        "import barnabas.app.clients.shared.at_exit as it; it.EXIT_FLUSH_S = 3.0\n" + textwrap.dedent(FORGETFUL), nobody
     )
     assert done.returncode == 0
     assert f"10 messages are not delivered; last: cannot connect to {nobody}" in done.stderr

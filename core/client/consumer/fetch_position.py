@@ -1,4 +1,4 @@
-"""One reader's way through a partition: what to ask for next, and which of what comes is to be believed."""
+"""The fetch position of one partition, with validation of the fetched batches."""
 
 from enum import Enum, auto
 
@@ -38,7 +38,7 @@ class CorruptionProbe:
         self._step = 1
 
     def limit(self, end: int) -> None:
-        """The log ends there, at the latest."""
+        """Lower the end of the log to `end`."""
         if end < self._above:
             self._above = max(end, self.start + 1)
             self._behind = self._above
@@ -46,18 +46,18 @@ class CorruptionProbe:
 
     @property
     def found(self) -> int | None:
-        """Where to go on (the end: nothing behind can be read); None while there is something to ask."""
+        """The next readable offset, or the end of the log if none is; None while the search is not over."""
         return self._behind if self._above - self._below <= 1 else None
 
     @property
     def offset(self) -> int:
-        """Where to ask next."""
+        """The offset to fetch next."""
         if self._step:
             return min(self._below + self._step, self._above - 1)
         return (self._below + self._above) // 2
 
-    def told(self, offset: int, base_offset: int | None) -> None:
-        """What is read from `offset` on begins at `base_offset`; None: nothing there is to be believed."""
+    def on_result(self, offset: int, base_offset: int | None) -> None:
+        """A fetch from `offset` returned a batch that begins at `base_offset`; None: no valid batch."""
         if base_offset is None:
             self._below = max(self._below, min(offset, self._above - 1))
             self._step *= 2
@@ -68,9 +68,9 @@ class CorruptionProbe:
 
 
 EMPTY_FETCHES_MAX = 5
-"""So often a broker may bring nothing of a partition that goes on, by its own word."""
+"""The maximum of consecutive empty fetches below the high watermark."""
 BEYOND_END_MAX = 2
-"""So often a batch may lie beyond the end that came with it: Kafka tells the end as it was before it read."""
+"""How often a batch may lie beyond the end in its response: Kafka reads the end before the records."""
 _BYTES_MAX = 0x7FFFFFFF
 _STEP_BYTES = 65_536
 
@@ -87,27 +87,27 @@ class PartitionFetchSettings:
 
 
 class _ProbeState(Enum):
-    """Why the next answer is not taken as usual."""
+    """The reason why the next fetch is a check, and not an ordinary fetch."""
 
     NONE = auto()
-    LOOK_BACK = auto()
-    """A batch does not begin where it was to. Asked from before it: does it follow the one before?"""
-    WITNESS = auto()
-    """The last batch of a segment is behind a gap. Asked at its last offset: is it found there?"""
-    TRUST = auto()
-    """A gap counts as one."""
+    CHECK_PREDECESSOR = auto()
+    """A batch has an unexpected base offset. Fetch from before it, to see whether it follows its predecessor."""
+    CONFIRM_SUSPECT = auto()
+    """The last batch of a segment is behind a gap. Fetch its last offset, to see whether the broker finds it."""
+    ACCEPT_GAP = auto()
+    """The next gap is accepted, as one that compaction left."""
 
 
 @define
 class CheckedRecords:
-    """Records to hand out, none perhaps: from `from_offset` on, up to `next_offset`."""
+    """Validated records of one fetch, maybe none: from `from_offset` on, up to `next_offset`."""
 
     records: Buffer
     batches: Batches
     from_offset: int
     next_offset: int
     damage: Damage | None = None
-    """What was left out before `next_offset`."""
+    """The damaged offsets that were skipped before `next_offset`."""
 
 
 class FetchPosition:
@@ -125,43 +125,46 @@ class FetchPosition:
         self.epoch = -1
         """The leader epoch of the batch before `position`; -1 while not known."""
         self.pause = False
-        """It pays to wait before asking again."""
+        """The next fetch should back off."""
         self.at_end = False
-        """There was nothing to be had but what may be appended later."""
+        """The position is the end of the readable log."""
         self.urgent = False
-        """The partition is to be asked for before others: the answers' bytes went to them."""
+        """The next fetch names this partition first: other partitions used up the bytes of the last response."""
         self._on_boundary = self._gaps_seen = False
         self._end = -1
-        self._shunning = False
-        self._shunned: BatchHeader | None = None
-        self._leapt: BatchHeader | None = None
-        self._doubt = _ProbeState.NONE
-        self._detour: CorruptionProbe | None = None
+        self._has_rejected = False
+        self._rejected: BatchHeader | None = None
+        self._suspect: BatchHeader | None = None
+        self._probe_state = _ProbeState.NONE
+        self._probe: CorruptionProbe | None = None
         self._asked = self._before = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
 
     def jump(self, offset: int, epoch: int = -1) -> None:
-        """Go on there, behind a batch of that leader epoch."""
+        """Move to `offset`; `epoch` is the leader epoch of the batch before it."""
         self.position, self.epoch = offset, epoch
         self._on_boundary = self._gaps_seen = False
-        self._shunned = self._leapt = None
-        self._shunning = False
+        self._rejected = self._suspect = None
+        self._has_rejected = False
         self._settle()
 
     @property
     def exploring(self) -> bool:
-        """What is asked for next is not `position`: that it is not there means nothing."""
-        return self._detour is not None or self._doubt in (_ProbeState.LOOK_BACK, _ProbeState.WITNESS)
+        """True if the next fetch is a check elsewhere, so that OFFSET_OUT_OF_RANGE says nothing about `position`."""
+        return self._probe is not None or self._probe_state in (
+            _ProbeState.CHECK_PREDECESSOR,
+            _ProbeState.CONFIRM_SUSPECT,
+        )
 
     def ask(self) -> tuple[int, int]:
         """(offset, max bytes) of the next fetch."""
         self._asked = self.position
-        if self._detour is not None:
-            self._asked = self._detour.offset
-        elif self._doubt is _ProbeState.LOOK_BACK:
+        if self._probe is not None:
+            self._asked = self._probe.offset
+        elif self._probe_state is _ProbeState.CHECK_PREDECESSOR:
             self._asked = self._before
-        elif self._doubt is _ProbeState.WITNESS and self._leapt is not None:
-            self._asked = self._leapt.last_offset
+        elif self._probe_state is _ProbeState.CONFIRM_SUSPECT and self._suspect is not None:
+            self._asked = self._suspect.last_offset
         self._asked_bytes = self._max_bytes or self.rules.max_bytes
         return self._asked, self._asked_bytes
 
@@ -179,76 +182,76 @@ class FetchPosition:
         trust = self._trust(found, records)
         chain = validate_batches(records, self._asked, trust)
         self._gaps_seen |= chain.gaps_seen
-        if self._detour is not None:
-            return self._explored(self._detour, found.high_watermark, chain)
-        if self._doubt is _ProbeState.WITNESS:
-            return self._testified(chain, records, found, trust)
-        if chain.suspect is not None and chain.suspect.header != self._leapt:
+        if self._probe is not None:
+            return self._on_probed(self._probe, found.high_watermark, chain)
+        if self._probe_state is _ProbeState.CONFIRM_SUSPECT:
+            return self._on_suspect_checked(chain, records, found, trust)
+        if chain.suspect is not None and chain.suspect.header != self._suspect:
             if chain.suspect.expected <= self.position:
-                self._doubt, self._leapt = _ProbeState.WITNESS, chain.suspect.header
+                self._probe_state, self._suspect = _ProbeState.CONFIRM_SUSPECT, chain.suspect.header
                 return None
             chain.truncate_before(chain.suspect)  # it is looked at when what is before is handed out
         if chain.next_offset > self.position:
-            return self._got_on(chain, records, found, self._lost(chain))
+            return self._advance(chain, records, found, self._lost(chain))
         if chain.fault is not None:
             if chain.fault.expected < self.position and not chain.batches:  # what is before is none of ours
-                self._doubt = _ProbeState.TRUST
+                self._probe_state = _ProbeState.ACCEPT_GAP
                 return None
-            return self._wrong(chain.fault, records, found, trust)
+            return self._on_fault(chain.fault, records, found, trust)
         if chain.probe_offset >= 0:
-            self._doubt, self._before = _ProbeState.LOOK_BACK, chain.probe_offset
+            self._probe_state, self._before = _ProbeState.CHECK_PREDECESSOR, chain.probe_offset
             return None
-        if chain.unconfirmed or (self._doubt is _ProbeState.LOOK_BACK and trust.has_more):
+        if chain.unconfirmed or (self._probe_state is _ProbeState.CHECK_PREDECESSOR and trust.has_more):
             self._max_bytes = max(chain.cut_bytes, self._larger())
             return None
         if len(records) and (chain.cut_bytes or not chain.batches):
             return self._cut(chain, records, found, trust, first)
-        if self._doubt is _ProbeState.LOOK_BACK:  # a segment ends there
-            self._doubt = _ProbeState.TRUST
+        if self._probe_state is _ProbeState.CHECK_PREDECESSOR:  # a segment ends there
+            self._probe_state = _ProbeState.ACCEPT_GAP
             return None
         return self._nothing(found, first)
 
     def refused(self, reason: str, *, out_of_range: bool = False) -> CheckedRecords | None:
         """The broker cannot read what was asked for, or (`out_of_range`, while `exploring`) has no such offset."""
-        if self._detour is not None:
-            return self._explored(self._detour, self._asked - 1 if out_of_range else -1, None)
+        if self._probe is not None:
+            return self._on_probed(self._probe, self._asked - 1 if out_of_range else -1, None)
         if self.exploring:
-            self._doubt = _ProbeState.TRUST
+            self._probe_state = _ProbeState.ACCEPT_GAP
             return None
-        return self._leave_out(reason)
+        return self._start_probe(reason)
 
     def _lost(self, chain: BatchSequence) -> Damage | None:
         """After damage, a broker may no longer find what it brought before, and so not what lay behind that either."""
         base = chain.batches[0][1].base_offset
-        if self._shunning and self._doubt is _ProbeState.LOOK_BACK and base > self.position:
+        if self._has_rejected and self._probe_state is _ProbeState.CHECK_PREDECESSOR and base > self.position:
             return Damage(*self.place, self.position, base, "the broker does not find what is there")
         return None
 
-    def _testified(
+    def _on_suspect_checked(
         self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, trust: ValidationContext
     ) -> CheckedRecords | None:
-        assert self._leapt is not None
-        self._doubt = _ProbeState.TRUST
-        if chain.batches and chain.batches[0][1] == self._leapt:
+        assert self._suspect is not None
+        self._probe_state = _ProbeState.ACCEPT_GAP
+        if chain.batches and chain.batches[0][1] == self._suspect:
             return None
-        leapt, self._leapt = self._leapt, None
-        text = f"a batch claims the offsets {leapt.base_offset} to {leapt.last_offset}; another one has them"
-        return self._wrong(SequenceFault(len(records), self.position, text, leapt), records, found, trust)
+        suspect, self._suspect = self._suspect, None
+        text = f"a batch claims the offsets {suspect.base_offset} to {suspect.last_offset}; another one has them"
+        return self._on_fault(SequenceFault(len(records), self.position, text, suspect), records, found, trust)
 
     # --- what comes of it
 
     def _trust(self, found: FetchResultPartition, records: memoryview) -> ValidationContext:
-        doubted = self._doubt is not _ProbeState.NONE or self._detour is not None
+        is_probing = self._probe_state is not _ProbeState.NONE or self._probe is not None
         return ValidationContext(
             log_end_offset=found.high_watermark if found.high_watermark >= 0 else LONG_MAX,
             check_crc=self.rules.check_crc,
-            allows_gaps=doubted or self._gaps_seen or self._asked <= max(0, found.log_start_offset),
+            allows_gaps=is_probing or self._gaps_seen or self._asked <= max(0, found.log_start_offset),
             starts_at_boundary=self._on_boundary and self._asked == self.position,
             has_more=len(records) >= self._asked_bytes and self._larger() > self._asked_bytes,
-            rejected=self._shunned,
+            rejected=self._rejected,
         )
 
-    def _got_on(
+    def _advance(
         self, chain: BatchSequence, records: memoryview, found: FetchResultPartition, damage: Damage | None = None
     ) -> CheckedRecords:
         batches = chain.batches
@@ -263,10 +266,10 @@ class FetchPosition:
         self._move(chain.next_offset, header.leader_epoch)
         return piece
 
-    def _wrong(
+    def _on_fault(
         self, fault: SequenceFault, records: memoryview, found: FetchResultPartition, trust: ValidationContext
     ) -> CheckedRecords | None:
-        """What came for `position` cannot be believed."""
+        """Handle an invalid batch at `position`."""
         if fault.beyond_end and self._beyond < BEYOND_END_MAX:
             self._beyond += 1
             self.pause = True
@@ -280,44 +283,44 @@ class FetchPosition:
         if behind is None and trust.has_more:
             self._max_bytes = self._larger()
             return None
-        self._shunned, self._shunning = fault.header, True
+        self._rejected, self._has_rejected = fault.header, True
         if behind is None:
             if fault.header is not None and self._on_boundary:
                 return self._skip(
                     min(trust.log_end_offset, self.position + fault.header.last_offset_delta + 1), fault.reason
                 )
-            return self._leave_out(fault.reason)
+            return self._start_probe(fault.reason)
         position, header = behind
         sure = evolve(trust, allows_gaps=True, starts_at_boundary=True, has_more=False)
         chain = validate_batches(records, header.base_offset, sure, position)
         damage = Damage(*self.place, self.position, header.base_offset, fault.reason)
-        return self._got_on(chain, records, found, damage if damage.start < damage.end else None)
+        return self._advance(chain, records, found, damage if damage.start < damage.end else None)
 
-    def _leave_out(self, reason: str) -> CheckedRecords | None:
-        """Nothing can be read at `position`, and nothing shows where it can be again."""
+    def _start_probe(self, reason: str) -> CheckedRecords | None:
+        """Search for the next readable offset, when nothing shows where the damage ends."""
         if not self.rules.skip_damaged:
             raise CorruptRecord(*self.place, self.position, reason)
-        self._shunning = True
-        self._detour = CorruptionProbe(self.position, self._end if self._end > self.position else LONG_MAX, reason)
-        return self._past(self._detour)
+        self._has_rejected = True
+        self._probe = CorruptionProbe(self.position, self._end if self._end > self.position else LONG_MAX, reason)
+        return self._finish_probe(self._probe)
 
-    def _explored(self, detour: CorruptionProbe, end: int, chain: BatchSequence | None) -> CheckedRecords | None:
+    def _on_probed(self, probe: CorruptionProbe, end: int, chain: BatchSequence | None) -> CheckedRecords | None:
         if end >= 0:
-            detour.limit(end)
-        detour.told(self._asked, chain.batches[0][1].base_offset if chain is not None and chain.batches else None)
-        return self._past(detour)
+            probe.limit(end)
+        probe.on_result(self._asked, chain.batches[0][1].base_offset if chain is not None and chain.batches else None)
+        return self._finish_probe(probe)
 
-    def _past(self, detour: CorruptionProbe) -> CheckedRecords | None:
-        return None if detour.found is None else self._skip(detour.found, detour.reason)
+    def _finish_probe(self, probe: CorruptionProbe) -> CheckedRecords | None:
+        return None if probe.found is None else self._skip(probe.found, probe.reason)
 
     def _skip(self, behind: int, reason: str) -> CheckedRecords:
         damage = Damage(*self.place, self.position, behind, reason)
         self._move(behind)
-        self._doubt = _ProbeState.TRUST
+        self._probe_state = _ProbeState.ACCEPT_GAP
         return CheckedRecords(b"", [], behind, behind, damage)
 
     def _larger(self) -> int:
-        """How many bytes to ask for next, when what came was not enough."""
+        """The size of the next fetch, when the last one was too small."""
         return max(self._asked_bytes, min(self._largest, max(_STEP_BYTES, 2 * self._asked_bytes)))
 
     @property
@@ -345,10 +348,10 @@ class FetchPosition:
         if not reason:
             self._max_bytes = needed if chain.cut_bytes else self._larger()
             return None
-        if self._doubt is _ProbeState.LOOK_BACK:
-            self._doubt = _ProbeState.TRUST
+        if self._probe_state is _ProbeState.CHECK_PREDECESSOR:
+            self._probe_state = _ProbeState.ACCEPT_GAP
             return None
-        return self._wrong(SequenceFault(0, self.position, reason), records, found, trust)
+        return self._on_fault(SequenceFault(0, self.position, reason), records, found, trust)
 
     def _nothing(self, found: FetchResultPartition, first: bool) -> CheckedRecords | None:
         stable = found.last_stable_offset
@@ -361,7 +364,7 @@ class FetchPosition:
         if self._empty < EMPTY_FETCHES_MAX:
             return None
         self._empty = 0
-        return self._leave_out(f"the broker brings nothing, although the partition goes on to offset {readable}")
+        return self._start_probe(f"the broker brings nothing, although the partition goes on to offset {readable}")
 
     def _move(self, offset: int, epoch: int = -1) -> None:
         self.position, self.epoch = offset, epoch
@@ -369,8 +372,8 @@ class FetchPosition:
         self._settle()
 
     def _settle(self) -> None:
-        self._doubt = _ProbeState.NONE
-        self._detour = None
+        self._probe_state = _ProbeState.NONE
+        self._probe = None
         self._asked = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
         self.urgent = self.pause = self.at_end = False

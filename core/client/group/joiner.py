@@ -63,7 +63,7 @@ class JoinListener(Protocol):
 
     def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None: ...
 
-    def again(self, reason: str, now_ms: float) -> None:
+    def on_rejoin_needed(self, reason: str, now_ms: float) -> None:
         """Join again, with everything that the member has."""
         ...
 
@@ -73,7 +73,7 @@ class JoinListener(Protocol):
 
     def failed(self, error: BarnabasError, now_ms: float) -> None: ...
 
-    def stray(self, member_id: str) -> None:
+    def on_orphaned_member(self, member_id: str) -> None:
         """A round that was given up has made a member all the same."""
         ...
 
@@ -186,7 +186,7 @@ class Joiner:
     def _joined(self, turn: int, result: Any, now_ms: float) -> None:
         if turn != self._turn:
             if isinstance(result, JoinGroupResult) and result.error is ErrorCode.NONE:
-                self._owner.stray(result.member_id)
+                self._owner.on_orphaned_member(result.member_id)
             return
         self._in_flight = False
         if not isinstance(result, JoinGroupResult):
@@ -220,7 +220,7 @@ class Joiner:
         self._shares = ()
         if result.leader == result.member_id:
             self._skip_assignment = result.skip_assignment
-            self._members = {member.member_id: _told_by(member) for member in result.members}
+            self._members = {member.member_id: _subscription_of(member) for member in result.members}
             self._watch.begin({topic for each in self._members.values() for topic in each.topics} | self.topics)
             self._stage = _JoinStage.ASSIGN
         else:
@@ -275,14 +275,14 @@ class Joiner:
         if code is ErrorCode.NONE:
             self._take(result.assignment, now_ms)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._owner.again("the group was rebalanced again before the member was in", now_ms)
+            self._owner.on_rejoin_needed("the group was rebalanced again before the member was in", now_ms)
         elif code in FENCED_ERRORS:
             self._owner.lost(code, now_ms)
         elif code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             if code in COORDINATOR_MOVED:
                 self._finder.lost(ApiError(code, "sync"), now_ms)
             self._later(now_ms)
-            self._owner.again(f"the coordinator answered the sync with {code.name}", now_ms)
+            self._owner.on_rejoin_needed(f"the coordinator answered the sync with {code.name}", now_ms)
         else:
             self._fail(code, now_ms)
 
@@ -313,7 +313,7 @@ class Joiner:
             self._finder.lost(error, now_ms)
         self._later(now_ms)
         if self._stage is _JoinStage.SYNC:
-            self._owner.again(f"the coordinator did not answer: {error}", now_ms)
+            self._owner.on_rejoin_needed(f"the coordinator did not answer: {error}", now_ms)
 
     def _fail(self, code: ErrorCode, now_ms: float) -> None:
         self.stop()
@@ -328,7 +328,7 @@ class Joiner:
         )
 
 
-def _told_by(member: JoinedMember) -> Subscription:
+def _subscription_of(member: JoinedMember) -> Subscription:
     """What the leader knows of a member; one that cannot be understood gets nothing, and the others what they want."""
     try:
         subscription = decode_subscription(member.metadata)

@@ -26,7 +26,7 @@ class MembershipState(Enum):
     REVOKING = "the user gives up what it has, then the member joins"
     JOINING = "the joiner is at work"
     STABLE = "the member has its assignment"
-    AWAY = "the member has left, until the user polls"
+    LEFT_BY_TIMEOUT = "the member has left, until the user polls"
     FAILED = "the user is to be told why it does not go on"
 
 
@@ -58,11 +58,11 @@ class MembershipManager:
         self.owned = OwnedPartitions()
         self._watch = GroupTopics(view)
         self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
-        self._heartbeats = HeartbeatRequests(finder, settings, self.generation, self.heard)
+        self._heartbeats = HeartbeatRequests(finder, settings, self.generation, self.on_heartbeat_error)
         self.positions = CommitRequestManager(finder, entropy, settings, self)
         self._leaving = LeaveRequests(finder, settings.group_id)
         self._rejoin_reason: str | None = None
-        self._why_out = "it has not joined yet"
+        self._not_member_reason = "it has not joined yet"
         self._views_seen = 0
         self._round = 0
         self._polled_ms = -NEVER
@@ -75,8 +75,8 @@ class MembershipManager:
         return at_rest and not self.owned.revoking and self.owned.told == self.owned.assigned
 
     def poll(self, now_ms: float) -> Poll:
-        self._note_metadata()
-        wake = self._mind_the_user(now_ms)
+        self._check_metadata()
+        wake = self._check_poll_interval(now_ms)
         self._advance(now_ms)
         polls = [self._joiner.poll(now_ms)]
         if self._phase in ACTIVE_STATES and self.generation.is_member() and not self._joiner.is_waiting:
@@ -106,15 +106,15 @@ class MembershipManager:
         self.topics.clear()
         self.owned.clear()
         self._phase = MembershipState.IDLE
-        self._why_out = "it has left"
-        self._depart(reason, done)
+        self._not_member_reason = "it has left"
+        self._leave_group(reason, done)
 
     def rejoin(self, reason: str) -> None:
         self._rejoin_reason = self._rejoin_reason or reason
 
     def polled(self, now_ms: float) -> bool:
         self._polled_ms = now_ms
-        self._is_back = self._phase is MembershipState.AWAY
+        self._is_back = self._phase is MembershipState.LEFT_BY_TIMEOUT
         return self._is_back
 
     def take_event(self) -> GroupEvent | None:
@@ -125,7 +125,7 @@ class MembershipManager:
 
     # --- what happens by itself
 
-    def _note_metadata(self) -> None:
+    def _check_metadata(self) -> None:
         if self._views_seen == self._view.updates or not self.topics.active:
             return
         self._views_seen = self._view.updates
@@ -133,15 +133,15 @@ class MembershipManager:
             self.rejoin("other topics match the pattern")
         refusal = self.topics.take_refusal()
         if refusal is not None:
-            self._tell(Failed(error=refusal))
+            self._add_failure(Failed(error=refusal))
         if self._phase is MembershipState.STABLE:
             topic = self._watch.changed()
             if topic is not None:
                 self.rejoin(f"topic {topic} has other partitions")
 
-    def _mind_the_user(self, now_ms: float) -> float:
+    def _check_poll_interval(self, now_ms: float) -> float:
         """Leave if the user does not poll, or does not give up what it should; come back when it polls."""
-        if self._phase is MembershipState.AWAY and self._is_back:
+        if self._phase is MembershipState.LEFT_BY_TIMEOUT and self._is_back:
             self._start_round("the consumer polls again")
         if self._phase not in ACTIVE_STATES:
             return NEVER
@@ -156,12 +156,12 @@ class MembershipManager:
             f"the user has not {what} for max.poll.interval.ms={limit_ms:g}, so the consumer has left group "
             f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
         )
-        self._why_out = text
-        self._phase = MembershipState.AWAY
+        self._not_member_reason = text
+        self._phase = MembershipState.LEFT_BY_TIMEOUT
         self._is_back = False
         self.owned.lose(text, tell=True)
         self._notify()
-        self._depart("consumer poll timeout has expired")
+        self._leave_group("consumer poll timeout has expired")
         return NEVER
 
     def _advance(self, now_ms: float) -> None:
@@ -200,7 +200,7 @@ class MembershipManager:
     def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
         """Give up what moves, and tell the user of what is new once its positions are known."""
         self._phase = MembershipState.STABLE
-        self._why_out = ""
+        self._not_member_reason = ""
         self._views_seen = -1
         mine = {place for place in partitions if place.topic in self.topics.names}
         moved = self.owned.assigned - mine
@@ -223,22 +223,22 @@ class MembershipManager:
 
         self.positions.committed(sorted(mine - self.owned.told), found, deadline_ms=NEVER)
 
-    def again(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
+    def on_rejoin_needed(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
         self._start_round(reason)
 
     def lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
         """The group has gone on without this member, which joins it again."""
-        self._out()
+        self._reset_membership()
         self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
-        self._why_out = self._explained(code).message
-        self.owned.lose(self._why_out)
+        self._not_member_reason = self._explained(code).message
+        self.owned.lose(self._not_member_reason)
         self._notify()
-        self._start_round(self._why_out)
+        self._start_round(self._not_member_reason)
 
     def failed(self, error: BarnabasError, now_ms: float) -> None:  # noqa: ARG002
         self._fail(error)
 
-    def stray(self, member_id: str) -> None:
+    def on_orphaned_member(self, member_id: str) -> None:
         node = self._finder.known
         is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
         if member_id and not is_own and node is not None:
@@ -246,7 +246,7 @@ class MembershipManager:
 
     # --- what the coordinator says to heartbeats and commits
 
-    def heard(self, code: ErrorCode, now_ms: float) -> None:
+    def on_heartbeat_error(self, code: ErrorCode, now_ms: float) -> None:
         """Of the present generation; anything but NONE."""
         if self._phase not in ACTIVE_STATES:
             return
@@ -286,11 +286,13 @@ class MembershipManager:
             text = f"the partitions went to other members of {group} before the commit did"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         if self._phase is MembershipState.JOINING:
-            text = self._why_out or "its partitions have been given up; commit before, when the listener is told"
+            text = (
+                self._not_member_reason or "its partitions have been given up; commit before, when the listener is told"
+            )
             if self._finder.last_error is not None:
                 text += f"; the coordinator was not found: {self._finder.last_error}"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
-        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._why_out}")
+        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._not_member_reason}")
 
     def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
         return self._view.stale(place, topic_id)
@@ -308,7 +310,7 @@ class MembershipManager:
         if code is ErrorCode.ILLEGAL_GENERATION and self._joiner.is_waiting:
             is_present = False  # the answer to the join is on its way, over the other connection
         if is_present:
-            self.heard(code, now_ms)
+            self.on_heartbeat_error(code, now_ms)
         if self._cooperative and (code is ErrorCode.REBALANCE_IN_PROGRESS or not is_present):
             return None
         return self._explained(code)
@@ -318,35 +320,35 @@ class MembershipManager:
     def _fail(self, error: BarnabasError) -> None:
         final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
         self._phase = MembershipState.FAILED
-        self._why_out = str(error)
-        self.owned.lose(self._why_out)
+        self._not_member_reason = str(error)
+        self.owned.lose(self._not_member_reason)
         if final:
-            self._out()
+            self._reset_membership()
             self.generation.forget(member_id=True)
         else:
-            self._depart("the consumer has failed")
-        self._tell(Failed(error=error, final=final))
+            self._leave_group("the consumer has failed")
+        self._add_failure(Failed(error=error, final=final))
 
-    def _tell(self, event: GroupEvent) -> None:
+    def _add_failure(self, event: GroupEvent) -> None:
         self.owned.events.append(event)
         self._notify()
 
     def _explained(self, code: ErrorCode) -> ApiError:
         return explained(code, self._settings, self._assignor_names)
 
-    def _out(self) -> None:
+    def _reset_membership(self) -> None:
         """What is under way for the member that this was does not count any more."""
         self._joiner.stop()
         self._heartbeats.stop()
         self._round += 1
         self._rejoin_reason = None
 
-    def _depart(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
+    def _leave_group(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
         """Be no member any more. A static one keeps its place until its session ends, and its id."""
         is_static = self._settings.group_instance_id is not None
         member_id = self.generation.member_id
         node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known
-        self._out()
+        self._reset_membership()
         self.generation.forget(member_id=not is_static)
         if is_static or not member_id:
             done()

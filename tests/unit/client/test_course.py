@@ -221,14 +221,14 @@ def test_the_rest_of_the_log_may_be_unreadable() -> None:
 @pytest.mark.parametrize("behind", [1, 2, 3, 64, 999, 1000])
 def test_a_detour_finds_the_end_of_the_damage_with_few_questions(behind: int) -> None:
     start, end = 10**6, 10**6 + 1000
-    detour = CorruptionProbe(start, end, "why")
+    probe = CorruptionProbe(start, end, "why")
     asked = 0
-    while detour.found is None:
+    while probe.found is None:
         asked += 1
-        offset = detour.offset
+        offset = probe.offset
         assert start < offset < end
-        detour.told(offset, None if offset < start + behind else offset - offset % 7 if offset % 2 else offset)
+        probe.on_result(offset, None if offset < start + behind else offset - offset % 7 if offset % 2 else offset)
     assert asked <= 2 * 11
     if behind < 1000:
-        assert detour.found is not None
-        assert start < detour.found <= start + behind
+        assert probe.found is not None
+        assert start < probe.found <= start + behind

@@ -198,16 +198,14 @@ def test_a_copy_of_the_main_file_alone_has_every_change(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("coordination*")) == ["coordination.db"]
 
 
-def test_a_file_that_is_no_database_tells_what_to_do(tmp_path: Path) -> None:
+def test_open_of_non_database_file_raises_error_with_recovery_hint(tmp_path: Path) -> None:
     path = tmp_path / "coordination.db"
     path.write_bytes(b"\xff" * 8192)
     with pytest.raises(CoordinationError, match=r"move it away.*topics recover"):
         EmbeddedCoordination(str(path))
 
 
-def test_a_file_that_is_written_anew_on_a_full_disk_stays_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rewrite_on_full_disk_leaves_existing_files_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tree", "tree-wal"):
         (tmp_path / name).write_bytes(b"what there is")
 

@@ -106,7 +106,7 @@ class TestEtcdMachine(machine_for(_open_fresh).TestCase):  # type: ignore[misc] 
     settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 
 
-def test_an_ephemeral_node_for_a_lease_that_is_gone_tells_of_the_end_of_the_session(harness: EtcdHarness) -> None:
+def test_ephemeral_create_on_lost_lease_reports_session_expired(harness: EtcdHarness) -> None:
     session = harness.session(session_timeout_ms=60_000)
     states: Recorder[SessionState] = Recorder()
     session.add_session_listener(states)
@@ -158,7 +158,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
+def test_etcd_cluster_survives_one_killed_member_and_waits_without_quorum(tmp_path: Path) -> None:
     servers = etcd_cluster(tmp_path, 3)
     sessions: list[EtcdCoordination] = []
     try:
@@ -203,9 +203,7 @@ def test_the_session_time_is_what_the_service_agreed_to(harness: EtcdHarness) ->
     assert harness.session(session_timeout_ms=1).heartbeat() == 2000  # the least that etcd gives
 
 
-def test_a_fault_that_nobody_expected_does_not_end_the_keeping_of_the_session(
-    harness: EtcdHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_watch_fault_does_not_end_session(harness: EtcdHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     real, left = Link.watch, [True]
 
     def watch(link: Link, *arguments: Any, **named: Any) -> WatchStream:

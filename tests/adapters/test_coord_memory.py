@@ -79,7 +79,7 @@ TestMemoryMachine = machine_for(_open_fresh).TestCase
 TestMemoryMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
-def test_a_session_that_expires_while_disconnected_is_told_when_it_is_back() -> None:
+def test_session_expired_while_disconnected_learns_of_it_on_reconnect() -> None:
     due: list[Callable[[], None]] = []
     tree = MemoryTree(deliver=due.append)
     one, other = tree.session(), tree.session()
@@ -144,7 +144,7 @@ class _Timed:
             self.due.pop(0)()
 
 
-def test_a_session_that_is_kept_lasts() -> None:
+def test_session_with_regular_heartbeats_does_not_expire() -> None:
     timed = _Timed()
     session, client = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
     session.create("/registered", ephemeral=True)
@@ -158,7 +158,7 @@ def test_a_session_that_is_kept_lasts() -> None:
     assert client.get("/client").ephemeral
 
 
-def test_a_session_that_is_not_kept_ends_and_begins_again_when_its_user_wakes_up() -> None:
+def test_session_without_heartbeats_expires_and_restarts_at_next_heartbeat() -> None:
     timed = _Timed()
     session, other = timed.tree.session(), timed.tree.session()
     session.add_session_listener(timed.states.append)
@@ -185,7 +185,7 @@ def test_a_session_that_is_not_kept_ends_and_begins_again_when_its_user_wakes_up
     assert session.children("/registered") == ["two"]
 
 
-def test_an_overdue_session_does_nothing_more_even_if_nobody_ended_it() -> None:
+def test_overdue_session_rejects_commits_before_expiry_check_runs() -> None:
     timed = _Timed()
     session, other = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
     session.create("/registered", ephemeral=True)

@@ -212,7 +212,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
+def test_zookeeper_ensemble_survives_one_killed_member_and_waits_without_quorum(tmp_path: Path) -> None:
     servers = zookeeper_ensemble(tmp_path, 3)
     sessions: list[ZookeeperCoordination] = []
     try:

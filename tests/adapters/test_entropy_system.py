@@ -23,7 +23,7 @@ class TestSeededEntropy(EntropyContract):
         assert one.token(8) == other.token(8)
         assert one.fraction() == other.fraction()
 
-    def test_seeds_differ(self) -> None:
+    def test_different_seeds_give_different_tokens(self) -> None:
         assert SeededEntropy(5).token(16) != SeededEntropy(6).token(16)
 
     def test_children_are_independent_of_what_others_draw(self) -> None:

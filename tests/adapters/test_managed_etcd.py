@@ -56,7 +56,7 @@ def _is_kept(session: Coordination) -> bool:
         return False
 
 
-def test_what_it_holds_is_there_at_the_next_start(member: ManagedEtcd, reports: Recorder[str]) -> None:
+def test_stored_nodes_survive_restart_of_managed_etcd(member: ManagedEtcd, reports: Recorder[str]) -> None:
     with _session(member) as session:
         session.create("/a/b", b"kept")
     member.stop()
@@ -78,7 +78,7 @@ def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: Ma
 
 
 @pytest.mark.parametrize("guard", [False, True], ids=["server", "shell before it"])
-def test_one_that_dies_is_started_again_and_sessions_go_on(
+def test_killed_etcd_is_restarted_and_sessions_continue(
     member: ManagedEtcd, reports: Recorder[str], guard: bool
 ) -> None:
     told: Recorder[str] = Recorder()
@@ -472,7 +472,9 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.2, 0.4]
 
 
-def test_a_long_log_is_put_aside(tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_process_log_is_rotated_at_start(
+    tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_process, "LOG_BYTES_MAX", 10)
     (tmp_path / "log").write_text("as long as this\n")
     kept = KeptProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)

@@ -30,7 +30,7 @@ class TestPrometheusMetrics(MetricsContract):
         return PrometheusHarness()
 
 
-def test_the_page() -> None:
+def test_render_gives_prometheus_text_format() -> None:
     metrics = PrometheusMetrics()
     metrics.counter("kafka_server_messages_in_total", "Messages in.", topic="a").add(3)
     metrics.gauge("kafka_brokers", "Brokers.", lambda: 1)

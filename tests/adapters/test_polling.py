@@ -23,7 +23,7 @@ def told(poller: Poller) -> list[int]:
     return seen
 
 
-def test_tells_what_is_asked_for(poller: Poller) -> None:
+def test_poll_returns_watched_events_only(poller: Poller) -> None:
     left, right = socket.socketpair()
     with left, right:
         seen: list[int] = []
@@ -43,7 +43,7 @@ def test_tells_what_is_asked_for(poller: Poller) -> None:
         assert seen == [READ, READ | WRITE, WRITE]
 
 
-def test_a_peer_that_has_gone_is_told_to_whoever_waits(poller: Poller) -> None:
+def test_poll_reports_read_event_when_peer_closes(poller: Poller) -> None:
     left, right = socket.socketpair()
     with left:
         poller.watch(left.fileno(), READ, lambda events: None)
@@ -51,7 +51,7 @@ def test_a_peer_that_has_gone_is_told_to_whoever_waits(poller: Poller) -> None:
         assert told(poller) == [READ]
 
 
-def test_who_is_told_is_known_when_it_is_found(poller: Poller) -> None:
+def test_poll_binds_callback_at_time_of_event(poller: Poller) -> None:
     """While events are told, a descriptor may come to belong to another socket."""
     left, right = socket.socketpair()
     with right:

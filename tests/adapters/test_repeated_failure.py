@@ -13,7 +13,7 @@ from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.report import Level, Line
 
 
-def test_the_first_failure_is_told_then_one_line_for_each_interval() -> None:
+def test_repeated_failure_logs_first_failure_then_one_line_per_interval() -> None:
     told: list[str] = []
     now_s = [100.0]
     failure = RepeatedFailure(told.append, now_s=lambda: now_s[0])
@@ -30,7 +30,7 @@ def test_the_first_failure_is_told_then_one_line_for_each_interval() -> None:
     assert told[4:] == ["no answer"]
 
 
-def test_several_may_be_told_before() -> None:
+def test_repeated_failure_logs_configured_number_of_first_failures() -> None:
     told: list[str] = []
     now_s = [0.0]
     failure = RepeatedFailure(told.append, first=3, now_s=lambda: now_s[0])

@@ -30,7 +30,7 @@ class TestManualScheduler(SchedulerContract):
         yield ManualHarness(request.param)
 
 
-def test_time_passes_only_when_told() -> None:
+def test_manual_scheduler_runs_timers_only_on_advance() -> None:
     scheduler = ManualScheduler(ManualClock(1_700_000_000_000))
     seen: list[int] = []
     scheduler.call_later(100, lambda: seen.append(scheduler.clock.now_ms()))

@@ -69,7 +69,9 @@ def _failing(number: int) -> Callable[..., int]:
         (errno.EIO, StorageError),
     ],
 )
-def test_failed_write(log_dir: LogDir, monkeypatch: pytest.MonkeyPatch, number: int, error: type[StorageError]) -> None:
+def test_failed_write_raises_storage_error_and_leaves_no_bytes(
+    log_dir: LogDir, monkeypatch: pytest.MonkeyPatch, number: int, error: type[StorageError]
+) -> None:
     file = log_dir.folder("t-0").open("a.log")
     file.append(b"before")
     with monkeypatch.context() as patch:
@@ -96,7 +98,7 @@ def test_short_write_then_full(log_dir: LogDir, monkeypatch: pytest.MonkeyPatch)
     file.close()
 
 
-def test_short_write_that_goes_on(log_dir: LogDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_write_is_continued_until_complete(log_dir: LogDir, monkeypatch: pytest.MonkeyPatch) -> None:
     file = log_dir.folder("t-0").open("a.log")
     real = os.writev
     monkeypatch.setattr(os, "writev", lambda fd, buffers: real(fd, (b"".join(buffers)[:7],)))
@@ -188,7 +190,7 @@ def _open_descriptors(of: Path) -> int:
     return found
 
 
-def test_an_error_that_is_kept_keeps_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_write_error_holds_no_file_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its volume could not be taken away."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("no /proc to see open descriptors in")

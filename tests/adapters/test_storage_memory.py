@@ -25,7 +25,7 @@ def _typed() -> LogDir:
     return MemoryLogDir()
 
 
-def test_full() -> None:
+def test_append_beyond_capacity_raises_storage_full() -> None:
     disk = MemoryDisk(capacity=50_000)
     file = MemoryLogDir(disk).folder("t-0").open("a.log")
     file.append(b"x" * 40_000)
@@ -35,7 +35,7 @@ def test_full() -> None:
     assert disk.used == 140_000
 
 
-def test_read_only() -> None:
+def test_changes_on_read_only_disk_raise_storage_read_only() -> None:
     disk = MemoryDisk()
     log_dir = MemoryLogDir(disk)
     folder = log_dir.folder("t-0")

@@ -102,7 +102,7 @@ def test_a_lost_connection_ends_with_an_error_on_both_sides() -> None:
     assert server.frames == []
 
 
-def test_a_crashed_node_is_not_reached_any_more() -> None:
+def test_connect_to_crashed_node_is_refused() -> None:
     harness, client, server = _across()
     address = client.connection.peer
     harness.network.crash("broker")
@@ -133,7 +133,7 @@ def test_what_arrives_before_a_loss_is_in_order() -> None:
         assert frames == [b"%d" % number for number in range(len(frames))]
 
 
-def test_memory_kept_beyond_the_handler_turns_to_garbage() -> None:
+def test_frame_memory_is_invalid_after_handler_returns() -> None:
     kept: list[memoryview] = []
     harness = MemoryHarness()
     client, _ = pair(harness, lambda _recorder, content: kept.append(content))

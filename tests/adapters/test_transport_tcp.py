@@ -163,7 +163,7 @@ def test_frames_cut_anywhere_arrive_whole(harness: TcpHarness) -> None:
         assert read_frames(harness, sock, len(sent)) == sent
 
 
-def test_random_bytes_harm_nobody_else(harness: TcpHarness) -> None:
+def test_random_bytes_on_one_connection_do_not_disturb_others(harness: TcpHarness) -> None:
     server = ServerSide(harness, echo, Limits(frame_bytes_max=1000))
     client = connect(harness, server.listener.address)
     chance = random.Random(5)
@@ -355,7 +355,7 @@ def test_a_peer_that_takes_nothing_is_given_up(harness: TcpHarness) -> None:
 # --- listening and connecting
 
 
-def test_ipv6(harness: TcpHarness) -> None:
+def test_ipv6_listener_echoes_frame(harness: TcpHarness) -> None:
     try:
         listener = harness.transport.listen(("::1", 0), lambda connection: RecordingHandler(connection, echo), LIMITS)
     except TransportError as error:
@@ -402,7 +402,7 @@ def _silent() -> Iterator[int]:
             filler.close()
 
 
-def test_nobody_answers_in_time(harness: TcpHarness) -> None:
+def test_connect_to_silent_port_times_out_without_leaking_resources(harness: TcpHarness) -> None:
     with _silent() as port:
         before = harness.open_things()
         assert "60 ms" in _connect_error(harness, "127.0.0.1", port, timeout_ms=60)
@@ -516,7 +516,7 @@ def _halves(harness: TcpHarness, server: ServerSide, count: int, size: int) -> l
     return peers
 
 
-def test_one_half_frame_at_a_time_goes_on_when_memory_is_short(harness: TcpHarness) -> None:
+def test_partial_frames_progress_one_at_a_time_under_memory_limit(harness: TcpHarness) -> None:
     server = ServerSide(harness, limits=Limits(all_held_bytes_max=1_000_000))
     clients = [connect(harness, server.listener.address) for _ in range(8)]
     for client in clients:

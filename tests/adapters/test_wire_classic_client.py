@@ -54,7 +54,7 @@ def test_it_is_a_link() -> None:
     assert link.address == ("broker", 9092)
 
 
-def test_nobody_listens() -> None:
+def test_connect_without_listener_reports_transport_error() -> None:
     transport = PairTransport()
     opened: list[ClassicLink | TransportError] = []
     scheduler = HandScheduler()

@@ -89,27 +89,27 @@ def _check_client(request: Request[Any], *frames: bytes) -> None:
 
 
 @given(frame=st.binary(max_size=200))
-def test_random_frames(frame: bytes) -> None:
+def test_random_frames_do_not_break_server(frame: bytes) -> None:
     _check_server(frame)
 
 
 @given(number=st.integers(0, 4), body=st.binary(max_size=200))
-def test_random_bodies(number: int, body: bytes) -> None:
+def test_random_request_bodies_do_not_break_server(number: int, body: bytes) -> None:
     _check_server(bytes((0, number)) + body)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(REQUESTS)))
-def test_mutilated_requests(data: st.DataObject, name: str) -> None:
+def test_mutilated_requests_do_not_break_server(data: st.DataObject, name: str) -> None:
     _check_server(data.draw(_mutilated(REQUESTS[name])))
 
 
 @given(asked=st.sampled_from(ANSWERS), frames=st.lists(st.binary(max_size=100), min_size=1, max_size=3))
-def test_random_answers(asked: tuple[Request[Any], bytes], frames: list[bytes]) -> None:
+def test_random_responses_do_not_break_client(asked: tuple[Request[Any], bytes], frames: list[bytes]) -> None:
     _check_client(asked[0], *frames)
 
 
 @given(data=st.data(), asked=st.sampled_from(ANSWERS))
-def test_mutilated_answers(data: st.DataObject, asked: tuple[Request[Any], bytes]) -> None:
+def test_mutilated_responses_do_not_break_client(data: st.DataObject, asked: tuple[Request[Any], bytes]) -> None:
     _check_client(asked[0], data.draw(_mutilated(asked[1])))
 
 

@@ -323,7 +323,7 @@ def test_who_hangs_up_in_the_middle_of_an_answer_fails_the_link(tcp: TcpWorld) -
     assert not link.is_open
 
 
-def test_who_asks_and_does_not_read_holds_up_nobody(tcp: TcpWorld, tmp_path: Path) -> None:
+def test_client_that_does_not_read_responses_blocks_no_other_client(tcp: TcpWorld, tmp_path: Path) -> None:
     log_dir = open_log_dir(str(tmp_path))
     file = log_dir.folder("t-0").open("log")
     file.append(bytes(LARGE))

@@ -204,7 +204,7 @@ def test_an_answer_after_the_connection_has_gone_is_dropped() -> None:
     assert end.reports == []
 
 
-def test_connections_have_numbers_and_their_end_is_told() -> None:
+def test_connections_have_distinct_ids_and_their_end_is_reported() -> None:
     gone: list[int] = []
     broker = KeepingBroker()
     server = ClassicServer(broker, listener="PLAIN", report=print, max_in_flight=7, gone=gone.append)
@@ -284,7 +284,7 @@ def test_what_cannot_be_understood_closes_the_connection(frame: bytes, word: str
     assert "\n" not in line
 
 
-def test_nothing_is_taken_after_a_hang_up() -> None:
+def test_no_request_is_read_after_connection_is_closed() -> None:
     end = ClassicServerEnd()
     handler = end.connection.handler
     assert handler is not None

@@ -148,7 +148,7 @@ def test_versions_that_make_no_sense_fail_the_link(body: bytes) -> None:
     assert setup.scheduler.waiting == 0
 
 
-def test_a_broker_that_does_not_tell_its_versions_in_time() -> None:
+def test_connect_fails_when_api_versions_response_times_out() -> None:
     setup = Setup(negotiate=False)
     setup.scheduler.advance(1001)
     (failure,) = setup.opened
@@ -156,7 +156,7 @@ def test_a_broker_that_does_not_tell_its_versions_in_time() -> None:
     assert "versions" in str(failure)
 
 
-def test_nobody_listens() -> None:
+def test_connect_without_listener_reports_transport_error() -> None:
     opened: list[KafkaLink | TransportError] = []
     transport = PairTransport()
     connect_kafka(
@@ -372,7 +372,7 @@ def test_a_request_that_is_not_answered_in_time_ends_the_link() -> None:
     assert setup.scheduler.waiting == 0
 
 
-def test_a_fetch_may_wait_as_long_as_it_says_besides() -> None:
+def test_fetch_timeout_includes_max_wait_ms() -> None:
     setup = Setup()
     replies = setup.submit(evolve(SAMPLES[1].request, max_wait_ms=3 * TIMEOUT_MS))
     setup.scheduler.advance(4 * TIMEOUT_MS)

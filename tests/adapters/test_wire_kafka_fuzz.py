@@ -51,7 +51,7 @@ def _check(frame: bytes) -> None:
 
 
 @given(frame=st.binary(max_size=200))
-def test_random_frames(frame: bytes) -> None:
+def test_random_frames_do_not_break_server(frame: bytes) -> None:
     _check(frame)
 
 
@@ -63,7 +63,7 @@ def test_random_bodies_of_known_apis(api: tuple[int, int], body: bytes, client: 
 
 
 @given(data=st.data(), api=_api_versions)
-def test_mutilated_requests(data: st.DataObject, api: tuple[int, int]) -> None:
+def test_mutilated_requests_do_not_break_server(data: st.DataObject, api: tuple[int, int]) -> None:
     key, version = api
     _check(data.draw(_mutilated(request_frame(key, version, 7, SAMPLES[key].at(version).request))))
 
@@ -76,7 +76,7 @@ def test_mutilated_api_versions(data: st.DataObject, version: int) -> None:
 
 
 @given(data=st.data(), api=_api_versions)
-def test_mutilated_answers(data: st.DataObject, api: tuple[int, int]) -> None:
+def test_mutilated_responses_raise_decode_errors_only(data: st.DataObject, api: tuple[int, int]) -> None:
     key, version = api
     writer = BY_KEY[key].writer(version)
     BY_KEY[key].result.write(writer, version, SAMPLES[key].at(version).result)

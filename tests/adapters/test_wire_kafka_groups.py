@@ -197,7 +197,7 @@ def test_a_client_gets_positions_in_the_order_of_its_request() -> None:
     assert second.partitions == [two, three, one]
 
 
-def test_a_client_is_told_the_group_that_it_asked_for() -> None:
+def test_offset_fetch_response_carries_requested_group_id() -> None:
     request = OffsetFetch(groups=[OffsetFetchGroup(group_id="audit", partitions=[CLICKS])])
     (group,) = _completed(request, [FetchedGroup(group_id="", partitions=[LOST])])
     assert group == FetchedGroup(group_id="audit", partitions=[LOST])

@@ -139,7 +139,7 @@ def test_tagged_fields_that_we_do_not_know_are_passed_over() -> None:
     assert normal(told) == normal(sample.result)
 
 
-def test_a_leader_that_nobody_knows_is_none() -> None:
+def test_unknown_current_leader_decodes_as_none() -> None:
     """The protocol lets a broker say that it knows of none, instead of saying nothing."""
     for key, version in ((0, 11), (1, 16)):
         api = BY_KEY[key]
@@ -166,7 +166,7 @@ def test_aborted_transactions_are_written_and_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
-def test_no_aborted_transactions_are_told_from_not_asked_for(version: int) -> None:
+def test_empty_aborted_transactions_differ_from_null_in_fetch_response(version: int) -> None:
     api = BY_KEY[1]
     sample = SAMPLES[1].at(version).result
     value = evolve(sample, partitions=[evolve(sample.partitions[0], aborted=())])
@@ -205,7 +205,7 @@ def test_the_newest_answer_about_deleted_groups() -> None:
 
 
 @pytest.mark.parametrize(("version", "error", "text"), [(5, 0, None), (6, 69, "Group gone not found.")])
-def test_a_group_that_does_not_exist_is_told_as_clients_know_it(version: int, error: int, text: str | None) -> None:
+def test_describe_groups_encodes_missing_group_by_version(version: int, error: int, text: str | None) -> None:
     api = BY_KEY[15]
     gone = DescribeGroupsResult(groups=[GroupDescription(group_id="gone", state="Dead")])
     ours = _encoded(api, version, api.result, gone)
@@ -250,7 +250,7 @@ def test_an_unknown_error_code_is_an_unknown_error() -> None:
 @pytest.mark.parametrize(
     ("version", "told"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_an_offset_that_is_not_available_is_told_as_clients_know_it(version: int, told: ErrorCode) -> None:
+def test_list_offsets_encodes_unavailable_offset_error_by_version(version: int, told: ErrorCode) -> None:
     api = BY_KEY[2]
     content = _encoded(api, version, api.result, SAMPLES[2].result)
     read = api.result.read(api.reader(version, memoryview(content), 0, 1000), version)

@@ -88,7 +88,7 @@ def test_every_version_below_ours_is_answered() -> None:
 
 
 @pytest.mark.parametrize(("version", "form"), [(0, HeartbeatV0), (1, HeartbeatV1)])
-def test_members_of_the_new_protocol_are_told_that_there_is_none(version: int, form: Any) -> None:
+def test_consumer_group_heartbeat_is_refused_with_unsupported_version(version: int, form: Any) -> None:
     end = ServerEnd()
     end.send(header(68, version, 9, "app") + b"\x00" + b"\x02g\x02m" + i32(0) + b"\x00" * 20)
     (frame,) = end.answers
@@ -102,7 +102,7 @@ def test_members_of_the_new_protocol_are_told_that_there_is_none(version: int, f
     assert "client 'app' asks for ConsumerGroupHeartbeat (API key 68)" in line
 
 
-def test_what_is_told_of_versions() -> None:
+def test_api_versions_lists_supported_ranges() -> None:
     end = ServerEnd()
     end.send(header(18, 0, 1))
     _, ranges = versions.read_response(memoryview(end.answers[0]), 4, 0, 1000)

@@ -56,7 +56,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1, 2, 3, 4]
 
 
-def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
+def test_connection_is_paused_while_fetch_response_is_pending() -> None:
     end = ServerEnd()
     end.send(request_frame(FETCH, 11, 1, SAMPLES[FETCH].at(11).request))
     for correlation_id in (2, 3):
@@ -74,7 +74,7 @@ def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_no_more_is_taken_while_the_records_of_a_produce_are_opened(acks: int) -> None:
+def test_connection_is_paused_while_produce_records_are_decompressed(acks: int) -> None:
     end, opening = ServerEnd(), [True]
     end.server.is_appending = lambda connection: opening[0]
     sample = SAMPLES[PRODUCE].at(9)
@@ -138,7 +138,7 @@ def test_requests_in_flight_are_bounded() -> None:
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1]
 
 
-def test_the_transport_is_told_what_waits() -> None:
+def test_pending_bytes_are_reported_to_transport() -> None:
     end = ServerEnd()
     frames = [request_frame(key, 4, 1, SAMPLES[key].request, "c" * 300) for key in (FETCH, METADATA)]
     end.send(frames[0])
@@ -218,7 +218,7 @@ def test_an_answer_after_the_connection_has_gone_is_dropped() -> None:
     assert end.reports == []
 
 
-def test_connections_have_numbers_and_their_end_is_told() -> None:
+def test_connections_have_distinct_ids_and_their_end_is_reported() -> None:
     gone: list[int] = []
     broker = ScriptedBroker()
     server = KafkaServer(broker, listener="PLAIN", report=print, gone=gone.append)

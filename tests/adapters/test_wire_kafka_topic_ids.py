@@ -82,7 +82,7 @@ def test_a_commit_goes_by_id_and_its_result_by_name() -> None:
     ]
 
 
-def test_a_topic_that_the_broker_does_not_have_is_told_by_its_name() -> None:
+def test_offset_commit_for_unknown_topic_id_reports_topic_name() -> None:
     request, result = commit(
         OffsetCommitPartition("b", 0, 8, topic_id=GONE), OffsetCommitPartition("a", 3, 7, topic_id=ID_A)
     )
@@ -95,7 +95,7 @@ def test_a_topic_that_the_broker_does_not_have_is_told_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("most", [8, 9])
-def test_an_older_broker_is_told_names(most: int) -> None:
+def test_offset_commit_to_older_broker_uses_topic_names(most: int) -> None:
     request, result = commit(OffsetCommitPartition("a", 3, 7, topic_id=ID_A), most=most)
     assert request is not None and request.knows_group_id_not_found is (most == 9)
     assert [(p.topic, p.topic_id) for p in request.partitions] == [("a", bytes(16))]

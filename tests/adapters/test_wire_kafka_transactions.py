@@ -27,7 +27,7 @@ FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
         (26, 2, EndTxnResult(error=FENCED)),
     ],
 )
-def test_a_fenced_producer_is_told_in_the_word_that_it_knows(key: int, since: int, result: object) -> None:
+def test_fenced_producer_error_code_depends_on_request_version(key: int, since: int, result: object) -> None:
     api = BY_KEY[key]
     told = {}
     for version in range(api.versions[0], api.versions[1] + 1):

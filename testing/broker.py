@@ -53,8 +53,9 @@ TEST_DEFAULTS: Mapping[str, object] = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
-"""What differs from a broker in production: nothing waits for members that may come, sessions may be short, and expired
-messages go at once."""
+"""The settings in which a test broker differs from one in production: a rebalance does not wait for members that may
+join, sessions may be short, and expired messages are deleted at once.
+"""
 
 _numbers = count(1)
 
@@ -94,9 +95,9 @@ class TestBroker:
         self._ports = ExitStack()
         self._listeners = tuple(listeners)
         self.clock = JumpingClock()
-        """What the broker takes for the time; see `jump`."""
+        """The clock of the broker; see `jump`."""
         self.faults = Faults(self._soon)
-        """What goes wrong on demand."""
+        """The faults that a test can inject."""
         self._scheduler: JumpingScheduler | None = None
         self._servers: list[Server] = []
         self._producer = KeptProducer()
@@ -168,12 +169,12 @@ class TestBroker:
 
     @property
     def config(self) -> BrokerConfig:
-        """What it is configured with."""
+        """The configuration of the broker."""
         return self._broker.config
 
     @property
     def source(self) -> Broker:
-        """What its messages are read from."""
+        """The broker that `assert_produced` reads messages from."""
         return self._broker
 
     @property
@@ -228,7 +229,9 @@ class TestBroker:
 
     @property
     def api(self) -> BrokerApi:
-        """What answers requests, with faults, on the broker's own thread. Raises `ClosedError` unless it runs."""
+        """The API that answers requests, with faults, on the broker's own thread. Raises `ClosedError` unless the
+        broker runs.
+        """
         return FaultyApi(self._broker.api, self.faults, self._running_scheduler())
 
     def attach(self, link: InProcessLink) -> None:
@@ -297,10 +300,10 @@ class TestBroker:
     # --- what happens on demand
 
     def jump(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: float = 0) -> None:
-        """Let the broker's clock jump ahead; returns when what is due by then has been done.
+        """Let the broker's clock jump ahead; return when everything that is due by then has been done.
 
-        Sessions end, messages expire, answers that wait are given, as if nobody had said anything meanwhile. Clients
-        and their clocks are not touched; nor are connections closed for being idle.
+        Sessions end, messages expire, and delayed requests are answered, as if all clients had been silent meanwhile.
+        Clients and their clocks are not affected, and idle connections stay open.
         """
         step_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + ms
         if step_ms < 0:

@@ -1,4 +1,4 @@
-"""What time, chance, disks and the tree of a broker are made of when a test drives them by hand."""
+"""The clock, entropy, disk and coordination tree of a broker that a test drives by hand."""
 
 from ..adapters.coord_memory import MemoryTree
 from ..adapters.metrics_memory import MemoryMetrics

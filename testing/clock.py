@@ -92,7 +92,7 @@ class _JumpingTimer:
         self._inner.cancel()
 
     def wait_again(self, delay_ms: float) -> None:
-        """Wait so long from now on; owner thread only."""
+        """Restart the wait with `delay_ms` from now; owner thread only."""
         self._inner.cancel()
         self._inner = self._scheduler.call_later(max(0.0, delay_ms), self._run)
 

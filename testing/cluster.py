@@ -41,17 +41,19 @@ CLUSTER_DEFAULTS: Mapping[str, object] = {
     "replica.socket.timeout.ms": 1000,
     "zookeeper.session.timeout.ms": 300,
 }
-"""What differs from brokers in production: besides `TEST_DEFAULTS`, who dies is missed soon, and leaders stay where a
-test has moved them. Topics have as many replicas as there are brokers, three at most."""
+"""The settings in which the brokers of a test cluster differ from those in production: in addition to `TEST_DEFAULTS`,
+a dead broker is noticed soon, and leaders stay where a test has moved them. Topics have as many replicas as there
+are brokers, three at most.
+"""
 
 COORDINATION: Literal["coordination"] = "coordination"
-"""What a broker can be cut off from, besides other brokers."""
+"""The peer, besides other brokers, from which a broker can be cut off."""
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.005
 _REPLICAS_MAX = 3
 _CLIENTS: Mapping[str, Any] = {"request_timeout_ms": 2000, "socket_connection_setup_timeout_ms": 500}
-"""Of our own clients: who stands still is left soon."""
+"""The settings of our own clients: they give up soon on a broker that does not answer."""
 _SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 _numbers = count(1)
 
@@ -170,7 +172,7 @@ class TestCluster:
 
     @property
     def source(self) -> str:
-        """What its messages are read from."""
+        """The bootstrap address that `assert_produced` reads messages from."""
         return self.bootstrap
 
     @property
@@ -210,7 +212,7 @@ class TestCluster:
         self.broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on where it stood."""
+        """Let a paused broker continue where it stopped."""
         self.broker(broker_id).resume()
 
     def expire_session(self, broker_id: int) -> None:
@@ -244,20 +246,20 @@ class TestCluster:
 
     @property
     def controller(self) -> int | None:
-        """The broker that elects leaders; None: nobody at the moment."""
+        """The broker that elects leaders; None while there is none."""
         return self._tree.controller()
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """Who leads a partition; None: nobody. Raises `ConfigError` for one that there is not."""
+        """Return the leader of a partition; None: it has none. Raises `ConfigError` for an unknown partition."""
         leader = self._stored(topic, partition).states[partition].leader
         return leader if leader >= 0 else None
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """How often another broker, or nobody, has begun to lead a partition."""
+        """Return the leader epoch of a partition: each change of the leader, also to none, raises it."""
         return self._stored(topic, partition).states[partition].leader_epoch
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
-        """Who has a partition, the preferred leader first."""
+        """Return the replicas of a partition, the preferred leader first."""
         stored = self._stored(topic, partition)
         return list(stored.topic.partitions[partition]) if stored.topic is not None else []
 
@@ -269,7 +271,7 @@ class TestCluster:
         """Let another replica lead; returns when all brokers know. Raises `ConfigError` for one that is not in sync."""
         self.broker(to)
         while not self._moved(topic, partition, to):
-            pass  # somebody else has changed a state of the topic meanwhile
+            pass  # another broker has changed a state of the topic meanwhile
         self.wait_until(lambda: self._is_known(topic), f"not all brokers know the leader of {topic}-{partition}")
 
     def wait_for_leader(

@@ -63,7 +63,7 @@ class ClusterBroker:
         self._pause: threading.Event | None = None
         self._is_dying = self._is_cut_off = False
         self.config: BrokerConfig = self._made().config
-        """What it is configured with."""
+        """The configuration of the broker."""
 
     def __repr__(self) -> str:
         how = "paused" if self.paused else "running" if self.running else "stopped"
@@ -145,8 +145,9 @@ class ClusterBroker:
             self._forget()
 
     def kill(self, *, power_cut: bool = False) -> None:
-        """Let it die as by kill -9: what it has written stays, nobody is told, its session runs out. With `power_cut`
-        what it had not flushed is lost. Twice is harmless."""
+        """Let the broker die as by kill -9: what it has written stays, no other broker is notified, and its session
+        expires. With `power_cut` everything that it had not flushed is lost. A second call has no effect.
+        """
         life, self._life = self._life, None
         if life is None:
             return
@@ -203,7 +204,7 @@ class ClusterBroker:
                 raise TimeoutError(f"{self} does not close its connections to broker {peer}")
 
     def cut(self) -> None:
-        """It cannot reach the coordination any more, nor can its next lives."""
+        """Cut the broker off from the coordination service, also after a restart."""
         self._is_cut_off = True
         if self._session is not None:
             self._session.cut()
@@ -270,7 +271,7 @@ class ClusterBroker:
         return self._session.coordination
 
     def _exposing(self, expose: ExposeMetrics | None) -> ExposeMetrics | None:
-        """The same; how to end it is kept for a broker that dies."""
+        """Wrap `expose` so that the callback that ends it is stored for a broker that dies; None stays None."""
         if expose is None:
             return None
 

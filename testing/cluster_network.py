@@ -1,4 +1,4 @@
-"""What brokers of a test cluster hear of each other: everything, until they are cut off."""
+"""The network between the brokers of a test cluster: all of them are connected until a test cuts them off."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
 
 
 class ClusterNetwork:
-    """Which brokers cannot talk to each other. Thread-safe."""
+    """The pairs of brokers that cannot reach each other. Thread-safe."""
 
     def __init__(self) -> None:
         self._owners: dict[int, int] = {}
         self._cuts: set[frozenset[int]] = set()
 
     def own(self, port: int, broker_id: int) -> None:
-        """Who listens on the port is this broker."""
+        """Note that this broker listens on the port."""
         self._owners[port] = broker_id
 
     def owner(self, address: Address) -> int | None:
-        """The broker at an address; None: somebody else."""
+        """Return the broker at an address; None: the address belongs to no broker of the cluster."""
         return self._owners.get(address[1])
 
     def cut(self, one: int, other: int) -> None:
@@ -103,7 +103,7 @@ class CutTransport:
 
 
 class _Handler:
-    """Fulfils `ConnectionHandler` with another one, and tells when it is over."""
+    """Fulfils `ConnectionHandler` with another one, and calls `over` when the connection is closed."""
 
     __slots__ = ("_inner", "_over", "on_frame")
 

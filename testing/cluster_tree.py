@@ -77,21 +77,21 @@ class ClusterTree:
             thread.join()
 
     def topic(self, name: str) -> StoredTopic | None:
-        """What the tree says of a topic; None: there is none."""
+        """Return the stored state of a topic; None: there is no such topic."""
         found = read_topics(self._own, [name], self._report).get(name)
         return None if found is None or found.topic is None or found.deleting else found
 
     def brokers(self) -> list[BrokerRegistration]:
-        """Who is registered."""
+        """Return the registered brokers."""
         return live_brokers(self._own, self._report)
 
     def controller(self) -> int | None:
-        """The broker that elects leaders; None: nobody at the moment."""
+        """Return the broker that elects leaders; None while there is none."""
         found = stored_controller(self._own, self._report)
         return None if found is None else found.broker_id
 
     def set_state(self, stored: StoredTopic, partition: int, state: PartitionState) -> None:
-        """Write the state of a partition, if nobody else has meanwhile. Raises `BadVersion`."""
+        """Write the state of a partition unless it was changed meanwhile. Raises `BadVersion`."""
         assert stored.topic is not None
         node = layout.states_node(partition)
         states = {**stored.states, partition: state}
@@ -115,7 +115,7 @@ class TreeSession:
         self._nodes.expire(self.coordination)
 
     def cut(self) -> None:
-        """The service cannot be reached any more; after its timeout the session ends."""
+        """Make the service unreachable; after its timeout the session ends."""
         with suppress(ClosedError):  # it has ended in order
             self._nodes.disconnect(self.coordination)
 

@@ -1,4 +1,4 @@
-"""What a test expects of messages, and how it differs from what is there."""
+"""Expectations of a test about messages, and how the messages found differ from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_MAX = 20
 _HINTS_MAX = 5
 _TEXT_MAX = 80
 _COMPARED_MAX = 200
-"""Beyond so many messages the difference is found by place alone."""
+"""Beyond this number of messages the difference is found by place alone."""
 
 
 def bytes_match(expected: Any, actual: bytes | None) -> bool:
@@ -66,7 +66,7 @@ class ExpectedMessage:
         return " ".join(f"{name}={_shown(part)}" for name, part in self.parts.items()) or "any message"
 
     def differences(self, message: Message) -> list[str]:
-        """What of this message is not as expected, part by part."""
+        """Return the differences of this message from the expected one, part by part."""
         found: list[str] = []
         for name, actual in (("value", message.value), ("key", message.key)):
             if name in self.parts and not bytes_match(self.parts[name], actual):
@@ -80,7 +80,7 @@ class ExpectedMessage:
 
 @frozen(kw_only=True)
 class Expectation:
-    """What `assert_produced` waits for."""
+    """The expectation of `assert_produced`."""
 
     messages: Sequence[ExpectedMessage] | None
     count: int | None
@@ -119,11 +119,11 @@ class Expectation:
         return cls(messages=messages, count=count, mode=mode, where=where, headers=common)
 
     def chosen(self, messages: Sequence[Message]) -> list[Message]:
-        """Those that the expectation is about."""
+        """Return the messages that the expectation is about."""
         return [message for message in messages if self.where is None or self.where(message)]
 
     def failure(self, chosen: Sequence[Message]) -> str | None:
-        """Why these messages are not what is expected; None if they are."""
+        """Say why these messages are not as expected; None if they are."""
         found = len(chosen)
         if self.headers is not None and any(not headers_match(self.headers, message.headers) for message in chosen):
             return f"not every message has the headers {self.headers!r}"
@@ -182,7 +182,7 @@ class Expectation:
 
 
 def pairs(expected: Sequence[ExpectedMessage], actual: Sequence[Message], *, in_order: bool) -> dict[int, int]:
-    """Which expected message is which of those there, as many as can be (expected index → actual index)."""
+    """Pair as many expected messages as possible with those found (expected index → actual index)."""
     if not in_order:
         return _assigned(expected, actual)
     begin, end = 0, 0

@@ -33,7 +33,7 @@ Api = str | int | type[Request[Any]]
 When = Callable[[Request[Any], Caller], bool]
 Submit = Callable[[Request[Any], Caller, Reply[Any]], None]
 Later = Callable[[float, Callable[[], None]], None]
-"""Runs a callback after so many milliseconds, on the broker's thread."""
+"""Runs a callback after a delay in milliseconds, on the broker's thread."""
 
 _PATIENCE_S = 60.0
 
@@ -82,7 +82,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it has happened."""
+        """The number of times that it has happened."""
         return self._hits
 
     @property
@@ -97,7 +97,7 @@ class Fault:
                 raise TimeoutError(f"{self} has happened {self._hits} times in {timeout:g} s, not {hits}")
 
     def remove(self) -> None:
-        """Let it happen no more. Twice is harmless."""
+        """Stop the fault. A second call has no effect."""
         with self._changed:
             self._removed = True
         self._faults.forget(self)
@@ -218,7 +218,7 @@ class ErrorFault(Fault):
 
 
 class DelayFault(Fault):
-    """Lets answers wait: so many milliseconds, or until it is removed."""
+    """Delays answers by a number of milliseconds, or until it is removed."""
 
     what = "delay"
 
@@ -287,9 +287,9 @@ class Faults:
     """The faults of one broker. They act on every client of any kind, and outlive a restart of the broker.
 
     In common: `topic`, `partition`, `group` and `client_id` say which requests of the API are meant (a request is, when
-    anything in it is), `when(request, caller)` decides for whatever else there is, on the broker's thread. `times`: so
-    often, then no more. Each returns the `Fault`; several that concern one request all act, in the order they were
-    made. Raises `ConfigError` for what an API cannot express, or for an unknown one, listing the known.
+    anything in it is), `when(request, caller)` decides for whatever else there is, on the broker's thread. `times`
+    limits how often a fault happens. Each method returns the `Fault`; several that concern one request all act, in the
+    order they were made. Raises `ConfigError` for what an API cannot express, or for an unknown one, listing the known.
     """
 
     def __init__(self, on_broker_thread: Callable[[Callable[[], None]], None]) -> None:
@@ -300,7 +300,7 @@ class Faults:
 
     @property
     def active(self) -> tuple[Fault, ...]:
-        """Those in force."""
+        """The faults in force."""
         return tuple(fault for fault in self._active if fault.active)
 
     def error(
@@ -357,7 +357,7 @@ class Faults:
         return self._add(DropFault(self, api, after=after, **which, when=when, times=times))
 
     def refuse(self, *, times: int | None = None) -> Fault:
-        """Close new connections at once; those that are open go on."""
+        """Close new connections at once; open ones stay open."""
         which = {"topic": None, "partition": None, "group": None, "client_id": None}
         return self._add(RefuseFault(self, None, **which, when=None, times=times))
 
@@ -372,7 +372,7 @@ class Faults:
         return fault
 
     def forget(self, fault: Fault) -> None:
-        """It is over."""
+        """Remove a fault that has ended."""
         with self._lock:
             self._active = tuple(each for each in self._active if each is not fault)
 
@@ -384,7 +384,7 @@ class Faults:
 
     @property
     def in_the_way(self) -> tuple[Fault, ...]:
-        """What requests have to pass, in this order."""
+        """The faults that each request has to pass, in this order."""
         return self._active
 
 

@@ -1,4 +1,4 @@
-"""Where faults get between a broker and its clients."""
+"""Fault injection between a broker and its clients."""
 
 from collections.abc import Callable, Sized
 from contextlib import suppress
@@ -38,7 +38,7 @@ class FaultyApi:
         self._api.submit(request, caller, reply)
 
     def _later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        with suppress(ClosedError):  # the broker stops: nobody waits any more
+        with suppress(ClosedError):  # the broker stops: no client waits for the answer
             self._scheduler.call_later(delay_ms, callback)
 
 
@@ -73,13 +73,13 @@ class _Refused:
         """Never comes."""
 
     def on_closed(self, error: TransportError | None) -> None:
-        """It is gone."""
+        """Ignore the end of the connection."""
 
 
 def faulty_servers(
     make: MakeServer, faults: Faults, scheduler: Scheduler, made: Callable[[Server], None]
 ) -> MakeServer:
-    """Makes servers with faults; `made` is told of each."""
+    """Makes servers with faults; `made` is called with each."""
 
     def make_faulty(
         api: BrokerApi,

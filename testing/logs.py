@@ -94,7 +94,7 @@ def put(log: UnifiedLog, *values: bytes | None, at: int | None = 1000, now_ms: i
 
 
 def bytes_of(log: UnifiedLog, offset: int, *, max_bytes: int = 1 << 20, limit: int | None = None) -> bytes:
-    """What one read gives."""
+    """Return the bytes of one read."""
     records = log.read(offset, max_bytes=max_bytes, limit=log.log_end_offset if limit is None else limit).records
     return records if isinstance(records, bytes) else records.read()
 

@@ -105,7 +105,7 @@ class ManualBroker:
 
     @property
     def reports(self) -> list[str]:
-        """What somebody should look at: warnings and errors among `lines`."""
+        """The warnings and errors among `lines`."""
         return [line for line in self.lines if not isinstance(line, Line) or line.level >= Level.WARNING]
 
     def wait(self, ms: float) -> None:
@@ -162,7 +162,7 @@ class ManualBroker:
         return result.partitions[0]
 
     def fetch(self, topic: str, offset: int = 0, partition: int = 0, **options: Any) -> FetchResult:
-        """As a consumer fetches; it does not wait for messages unless `max_wait_ms` says so."""
+        """Fetch as a consumer does; the fetch does not wait for messages unless `max_wait_ms` says so."""
         return self.ask(fetch(topic, offset, partition, **{"max_wait_ms": 0, **options}))
 
     def values(self, topic: str, offset: int = 0, partition: int = 0) -> list[bytes | None]:

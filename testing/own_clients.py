@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 _GIVES_UP_MS = 10_000
-"""What cannot be delivered within it has failed: a test that ends must not wait for Kafka's two minutes."""
+"""The delivery timeout of producers: a test that ends must not wait for Kafka's two minutes."""
 
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
@@ -63,7 +63,9 @@ class KeptProducer:
         return [handle.result(PATIENCE_S) for handle in handles]
 
     def close(self) -> None:
-        """Give up what is still on its way: nobody waits for it. The next call makes a new one. Twice is harmless."""
+        """Abandon all undelivered messages and close the producer; the next call makes a new one. A second call has no
+        effect.
+        """
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=0)

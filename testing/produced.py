@@ -84,7 +84,7 @@ def _wait(
     committed: bool,
     **expected: Any,
 ) -> tuple[Expectation, list[Message], str | None]:
-    """What was expected, the messages that it is about, and why they are not it."""
+    """Return the expectation, the messages that it is about, and why they do not fulfil it (None if they do)."""
     deadline = time.monotonic() + timeout
     # What is wrong with the call is to be said before anything is waited for.
     expectation = Expectation.of(mode=mode or "any_order", **expected)
@@ -132,7 +132,7 @@ class _Reader:
 
     @property
     def partitions(self) -> int:
-        """How many are read."""
+        """The number of partitions that are read."""
         return len(self._next)
 
     def open(self) -> bool:
@@ -156,7 +156,7 @@ class _Reader:
         return [message for number in self._next for message in self._rest(number)]
 
     def more(self, timeout: float) -> list[Message]:
-        """What comes within `timeout` seconds."""
+        """Return the messages that arrive within `timeout` seconds."""
         asked = [(self._topic, number, offset) for number, offset in self._next.items()]
         try:
             self._consumer.multifetch(asked, 1, max_wait_ms=int(timeout * 1000))

@@ -1,4 +1,4 @@
-"""The fixtures for pytest (entry point `pytest11`). No more of Barnabas is loaded before a test asks for one."""
+"""The fixtures for pytest (entry point `pytest11`). The rest of Barnabas is loaded when a test asks for a fixture."""
 
 from __future__ import annotations
 

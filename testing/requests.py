@@ -11,7 +11,7 @@ CLIENT_ID = "barnabas-testing"
 
 
 def ask(broker: Broker, request: Request[ResultT]) -> ResultT:
-    """What the broker answers. Raises `BarnabasError`."""
+    """Return the broker's answer. Raises `BarnabasError`."""
     answer = Asked[ResultT]()
     caller = Caller(client_id=CLIENT_ID, host="127.0.0.1", listener=broker.listeners[0])
     broker.scheduler.call_soon(lambda: broker.api.submit(request, caller, answer.set))
@@ -19,7 +19,7 @@ def ask(broker: Broker, request: Request[ResultT]) -> ResultT:
 
 
 class Asked(Future[ResultT | BarnabasError]):
-    """What the broker's thread comes to, for the caller's."""
+    """The result that the broker's thread sets and the caller's thread waits for."""
 
     def set(self, result: ResultT | BarnabasError) -> None:
         self.set_result(result)

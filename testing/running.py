@@ -10,7 +10,7 @@ class RunningBroker(Protocol):
 
     @property
     def source(self) -> object:
-        """What a client is given to read from it: the broker itself, or an address."""
+        """The argument with which a client reads from it: the broker itself, or an address."""
         ...
 
 
@@ -23,7 +23,7 @@ def started(broker: RunningBroker) -> None:
 
 
 def stopped(broker: RunningBroker) -> None:
-    """It is not meant any more."""
+    """Remove a broker that has stopped from the running ones."""
     _running.remove(broker)
 
 

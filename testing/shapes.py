@@ -1,4 +1,4 @@
-"""Where the answer to each request can say an error, read off the types of the requests and results."""
+"""The places in the answer to each request that can carry an error, derived from the types of requests and results."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ERROR_TEXT = "an error on demand"
 _NAMES = frozenset({"topic", "partition", "name", "group_id", "key", "resource", "member_id", "group_instance_id"})
 """Fields that say what an outcome is about; they are kept when it becomes an error."""
 _OF_TRANSACTIONS = frozenset({"producer_id", "transactional_id", "partitions"})
-"""The same, of those about transactions."""
+"""Fields like `_NAMES`, in outcomes about transactions."""
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
-"""Their answers tell of the cluster whatever becomes of their topics."""
+"""APIs whose answers describe the cluster even if their topics have errors."""
 _NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members", "transactional_ids"})
 OF_PARTITIONS_OF_GROUPS = frozenset(
     {
@@ -34,7 +34,7 @@ OF_PARTITIONS_OF_GROUPS = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""What is said of the partitions of a group, never of the group as a whole."""
+"""Errors about the partitions of a group, never about the group as a whole."""
 _OF_A_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -81,7 +81,8 @@ class Shape:
         return self.name in _ONLY_THE_BROKER_KNOWS
 
     def items(self, request: Request[Any], *, inner: bool = False) -> list[Item] | None:
-        """What the request asks about; None = everything there is. `inner`: the partitions within its items, if any.
+        """Return what the request asks about; None = everything there is. `inner`: the partitions within its items, if
+        any.
 
         The topic or partition of an item is None when it is about all of them.
         """
@@ -105,7 +106,7 @@ class Shape:
         return [_item(raw, group)]
 
     def check(self, *, topic: str | None, partition: int | None, group: str | None) -> None:
-        """Raise `ConfigError` unless requests of this API can be told apart by what is given."""
+        """Raise `ConfigError` unless requests of this API have the given criteria: a topic, a partition, a group."""
         if topic is not None and not self.has_topics:
             raise ConfigError(f"{self.name} is not about topics: leave topic= out")
         if partition is not None and not self.has_partitions:
@@ -186,7 +187,7 @@ def _needed(kind: type[Any]) -> set[str]:
 
 
 def _origins(annotation: Any) -> set[Any]:
-    """What a type, or each part of a union, is a kind of."""
+    """Return the origin of a type and of each part of a union."""
     return {get_origin(annotation), *(get_origin(part) for part in get_args(annotation))}
 
 
@@ -195,7 +196,7 @@ def _is_collection(annotation: Any) -> bool:
 
 
 def _element(annotation: Any) -> type[Any] | None:
-    """What a sequence consists of."""
+    """Return the element type of a sequence; None if it has none."""
     for kind in (annotation, *get_args(annotation)):
         if get_origin(kind) is Sequence:
             (found,) = get_args(kind)

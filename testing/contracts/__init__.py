@@ -1,6 +1,6 @@
-"""What every adapter of a port, and every plug-in, keeps: suites for pytest, to inherit in a test file of yours.
+"""Contract suites for every adapter of a port and every plug-in: pytest classes to inherit in a test file of yours.
 
-`docs/adapters.md` shows how. There is a module for each port and each kind of plug-in; it says what it wants from you.
+`docs/adapters.md` shows how. Each port and each kind of plug-in has a module, which says what it wants from you.
 """
 
 from ...app.extras import require

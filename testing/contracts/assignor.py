@@ -1,4 +1,4 @@
-"""What every assignor does: the plug-in by which the leader of a group shares out partitions."""
+"""Contract suite for assignors: the plug-in with which the leader of a group assigns partitions."""
 
 from collections.abc import Mapping
 from random import Random
@@ -26,7 +26,7 @@ Subscriptions = dict[str, Subscription]
 def having(
     assignor: Assignor, members: Mapping[str, Subscription], shares: Shares, generation: int = 3
 ) -> Subscriptions:
-    """What the members say in their next join if that is what they have."""
+    """Return the subscriptions that the members send in their next join if they own these shares."""
     return {
         member: evolve(
             subscription,
@@ -52,7 +52,7 @@ def in_the_end(assignor: Assignor, members: Mapping[str, Subscription], partitio
 
 
 def check(members: Mapping[str, Subscription], partitions: Mapping[str, int], shares: Shares) -> None:
-    """Everything that somebody wants has one reader, who wants it."""
+    """Check that each partition of a wanted topic has exactly one reader, which subscribes to the topic."""
     assert shares.keys() == members.keys()
     wanted = {topic for each in members.values() for topic in each.topics}
     everything = [TopicPartition(topic, number) for topic in wanted for number in range(partitions.get(topic, 0))]
@@ -84,7 +84,9 @@ class AssignorContract:
     def test_it_comes_to_rest_whatever_was_before(
         self, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
     ) -> None:
-        """A cooperative one gives nobody what another still owns: in the end everything has its reader."""
+        """A cooperative assignor gives no member a partition that another one still owns; in the end every partition
+        has its reader.
+        """
         assignor = self.make()
         before = {member: share for member, share in assignor.assign(others, grown).items() if member in members}
         shares = in_the_end(assignor, having(assignor, members, before), partitions)

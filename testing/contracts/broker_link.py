@@ -1,4 +1,4 @@
-"""What every way to a broker keeps: a suite to inherit. One broker answers behind all of them."""
+"""Contract suite for every implementation of `BrokerLink`. One broker answers behind all of them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ CALLER = Caller(client_id="contract")
 
 
 class Unheard(Request[None]):
-    """A request that nobody knows."""
+    """A request that no API knows."""
 
 
 @frozen

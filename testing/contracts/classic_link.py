@@ -1,4 +1,4 @@
-"""What every way to a classic broker keeps: a suite to inherit. One broker answers behind all of them."""
+"""Contract suite for every link to a classic broker. One broker answers behind all of them."""
 
 import struct
 import zlib
@@ -24,7 +24,7 @@ from .broker_link import CALLER, LinkHarness, Unheard
 
 ResultT = TypeVar("ResultT")
 BROKER_SETTINGS = {"log.flush.interval.messages": 1, "num.partitions": 2}
-"""What the broker behind the link needs: sets are visible at once, topics have the partitions 0 and 1."""
+"""Settings of the broker behind the link: sets are visible at once, topics have the partitions 0 and 1."""
 HELLO = struct.pack(">iBBI5s", 11, 1, 0, zlib.crc32(b"hello"), b"hello")
 """A message set of one message, of magic 1 (facts A1)."""
 
@@ -64,7 +64,7 @@ class ClassicLinkContract:
         return [(part.error, _content(part)) for part in result.partitions]
 
     def fetch_until(self, harness: LinkHarness, place: tuple[str, int, int], wanted: bytes) -> None:
-        """Nothing tells when a set has become visible; asking again does."""
+        """Fetch until the set is visible: there is no notification of it."""
         found: list[tuple[ErrorCode, bytes]] = []
         while found != [(ErrorCode.NONE, wanted)]:
             assert all(wanted.startswith(records) for _, records in found), found

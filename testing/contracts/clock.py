@@ -1,4 +1,4 @@
-"""What every clock does."""
+"""Contract suite for clocks."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What every compression codec does."""
+"""Contract suite for compression codecs."""
 
 import zlib
 

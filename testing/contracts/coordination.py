@@ -1,7 +1,7 @@
-"""What every adapter of `ports.coordination` promises.
+"""Contract suite for every adapter of `ports.coordination`.
 
 An adapter's test file subclasses `CoordinationContract` with a fixture `harness`, and makes a state machine with
-`machine_for`. What another thread tells is waited for, as adapters over a network take their time.
+`machine_for`. The suite waits for callbacks from other threads, as adapters over a network take their time.
 """
 
 from collections.abc import Callable

@@ -33,7 +33,7 @@ class BelowSuite:
         made = Watch(session, "/last")
         session.commit([CreateNode("/top/a/b"), CreateNode("/topper/a"), CreateNode("/to"), CreateNode("/other/top/a")])
         session.create("/last")
-        made.wait(b"", [])  # what was made before is told late, to whom it concerns
+        made.wait(b"", [])  # notifications of the creations above may come late: let them pass
         told: Recorder[tuple[str, ...]] = Recorder()
         session.watch_below("/top", lambda paths: told(tuple(paths or ())))
         session.set("/top/a/b", b"1")

@@ -1,4 +1,4 @@
-"""What the suites of `ports.coordination` share: the harness that an adapter brings, and ways to wait."""
+"""Helpers of the suites of `ports.coordination`: the harness that an adapter brings, and ways to wait."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Harness(Protocol):
-    """What an adapter brings to the suite: sessions with one empty tree, and the faults that it can cause.
+    """Interface of the harness of an adapter: sessions with one empty tree, and the faults that the harness can cause.
 
-    Inherit it, and give `session`, and those of expire_session, disconnect, reconnect and restart_server that you name
-    in `faults`: the tests that need another one are skipped.
+    Inherit it, and implement `session`, and those of expire_session, disconnect, reconnect and restart_server that you
+    name in `faults`: the tests that need another one are skipped.
     """
 
     several_sessions: bool
@@ -47,7 +47,7 @@ def _not_offered(fault: str) -> NoReturn:
 
 
 class Recorder(Generic[T]):
-    """Notes what it is told, from any thread, and waits for it."""
+    """Records the values of its calls, from any thread, and waits for them."""
 
     def __init__(self) -> None:
         self.told: list[T] = []
@@ -61,14 +61,14 @@ class Recorder(Generic[T]):
             self._changed.notify_all()
 
     def wait(self, condition: Callable[[list[T]], bool]) -> None:
-        """Return once `condition(told)` holds."""
+        """Return once `condition` holds for the recorded values."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self.told), WAIT_S):
                 raise AssertionError(f"not told in {WAIT_S} s; told so far: {self.told}")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return once `condition()` holds; for what nobody tells."""
+    """Poll until `condition()` holds, for events without a notification."""
     pause = threading.Event()
     for _ in range(int(WAIT_S * 100)):
         if condition():
@@ -107,7 +107,9 @@ class Watch:
 
 
 class Follower:
-    """Follows all nodes at and below a path as a broker does: by what `watch_below` tells, and by reading that."""
+    """Follows all nodes at and below a path as a broker does: `watch_below` names the changed paths, and reads get the
+    nodes.
+    """
 
     def __init__(self, session: Coordination, top: str) -> None:
         self._session = session

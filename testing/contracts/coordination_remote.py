@@ -1,4 +1,4 @@
-"""What an adapter whose service is reached over a network does besides the contract of `ports.coordination`."""
+"""Contract suite for adapters whose service is reached over a network, in addition to that of `ports.coordination`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -83,7 +83,7 @@ class RemoteSuite:
     """Inherit it beside the contract; the fixture `harness` gives a `CableHarness`."""
 
     def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(self, harness: CableHarness) -> None:
-        """Nothing is closed, nothing arrives: only what is missing tells."""
+        """Nothing is closed and nothing arrives: only the silence shows the fault."""
         one, other = harness.session(harness.short_session_ms), harness.session()
         states = _states_of(one)
         one.create("/registered/one", b"1", ephemeral=True)

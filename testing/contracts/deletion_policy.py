@@ -1,4 +1,4 @@
-"""What every deletion policy keeps. Inherit, and provide the fixture `policy`."""
+"""Contract suite for deletion policies. Inherit, and provide the fixture `policy`."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

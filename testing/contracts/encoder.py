@@ -1,4 +1,4 @@
-"""What every encoder and its decoder do together."""
+"""Contract suite for an encoder together with its decoder."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every source of randomness does."""
+"""Contract suite for sources of randomness."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What every event handler and callback handler does: nothing is invented, nothing is lost without a word."""
+"""Contract suite for event handlers and callback handlers: they invent no message and lose none silently."""
 
 from collections.abc import Sequence
 

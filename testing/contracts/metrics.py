@@ -1,4 +1,4 @@
-"""What every metrics adapter does."""
+"""Contract suite for metrics adapters."""
 
 import threading
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What every partitioner does."""
+"""Contract suite for partitioners."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What every rebalancer of the classic generation does."""
+"""Contract suite for rebalancers of the classic generation."""
 
 import random
 from collections.abc import Mapping, Sequence

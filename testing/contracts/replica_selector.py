@@ -1,4 +1,4 @@
-"""What every replica selector does: the plug-in that tells consumers which replica to read from."""
+"""Contract suite for replica selectors: the plug-in that chooses the replica from which a consumer reads."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What every scheduler does."""
+"""Contract suite for schedulers."""
 
 import threading
 from collections.abc import Callable

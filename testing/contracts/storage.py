@@ -1,4 +1,4 @@
-"""What every storage adapter keeps: a suite to inherit, and a state machine that compares a folder with plain bytes.
+"""Contract suite for storage adapters, and a state machine that compares a folder with plain bytes.
 
 `reopen()` opens the data folder again, with what an earlier opening left in it; the earlier one must be closed by then.
 """
@@ -195,7 +195,7 @@ class StorageContract:
             log_dir.rename_folder("d-3", "e-4")
 
     def test_a_removed_folder_does_not_come_back_with_what_is_written_there(self, log_dir: LogDir) -> None:
-        """As a flush does that was under way."""
+        """A flush that is under way may write to a removed folder."""
         folder = log_dir.folder("a-0")
         file = folder.open("f")
         log_dir.delete_folder("a-0")

@@ -1,4 +1,4 @@
-"""What every transport does."""
+"""Contract suite for transports."""
 
 import random
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class TransportHarness(Protocol):
         ...
 
     def open_things(self) -> int:
-        """How many connections the transport still knows, and sockets or timers of them."""
+        """Return the number of connections that the transport still knows, and of their sockets and timers."""
         ...
 
     def region(self, content: bytes) -> Region:

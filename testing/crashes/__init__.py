@@ -1,5 +1,5 @@
-"""What a program leaves on a disk when the power goes: all that it does to a folder is recorded, and the folder is made
-again as it may be found after a crash at any moment.
+"""Simulated power cuts: all operations on a folder are recorded, and the folder is made again as it may be found after
+a crash at any moment.
 
     with Recording(folder) as recording:
         work(folder)                       # notes what it promises: recording.note(...)

@@ -1,12 +1,12 @@
-"""A disk on which operations are played, and what may be found on it when the power goes.
+"""A disk on which operations are played, and the states that may be found on it after a power cut.
 
-What a file system keeps of calls that nobody synced is its own affair. Two models are tried (see docs/reliability.md):
+File systems differ in what they keep of calls without a sync. Two models are tried (see docs/reliability.md):
 
 journalled: as ext4 (data=ordered) and XFS. All changes of names and all cuts go into one journal in their order, and
             a crash leaves the journal up to some moment. `fsync` of a file makes the journal durable up to the last
             change of that file, `fsync` of a folder up to the last change of a name in it. Bytes that were written and
             not synced are there or not, block by block.
-loose:      no more than POSIX says. Each folder keeps its own names in their order, `fsync` of a file says nothing of
+loose:      only what POSIX guarantees. Each folder keeps its own names in their order, `fsync` of a file does not cover
             its name, each file its own cuts and bytes.
 """
 
@@ -24,7 +24,7 @@ _Names = dict[int, dict[str, int]]
 
 
 class Left:
-    """What was found: the content of each file by its path below the folder, and all folders there."""
+    """One state after a crash: the content of each file by its path below the folder, and all folders there."""
 
     __slots__ = ("files", "folders", "loose")
 
@@ -36,7 +36,7 @@ class Left:
 
     @property
     def key(self) -> int:
-        """The same for the same content."""
+        """A hash of the content: equal contents have equal keys."""
         return hash((frozenset(self.files.items()), frozenset(self.folders)))
 
     def write_to(self, folder: Path) -> None:
@@ -116,7 +116,7 @@ class Disk:
         self._journalled = 0
         """The journal is durable up to this operation."""
         self._names: _Names = {ROOT: {}}
-        """As the journal has them up to there."""
+        """The names as the journal has them up to there."""
         self._loose: list[tuple[int, _NameOp, set[int]]] = []
         """Changes of names, and in which of their folders they are not durable."""
         self._loose_names: _Names = {ROOT: {}}
@@ -167,7 +167,9 @@ class Disk:
     # --- what is left
 
     def left(self, entropy: Entropy, more: int, *, loose: bool = True) -> Iterator[Left]:
-        """What may be found now: the ends of what is possible, then so many by chance. Some may be the same."""
+        """Yield states that may be found now: the extremes of what is possible, then `more` random ones. Some may be
+        equal.
+        """
         now = self.played
         yield self._tree(self._names_at(now), lambda node: node.whole())
         nothing = lambda node: _kept(node, now, lambda _base, _whole: None)  # noqa: E731

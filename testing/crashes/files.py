@@ -32,7 +32,7 @@ def recorded_open(
     closefd: bool = True,
     opener: Callable[[str, int], int] | None = None,
 ) -> Any:
-    """As `open`."""
+    """Open a file as `open` does; writes inside the recorded folder are recorded."""
     if not set(mode) & set("wax+") or not is_inside(file):
         return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
     plain = mode.replace("b", "").replace("t", "")

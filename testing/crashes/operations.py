@@ -1,4 +1,4 @@
-"""What is done to a folder, one system call at a time. Files and folders have numbers, whatever their names are."""
+"""The operations on a folder, one system call at a time. Files and folders have numbers, whatever their names are."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -9,7 +9,7 @@ from .operations import Note, Operation
 
 
 class Crash(NamedTuple):
-    """The power went after so many `operations`; `number`: which of the things that may be left then."""
+    """A power cut after a number of `operations`; `number` says which of the states that may be left then."""
 
     operations: int
     number: int
@@ -21,9 +21,10 @@ class Crash(NamedTuple):
 def crashes(
     operations: Sequence[Operation], entropy: Entropy, *, first: int = 0, more: int = 4, loose: bool = True
 ) -> Iterator[Crash]:
-    """What may be left after each of the operations from number `first` on: each content once after the same notes.
+    """Yield what may be left after each of the operations from number `first` on: each content once after the same
+    notes.
 
-    `more`: so many by chance of each moment, besides the ends of what is possible.
+    `more` is the number of random states at each moment, in addition to the extremes of what is possible.
     """
     disk, noted = Disk(), list[object]()
     told: set[tuple[int, int]] = set()

@@ -31,7 +31,7 @@ class Recording:
         self.folder = Path(folder).absolute()
         self.operations: list[Operation] = []
         self.began = 0
-        """So many operations only tell what was there at the beginning."""
+        """The number of first operations that only describe what was there at the beginning."""
         self._nodes: dict[int, int] = {}
         self._contents: dict[int, bytearray] = {}
         self._device = 0

@@ -8,7 +8,7 @@ specs   the TLA+ specifications of docs/spec; no bound of time, about two minute
 seeds   fresh seeds of all stories of the simulation, for two fifths of the time
 chaos   real clusters with transactions under faults, half over ZooKeeper, half over etcd, for three fifths
 
-The exit code is 1 if a stage failed. `--record` adds the seeds to the running total of the repository.
+The exit code is 1 if a stage failed. `--record` adds seeds and chaos runs to the running totals of the repository.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def stages(minutes: float, *, record: bool) -> dict[str, list[str]]:
         "properties": [*python, *tests, "-m", "hypothesis and not slow"],
         "specs": [*python, "tools/check_specs.py"],
         "seeds": [*python, *seeds, *(["--record"] if record else [])],
-        "chaos": [*python, *chaos],
+        "chaos": [*python, *chaos, *(["--record"] if record else [])],
     }
 
 

@@ -8,10 +8,12 @@ import tempfile
 from pathlib import Path
 
 from chaos.faults import FAULTS
-from chaos.report import write
+from chaos.report import add_to_total, write
 from chaos.run import Plan, play
 
 BUILD = Path(__file__).resolve().parents[2] / ".build" / "chaos"
+TOTAL = Path(__file__).with_name("runs.json")
+"""The running total of the recorded runs."""
 
 
 def main() -> int:
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--transactions", action="store_true", help="with transactions and a recreated topic")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the brokers, to look at them")
+    parser.add_argument("--record", action="store_true", help="add the runs to tests/chaos/runs.json")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped on the way out
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
@@ -43,11 +46,11 @@ def main() -> int:
             brokers=given.brokers,
             transactions=given.transactions,
         )
-        clean = _one(plan, given.keep) and clean
+        clean = _one(plan, keep=given.keep, record=given.record) and clean
     return 0 if clean else 1
 
 
-def _one(plan: Plan, keep: bool) -> bool:
+def _one(plan: Plan, *, keep: bool, record: bool) -> bool:
     print(f"{plan.brokers} brokers over {plan.over}, {plan.seconds:g} s, seed {plan.seed}", flush=True)
     scratch = Path(tempfile.mkdtemp(prefix="barnabas-chaos-"))
     try:
@@ -56,6 +59,8 @@ def _one(plan: Plan, keep: bool) -> bool:
         print(f"the logs of all processes are in {scratch}", flush=True)
         raise
     page = write(outcome, BUILD / f"{plan.over}-{plan.seed}")
+    if record:
+        add_to_total(outcome, TOTAL)
     for name, value in outcome.figures.items():
         print(f"  {name}: {value}")
     for kind, count in outcome.verdict.counts.items():

@@ -41,6 +41,22 @@ def fields_of(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def add_to_total(outcome: Outcome, total: Path) -> None:
+    """Add a run to the running total: by coordination service, and apart with transactions."""
+    known = json.loads(total.read_text(encoding="utf-8")) if total.exists() else {}
+    name = f"{outcome.plan.over}{', transactions' if outcome.plan.transactions else ''}"
+    run = {
+        "runs": 1,
+        "runs with anomalies": int(not outcome.verdict.clean),
+        "seconds": round(outcome.plan.seconds),
+        "faults": len(outcome.history.faults),
+        "acknowledged": outcome.figures["acknowledged"],
+    }
+    before = known.get(name, {})
+    known[name] = {figure: before.get(figure, 0) + value for figure, value in run.items()}
+    total.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n", encoding="utf-8")
+
+
 def _page(outcome: Outcome) -> str:
     plan, verdict = outcome.plan, outcome.verdict
     total = sum(verdict.counts.values())

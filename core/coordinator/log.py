@@ -1,4 +1,4 @@
-"""What a coordinator writes into the internal topic that keeps its state."""
+"""Appends of a coordinator to the internal topic that stores its state."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,10 +30,10 @@ _RECORD_OVERHEAD = 25
 
 
 class CoordinatorLog:
-    """Appends with acks=all to the partitions of one internal topic; what is to be written in one turn of the owner
-    thread goes together, so that a burst of commits costs few batches. Owner thread only.
+    """Appends with acks=all to the partitions of one internal topic. Owner thread only.
 
-    `failed` is told of what should not have happened.
+    Records of one turn of the owner thread share batches, so that a burst of commits costs few of them.
+    `failed` gets unexpected errors.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class CoordinatorLog:
     def append(
         self, partition: int, records: Sequence[Record], done: Done, producer: ProducerEpoch | None = None
     ) -> None:
-        """Append these records to a partition, in one batch with what else comes in this turn. Never raises.
+        """Append these records to a partition, in one batch with the others of this turn. Never raises.
 
-        Those of a `producer` belong to its transaction: they share a batch with nobody else's, and are written at once,
-        since a marker that is written in this turn must not come before them.
-        `done` is told exactly once, on the owner thread: NONE when the in-sync replicas have them. Appends to one
-        partition come into the log in the order of the calls.
+        Records of a `producer` belong to its transaction: they share a batch only with records of the same producer
+        epoch, and are written at once, since a marker that is written in this turn must not come before them.
+        `done` is called exactly once, on the owner thread: with NONE when the in-sync replicas have the records.
+        Appends to one partition come into the log in the order of the calls.
         """
         if self._is_closed:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -76,18 +76,18 @@ class CoordinatorLog:
             self._scheduler.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the records that wait."""
         self._is_due = False
         for partition in tuple(self._waiting):
             self._flush(partition)
 
     def give_up(self, partition: int) -> None:
-        """This broker does not lead the partition any more: what waits to be written there never is."""
+        """Fail the waiting appends to a partition that this broker no longer leads; they are never written."""
         for _, done, _ in self._waiting.pop(partition, ()):
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def close(self) -> None:
-        """Write what waits; nothing comes after it."""
+        """Write the records that wait, and refuse later appends."""
         self.flush()
         self._is_closed = True
 
@@ -96,7 +96,7 @@ class CoordinatorLog:
             self._write(partition, together)
 
     def _portions(self, partition: int, appends: list[_Append]) -> list[list[_Append]]:
-        """What goes into one batch each, in the order of the calls."""
+        """Divide the appends into batches, in the order of the calls."""
         leader = self._replicas.partitions.get(TopicPartition(self._topic, partition))
         most = _TOGETHER_BYTES if leader is None else min(_TOGETHER_BYTES, leader.log.config.max_message_bytes)
         portions: list[list[_Append]] = []
@@ -118,7 +118,7 @@ class CoordinatorLog:
                 done = untold.popleft()
                 try:
                     done(error)
-                except Exception as fault:  # noqa: BLE001  reported; the others are told
+                except Exception as fault:  # noqa: BLE001  reported; the other callbacks still run
                     self._failed(f"telling what became of an append to {self._topic}-{partition}", fault)
 
         def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:

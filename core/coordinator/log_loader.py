@@ -1,4 +1,4 @@
-"""How a coordinator comes to know what the internal topic that keeps its state says."""
+"""Loading of a coordinator's state from the internal topic that stores it."""
 
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -24,14 +24,14 @@ from .open_records import OpenRecords
 
 _RETRY_MS = 1000.0
 _REPAIR_WAIT_MS = 130_000.0
-"""Damaged records are left out after so long: a repair that has failed is tried again after a minute."""
+"""Damaged records are left out after this time: a repair that has failed is tried again after a minute."""
 
 
 class TakesRecords(Protocol):
-    """What a coordinator fills with the records of one partition."""
+    """The target that a coordinator fills with the records of one partition."""
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """The next record. Any thread, one at a time."""
+        """Add the next record. Any thread, one at a time."""
         ...
 
 
@@ -55,7 +55,7 @@ class _Reading(Generic[TakesT]):
 
     @property
     def is_over(self) -> bool:
-        """This broker does not lead the partition any more, or again only."""
+        """True if this broker no longer leads the partition, or leads it in a later epoch."""
         return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
 
     @property
@@ -64,13 +64,13 @@ class _Reading(Generic[TakesT]):
 
     @property
     def is_committed(self) -> bool:
-        """Nothing of what was read can be lost with this broker."""
+        """True if none of the records that were read can be lost with this broker."""
         return self.partition.high_watermark >= min(self.offset, self.partition.log.log_end_offset)
 
     def take(self, records: Buffer | Region, codecs: Codecs) -> None:
         """Feed some batches. Any thread. A batch that cannot be read is left out and noted.
 
-        Ends early where a header is damaged: the log, asked for what follows, knows how to go on. Raises `ApiError`
+        Ends early where a header is damaged: the next read of the log finds the place to continue. Raises `ApiError`
         when nothing could be read.
         """
         began, position = self.offset, 0
@@ -90,7 +90,7 @@ class _Reading(Generic[TakesT]):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
 
     def _take_one(self, data: memoryview, codecs: Codecs, began: int) -> int:
-        """Feed one batch of any kind; returns its size, 0 where it is cut or nobody knows how to go on behind it."""
+        """Feed one batch of any kind; returns its size, 0 where it is cut or the place behind it is unknown."""
         try:
             _, header = next(whole_batches(data), (0, None))
             if header is None:
@@ -124,9 +124,9 @@ class _Reading(Generic[TakesT]):
         return opened
 
     def _step_back(self, data: memoryview, began: int) -> bool:
-        """The batches before may have claimed offsets of those that come now: it is these that are right.
+        """Go back if the batches before claimed offsets of the batch that comes now, which is right.
 
-        False: no header is there.
+        False if no header is there and some batches were read.
         """
         header = _header(data)
         if header is not None and began < header.next_offset <= self.offset:
@@ -136,8 +136,8 @@ class _Reading(Generic[TakesT]):
         return header is not None or self.offset == began
 
     def _feed(self, taken: KeysAndValues) -> None:
-        """What is in a transaction waits for how that ends. Of several values of a key only the last one counts: the
-        others need not be looked at."""
+        """Pass records on to the target; those of a transaction wait for its end. Only the last value of a key counts,
+        so the others are never parsed."""
         keys, values, transactions = taken.keys, taken.values, self.open
         if not taken.transactions and not transactions:
             counted = dict(zip(keys, values, strict=True))
@@ -160,7 +160,7 @@ class _Reading(Generic[TakesT]):
             add(key, value)
 
     def skip(self, why: ApiError) -> None:
-        """Go on behind what cannot be read: as far as the log tells, else with the next segment."""
+        """Continue behind unreadable records: at the offset that the log reports, else with the next segment."""
         self.damaged_at.append(self.offset)
         if isinstance(why, OffsetsDamaged):
             self.damage.append(f"the offsets {self.offset} to {why.next_offset - 1}: {why.message}")
@@ -174,7 +174,7 @@ class _Reading(Generic[TakesT]):
 
 
 class _Uncommitted(DelayedOperation):
-    """A partition that is read, up to where its followers have not come yet."""
+    """A partition that is read to its end, and whose followers have not replicated all of it yet."""
 
     __slots__ = ("_reading",)
 
@@ -194,22 +194,22 @@ def _header(data: memoryview) -> BatchHeader | None:
 
 
 def _nobody_waits(_loading: object, _producer_id: int, _record: Record) -> None:
-    """For coordinators that write no transactions."""
+    """Ignore a record: for coordinators that write no transactions."""
 
 
 class LogLoader(Generic[TakesT]):
     """Reads partitions one after the other, a slice at a time, off the owner thread. Owner thread only.
 
-    A partition is read to its end, and `ended` waits until the high watermark is there, too: what the next leader might
-    not have is told to nobody. A partition that is led elsewhere is read no further; when it is led here again, in a
-    later epoch, it is read anew.
+    A partition is read to its end, and the call of `ended` waits until the high watermark is there, too: no record
+    counts that the next leader might not have. The loader stops reading a partition that this broker no longer leads;
+    when the broker leads it again, in a later epoch, it is read from its start.
 
-    Records of transactions count when these have committed, those of aborted ones never.
+    Records of a transaction count once it has committed, those of aborted transactions never.
 
-    `begin` is asked for what to fill with the records of a partition (by its number), `ended` told when it has all;
-    before that `still_open` is told of each record whose transaction has not ended, with its producer's id, in the
-    order of the log. All markers that were written up to then have been read.
-    `report` takes lines for the broker's log, `failed` is told of what should not have happened.
+    `begin` returns the target for the records of a partition (by its number); `ended` is called when the target has
+    all of them. Before that, `still_open` is called for each record whose transaction has not ended, with its
+    producer's id, in the order of the log. All markers that were written up to then have been read.
+    `report` takes lines for the broker's log, `failed` gets unexpected errors.
     """
 
     def __init__(
@@ -240,15 +240,15 @@ class LogLoader(Generic[TakesT]):
         self._retrying = self._uncommitted = 0
         self._is_closed = False
         self.longest_ms = 0.0
-        """How long the slowest partition has taken, waiting for others included."""
+        """The time that the slowest partition has taken, including the wait for others."""
 
     @property
     def is_busy(self) -> bool:
-        """Something is still to be read."""
+        """True while a partition is still to be read."""
         return bool(self._waiting or self._retrying or self._uncommitted)
 
     def load(self, partition: Partition) -> None:
-        """This broker leads the partition now."""
+        """Load a partition that this broker leads now."""
         self._load(partition, self._clock.monotonic_ms())
 
     def _load(self, partition: Partition, began_ms: float) -> None:
@@ -267,7 +267,7 @@ class LogLoader(Generic[TakesT]):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Have the next slice read, of the partition that is first."""
+        """Read the next slice of the first partition, off the owner thread."""
         while self._waiting and not self._is_closed:
             reading = self._waiting[0]
             log = reading.partition.log
@@ -304,7 +304,7 @@ class LogLoader(Generic[TakesT]):
         self._scheduler.offload(lambda: reading.take(records, codecs), done)
 
     def _failed(self, reading: _Reading[TakesT], error: BaseException) -> None:
-        """It does not come now; until it does, what is in it is loading."""
+        """Report the error and load the partition again later; until then its state counts as loading."""
         if self._is_closed or self._is_gone(reading):
             return
         self._tell_failed(f"loading {reading.partition.topic_partition}", error)
@@ -327,7 +327,7 @@ class LogLoader(Generic[TakesT]):
             self._failed(reading, error)
 
     def _end(self, reading: _Reading[TakesT]) -> None:
-        """It is read; is it to stay?"""
+        """End the loading of a partition that is read: wait for its replication, for a repair, or call `ended`."""
         if not reading.is_committed:
             self._wait(reading)
             return
@@ -342,8 +342,8 @@ class LogLoader(Generic[TakesT]):
         self._ended(reading.loading)
 
     def _may_be_repaired(self, reading: _Reading[TakesT]) -> bool:
-        """True if other replicas may have what is damaged here: it is asked for. Positions and transactions that were
-        acknowledged would be forgotten else, where only one copy of them is lost."""
+        """True if other replicas may have the records that are damaged here: a repair is requested. Without it,
+        acknowledged positions and transactions would be forgotten although only one copy of them is lost."""
         partition, now_ms = reading.partition, self._clock.monotonic_ms()
         if not reading.damaged_at or len(partition.replicas) < 2 or now_ms - reading.began_ms > _REPAIR_WAIT_MS:
             return False
@@ -363,6 +363,6 @@ class LogLoader(Generic[TakesT]):
         self._replicas.purgatory.watch(_Uncommitted(reading, finish), (key,), _RETRY_MS)
 
     def _is_gone(self, reading: _Reading[TakesT]) -> bool:
-        """The partition is not here any more, or not in the epoch in which its reading began."""
+        """True if the partition is no longer here, or not in the epoch in which its reading began."""
         here = self._replicas.partitions.get(reading.partition.topic_partition)
         return here is not reading.partition or reading.is_over

@@ -1,7 +1,7 @@
 """Records of transactions that have not ended, while a log is read as a table.
 
-The value of a key is that of its last record in the log, those of aborted transactions left aside: the same that
-compaction keeps. When a transaction ends does not count.
+The value of a key is that of its last record in the log that belongs to no aborted transaction; compaction retains
+the same record. The time at which a transaction ends makes no difference.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from .log import Record
 
 
 class OpenRecords:
-    """Any thread, one at a time. False while nothing is open."""
+    """The records of open transactions. Any thread, one at a time. False while nothing is open."""
 
     __slots__ = ("_holders", "_open", "_taken")
 
@@ -25,7 +25,7 @@ class OpenRecords:
         return bool(self._open)
 
     def take(self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """The next records of the producer's transaction; those without a key are nobody's."""
+        """Add the next records of the producer's transaction; records without a key are ignored."""
         mine = self._open.setdefault(producer_id, {})
         holders = self._holders
         for key, value in records:
@@ -38,7 +38,7 @@ class OpenRecords:
                 holders[key] = {known, producer_id} if isinstance(known, int) else known | {producer_id}
 
     def overwrite(self, keys: Iterable[bytes | None]) -> None:
-        """Records behind those that are open count, however the transactions end."""
+        """Drop the open records of these keys: later records replace them, however the transactions end."""
         holders = self._holders
         for key in keys:
             if key in holders:
@@ -47,7 +47,7 @@ class OpenRecords:
                     self._drop(producer_id, key)
 
     def end(self, producer_id: int, *, committed: bool) -> list[Record]:
-        """The records that count now."""
+        """End the producer's transaction; returns the records that count now."""
         ended = self._open.pop(producer_id, None)
         if ended is None:
             return []
@@ -61,7 +61,7 @@ class OpenRecords:
         return [(key, value) for key, (_, value) in ended.items()] if committed else []
 
     def left(self) -> list[tuple[int, Record]]:
-        """What is still open, with its producers, in the order of the log."""
+        """Return the records that are still open, with their producer ids, in the order of the log."""
         found = [
             (place, producer_id, (key, value))
             for producer_id, records in self._open.items()
@@ -70,7 +70,7 @@ class OpenRecords:
         return [(producer_id, record) for _, producer_id, record in sorted(found)]
 
     def _end_among(self, others: set[int], key: bytes, place: int, *, committed: bool) -> None:
-        """Of a key that others have open, too: a committed record takes the place of those before it."""
+        """End a record whose key other producers have open, too: if committed, it replaces the open ones before it."""
         left = set(others)
         for other in others:
             if committed and self._open[other][key][0] < place:

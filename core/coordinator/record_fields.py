@@ -72,7 +72,7 @@ class RecordReader:
         return count
 
     def optional_count(self) -> int | None:
-        """The same; None for null."""
+        """Return the length of a list as `count` does; None for null."""
         at = self._position
         if self._list_size() == -1:
             return None
@@ -128,7 +128,7 @@ class RecordReader:
 
 
 class FlexibleReader(RecordReader):
-    """The same for flexible versions (facts C1)."""
+    """A reader of the flexible versions (facts C1)."""
 
     __slots__ = ()
 

@@ -2,7 +2,7 @@
 
 Python's own `re` takes exponential time for some expressions, and stops the whole process meanwhile. Here an expression
 becomes a program of a Pike machine (Russ Cox, "Regular Expression Matching: the Virtual Machine Approach"): all
-alternatives go on side by side, one character of the text at a time.
+alternatives advance side by side, one character of the text at a time.
 """
 
 import unicodedata
@@ -55,7 +55,7 @@ _Node = _Take | _Assert | _Sequence | _Choice | _Repeat
 
 
 class _Split:
-    """An instruction: go on in several places."""
+    """An instruction: continue in several places."""
 
     __slots__ = ("targets",)
 
@@ -398,7 +398,7 @@ class RegularExpression:
         return end in threads
 
     def _reached(self, places: Sequence[int], text: str, at: int) -> set[int]:
-        """Where the program stands before the next character: each place counts once."""
+        """Return the places where the program stands before the next character, each of them once."""
         reached: set[int] = set()
         waiting = list(places)
         while waiting:

@@ -52,7 +52,7 @@ def write_error(error: ErrorCode, other: ErrorCode | None = None) -> ErrorCode:
 
 
 class CoordinatorShard(Protocol[EntryT_contra, EffectT_contra]):
-    """What distinguishes one coordinator from another (Kafka's `CoordinatorShard`). Owner thread only."""
+    """The part of a coordinator that differs from others (Kafka's `CoordinatorShard`). Owner thread only."""
 
     def execute(self, entry: EntryT_contra, effect: EffectT_contra) -> None:
         """Carry out one effect of the entry's state machine. The entry may have left the table meanwhile."""

@@ -1,4 +1,4 @@
-"""The records of an internal topic that nobody can read: left out, counted and told."""
+"""Unreadable records of an internal topic: they are left out, counted and reported."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ _REASONS_MAX = 100
 
 
 class SkippedRecords:
-    """How often a record was left out, by the reason; its length is the number of reasons, which is bounded."""
+    """Counts of the records that were left out, by reason; the length is the number of reasons, which is bounded."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -18,11 +18,11 @@ class SkippedRecords:
         return len(self._counts)
 
     def add(self, why: str) -> None:
-        """One more."""
+        """Count one more record."""
         self._counts[why if len(self._counts) < _REASONS_MAX else "other reasons"] += 1
 
     def report(self, where: str) -> str | None:
-        """One line about what was left out of the partition `where`; None when nothing was."""
+        """Return one line about the records left out of the partition `where`; None when there are none."""
         if not self._counts:
             return None
         examples = "; ".join(f"{count} x {why}" for why, count in self._counts.most_common(_EXAMPLES_MAX))

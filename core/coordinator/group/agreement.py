@@ -1,4 +1,4 @@
-"""What the members of a group have agreed on, and how it is told to them and to the log."""
+"""The agreement of a group's members in a rebalance, and its form in responses and in the log."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,8 @@ class Agreement:
     leader: str | None = None
 
     def joined(self, member: Member, roster: Roster, *, stable: bool, leader: str | None = None) -> JoinGroupResult:
-        """The answer to a member of this generation; only who leads (or is told that `leader` does) is told of all."""
+        """Return the answer to a member of this generation. Only the leader, or the one named by `leader`, gets the
+        list of members."""
         leader = self.leader or "" if leader is None else leader
         leads = member.member_id == leader
         protocol = self.protocol or ""
@@ -59,7 +60,7 @@ class Agreement:
         )
 
     def topics_of(self, member: Member) -> frozenset[str] | None:
-        """What a member wants to read; None where that cannot be known."""
+        """Return the topics that a member subscribes to; None where that cannot be known."""
         metadata = None if self.protocol is None else member.protocols.get(self.protocol)
         if metadata is None or self.protocol_type != CONSUMER_PROTOCOL:
             return None

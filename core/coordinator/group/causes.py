@@ -1,12 +1,12 @@
-"""Why members came and went, for the log."""
+"""The reasons for which members joined and left, for the log."""
 
 CAUSES_MAX = 5
-"""So many are told of a rebalance; a large group has one for each of its members."""
+"""The most causes that the log names for a rebalance; a large group has one for each of its members."""
 _REASON_MAX = 200
 
 
 class Causes:
-    """The first few since they were last taken."""
+    """The first few causes since the last `take`."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -21,5 +21,5 @@ class Causes:
 
 
 def said(reason: str | None) -> str:
-    """What a client says of why it joins or leaves."""
+    """Return the reason that a client gives for joining or leaving, as a part of a log line."""
     return f" ({reason[:_REASON_MAX]})" if reason else ""

@@ -14,21 +14,21 @@ class GroupConfig:
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4096
-    """Of the text of one commit, in characters as Java counts them."""
+    """The longest text of one commit, in characters as Java counts them."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     offsets_retention_check_interval_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
-    """A join without a member id is dropped after this time: nobody may be waiting for its answer (facts C6)."""
+    """A join without a member id is dropped after this time: its client may have stopped waiting (facts C6)."""
 
     # Not settings of Kafka: what a flood of requests may take.
     member_metadata_max_bytes: int = _MIB
-    """Of all protocols of one member. More cannot be kept in a record anyway."""
+    """The largest metadata of one member, over all its protocols. A record has no room for more anyway."""
     group_record_max_bytes: int = 32 * _MIB
     """A larger group is not even offered to the log, which has a limit of its own (max.message.bytes)."""
     members_max_bytes: int = 512 * _MIB
-    """Of the members of all groups together; further ones, and further assignments, are answered with
-    COORDINATOR_NOT_AVAILABLE."""
+    """The most memory for the members of all groups together; further members, and further assignments, are answered
+    with COORDINATOR_NOT_AVAILABLE."""
     promised_ids_max: int = 100_000
     """Member ids that were given out and not used yet; the oldest are forgotten."""
     promised_bytes_max: int = 64 * _MIB
-    """Of their names and those of their groups."""
+    """The most bytes of these member ids and the names of their groups."""

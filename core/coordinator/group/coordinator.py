@@ -49,16 +49,16 @@ from .states import GroupState
 from .transactional import TransactionalPositions, Verify
 
 _EXPIRE_AT_ONCE = 1000
-"""So many groups are looked at for old positions before others get their turn."""
+"""The number of groups whose old positions expire in one step, before other work gets its turn."""
 _ID_PREFIX_MAX = 255
 
 
 class GroupCoordinator:
-    """Owner thread only. The handlers take `(request, caller, reply)` as every service does, and reply exactly once.
+    """The handlers take `(request, caller, reply)` as in every service, and reply exactly once. Owner thread only.
 
     A partition of `__consumer_offsets` that this broker comes to lead goes through `begin_load`, then `loaded`; one
-    that it no longer leads through `unload`. Before that, its groups are answered with NOT_COORDINATOR, between the two
-    with COORDINATOR_LOAD_IN_PROGRESS.
+    that it no longer leads through `unload`. Requests of its groups get NOT_COORDINATOR before `begin_load`, and
+    COORDINATOR_LOAD_IN_PROGRESS from there to `loaded`.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class GroupCoordinator:
         steps: StepRunner | None = None,
         verify: Verify | None = None,
     ) -> None:
-        """`topic_id_of` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads`
-        tells if this broker may still speak for one of them; long answers are made on `steps`, beside other work (None:
-        of its own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
+        """`topic_id_of` returns the topic id of an existing partition, `partition_count` is that of
+        `__consumer_offsets`, and `leads` is true while this broker may still answer for one of them. Long answers run
+        on `steps`, in turn with other work (None: a runner of its own). `verify`: see `TransactionalPositions`; None:
+        nothing is verified."""
         self._shard = GroupShard(
             config=config,
             partition_count=partition_count,
@@ -102,7 +103,7 @@ class GroupCoordinator:
 
     @property
     def config(self) -> GroupConfig:
-        """May be replaced at any time; it counts from the next event on."""
+        """The settings; they may be replaced at any time and apply from the next event on."""
         return self._shard.config
 
     @config.setter
@@ -111,7 +112,7 @@ class GroupCoordinator:
 
     @property
     def partition_count(self) -> int:
-        """Of `__consumer_offsets`; may be set before the first `begin_load`."""
+        """The partition count of `__consumer_offsets`; it may be set before the first `begin_load`."""
         return self._table.partition_count
 
     @partition_count.setter
@@ -120,23 +121,23 @@ class GroupCoordinator:
 
     @property
     def partitions(self) -> Sequence[int]:
-        """Which partitions of `__consumer_offsets` are here, those being loaded too."""
+        """The partitions of `__consumer_offsets` that are here, including those being loaded."""
         return self._table.partitions
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` whose leader coordinates the group (for FindCoordinator)."""
+        """Return the partition of `__consumer_offsets` whose leader coordinates the group (for FindCoordinator)."""
         return self._table.partition_of(group_id)
 
     # --- the partitions that are here
 
     def start(self) -> None:
-        """Look for old positions every offsets.retention.check.interval.ms from now on."""
+        """Expire old positions every offsets.retention.check.interval.ms from now on."""
         self._expiry = self._runtime.scheduler.call_later(
             self.config.offsets_retention_check_interval_ms, self._expire_and_again
         )
 
     def close(self) -> None:
-        """Give everything up: whoever waits is told NOT_COORDINATOR."""
+        """Unload all partitions: every waiting request is answered with NOT_COORDINATOR."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -144,42 +145,43 @@ class GroupCoordinator:
             self.unload(partition)
 
     def begin_load(self, partition: int) -> Loading:
-        """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
+        """Begin to load a partition that this broker leads. Feed its records to the returned object (on any thread),
+        then call `loaded`."""
         self.unload(partition)
         return self._runtime.begin_load(Loading(partition))
 
     def loaded(self, loading: Loading) -> None:
-        """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
+        """End the loading of a partition that was read to its end. A no-op if it was unloaded or begun again since."""
         if self._shard.restore(loading):
             self._positions.drop_from_log(loading.partition, loading.stale)
 
     def is_wanted(self, loading: Loading) -> bool:
-        """True while `loaded` is waited for."""
+        """True while the coordinator waits for `loaded`."""
         return self._table.is_wanted(loading)
 
     def unload(self, partition: int) -> None:
-        """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
+        """Drop a partition that this broker no longer leads; every waiting request is answered with NOT_COORDINATOR."""
         self._shard.unload(partition)
 
     def partitions_deleted(
         self, topic_id: bytes, partitions: Collection[TopicPartition], *, kept_in: int | None = None
     ) -> None:
-        """These partitions of the topic with this id are no more: neither are the positions in them, of all groups or
-        of those whose partition of `__consumer_offsets` is given (it has been loaded, and tells of what is no more)."""
+        """Forget the positions in deleted partitions of the topic with this id, in all groups or only in those that
+        the partition `kept_in` of `__consumer_offsets` stores (it was loaded with positions in deleted partitions)."""
         self._positions.forget_partitions(topic_id, partitions, kept_in)
 
     # --- how much there is
 
     def group_count(self, state: GroupState | None = None) -> int:
-        """How many groups there are, or are in that state. Any thread."""
+        """Return the number of groups, or of those in that state. Any thread."""
         return sum(state is None or entry.group.state is state for entry in tuple(self._table))
 
     def offset_count(self) -> int:
-        """How many positions are committed, in all groups. Any thread."""
+        """Return the number of committed positions in all groups. Any thread."""
         return sum(len(entry.offsets) for entry in tuple(self._table))
 
     def committed(self) -> list[tuple[str, TopicPartition, int]]:
-        """Group, partition and committed position, of all groups. Any thread."""
+        """Return group, partition and committed position for all groups. Any thread."""
         return [
             (entry.group.group_id, place, position.offset)
             for entry in tuple(self._table)
@@ -187,7 +189,7 @@ class GroupCoordinator:
         ]
 
     def member_counts(self) -> list[tuple[str, int]]:
-        """How many members each group has. Any thread."""
+        """Return each group with the number of its members. Any thread."""
         return [(entry.group.group_id, len(entry.group.roster)) for entry in tuple(self._table)]
 
     # --- members
@@ -220,7 +222,7 @@ class GroupCoordinator:
         if entry is not None:
             error = entry.group.heartbeat(request, self._shard.now_ms)
         elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            error = ErrorCode.NONE  # nobody's session ends before the group is there
+            error = ErrorCode.NONE  # no session ends before the group is loaded
         self._runtime.respond(reply, HeartbeatResult(error=error))
 
     def leave(self, request: LeaveGroup, _caller: Caller, reply: Reply[LeaveGroupResult]) -> None:
@@ -247,8 +249,8 @@ class GroupCoordinator:
         self._transactional.commit(request, reply)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The in-sync replicas of this partition of `__consumer_offsets` have the marker of a producer. While the
-        partition is being loaded that need not be told: who loads it reads the marker."""
+        """End a producer's transaction: the in-sync replicas of this partition of `__consumer_offsets` have its marker.
+        While the partition is being loaded the call is not needed: the loader reads the marker."""
         self._transactional.ended(partition, producer_id, committed=committed)
 
     def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
@@ -305,13 +307,13 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _fresh_id(self, prefix: str) -> str:
-        """As Kafka's: what the member calls itself, and a UUID."""
+        """Return a new member id in Kafka's form: the member's own name and a UUID."""
         token = self._entropy.token(16).hex()
         parts = (token[:8], token[8:12], token[12:16], token[16:20], token[20:])
         return "-".join((prefix[:_ID_PREFIX_MAX], *parts))
 
     def _remember_promise(self, group_id: str, member_id: str) -> None:
-        """Of all the ids that were given out, so many newest ones can still be used."""
+        """Note a member id that was given out; beyond the limits of the settings the oldest ones are forgotten."""
         config = self.config
         self._promised.append((group_id, member_id))
         self._promised_bytes += len(group_id) + len(member_id)
@@ -358,7 +360,7 @@ class GroupCoordinator:
 
 
 def _deletion(group_id: str, error: ErrorCode) -> GroupOutcome:
-    """What became of a group that was to be deleted, with Kafka's words where the client can do something about it."""
+    """Return the outcome of a group's deletion, with Kafka's message for errors that the client can act on."""
     text = None
     if error is ErrorCode.NON_EMPTY_GROUP:
         text = f"Group {group_id} is not empty."

@@ -1,4 +1,4 @@
-"""What a coordinator counts, for dashboards."""
+"""The counters of a coordinator, for dashboards."""
 
 from attrs import field
 
@@ -8,18 +8,18 @@ from ....ports.values import frozen
 
 class _Uncounted:
     def add(self, amount: float = 1.0) -> None:
-        """Nobody wants to know."""
+        """Count nothing."""
 
 
 @frozen(kw_only=True)
 class GroupCounters:
-    """Each is told as it happens; what is left out is not counted."""
+    """The counters of groups, increased as the events happen; an omitted one counts nothing."""
 
     commits: Counter = field(factory=_Uncounted)
     """Positions that were committed."""
     expirations: Counter = field(factory=_Uncounted)
     """Positions that were old enough to be forgotten."""
     deletions: Counter = field(factory=_Uncounted)
-    """Positions that somebody asked to forget, or whose partition is no more."""
+    """Positions that a client deleted, or whose partition was deleted."""
     rebalances: Counter = field(factory=_Uncounted)
     """Generations that all members have joined."""

@@ -32,7 +32,7 @@ class Deadlines:
             self._push(key, at_ms)
 
     def drop(self, key: Key) -> None:
-        """The key has no time any more."""
+        """Remove the time of the key."""
         self._times.pop(key, None)
 
     def clear(self) -> None:
@@ -71,7 +71,8 @@ class Deadlines:
             self._tidy()
 
     def _tidy(self) -> None:
-        """What was dropped would lie there until its time: half an hour for each member id that is given out, say."""
+        """Rebuild the heap without dropped entries. They would otherwise stay there until their time, which for a
+        member id that was given out may be half an hour."""
         self._queued = dict(self._times)
         self._heap = [(at_ms, key) for key, at_ms in self._times.items()]
         heapify(self._heap)

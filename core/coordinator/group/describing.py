@@ -1,4 +1,4 @@
-"""ListGroups and DescribeGroups: what there is, told in steps, since it may be much."""
+"""ListGroups and DescribeGroups: answers built in steps, since they may be large."""
 
 from attrs import evolve
 
@@ -24,7 +24,7 @@ _GROUPS_PER_STEP = 64
 
 
 def list_groups(table: GroupTable, request: ListGroups) -> Steps[ListGroupsResult]:
-    """Those in the states that are asked for."""
+    """Return the groups in the requested states, of the requested types."""
     states = {state.lower() for state in request.states}
     types = {kind.lower() for kind in request.types}
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if table.is_loading else ErrorCode.NONE
@@ -48,12 +48,12 @@ def _listed(entry: GroupEntry) -> ListedGroup:
 
 
 def describe_groups(table: GroupTable, request: DescribeGroups) -> Steps[DescribeGroupsResult]:
-    """Each group that is named, once."""
+    """Return the description of each requested group, once."""
     groups = []
     for group_id in dict.fromkeys(request.group_ids):
         group = _described(table, group_id)
         if request.include_authorized_operations and group.error is ErrorCode.NONE:
-            group = evolve(group, authorized_operations=GROUP_OPERATIONS)  # since nobody forbids anything
+            group = evolve(group, authorized_operations=GROUP_OPERATIONS)  # there are no ACLs
         groups.append(group)
         yield None
     return DescribeGroupsResult(groups=groups)

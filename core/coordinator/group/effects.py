@@ -1,4 +1,5 @@
-"""What a group wants done after an event. The group itself does nothing: who drives it does, in this order."""
+"""The effects that a group returns after an event. The group itself does no I/O: its driver carries the effects out,
+in this order."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -11,21 +12,21 @@ from ....ports.values import frozen
 from .records import StoredGroup
 
 To = Callable[[Any], None]
-"""Where an answer goes: the reply of the request."""
+"""The callback for an answer: the reply of the request."""
 
 Result = JoinGroupResult | SyncGroupResult | LeaveGroupResult
 
 
 @frozen
 class Answer:
-    """Give this result to who asked."""
+    """Send this result to the caller."""
 
     to: To
     result: Result
 
 
 class StoreReason(Enum):
-    """Why a group is written."""
+    """The reason for which a group is written."""
 
     ASSIGNED = "the leader has assigned"
     REPLACED = "a static member has a new id"
@@ -34,7 +35,7 @@ class StoreReason(Enum):
 
 @frozen(kw_only=True, eq=False)
 class Store:
-    """Append the group to its log; then tell the group by `stored`, once, with how it went."""
+    """Append the group to its log; then call the group's `stored` with the outcome, once."""
 
     reason: StoreReason
     group: StoredGroup
@@ -42,7 +43,7 @@ class Store:
     """By member id, as the leader gave them (ASSIGNED)."""
     member_id: str = ""
     answer: Answer | None = None
-    """What the member with the new id is told if nothing changes meanwhile (REPLACED)."""
+    """The answer for the member with the new id if nothing changes meanwhile (REPLACED)."""
 
 
 Effect = Answer | Store

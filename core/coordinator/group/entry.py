@@ -12,21 +12,22 @@ from .states import GroupState
 
 @define(kw_only=True, eq=False)
 class GroupEntry:
-    """`partition` is the one of `__consumer_offsets` that keeps it; `state_since_ms` is wall-clock time, -1 unknown."""
+    """A group as the coordinator holds it: `partition` is that of `__consumer_offsets` which stores it,
+    `state_since_ms` is wall-clock time, -1 unknown."""
 
     group: Group
     offsets: GroupOffsets
     partition: int
     state_since_ms: int
     state: GroupState = GroupState.EMPTY
-    """As last seen, like its generation: what has changed since is told to the log."""
+    """The state that was last seen, like `generation`: later changes are reported in the broker's log."""
     generation: int = 0
     size_bytes: int = 0
-    """Of its members, as counted so far."""
+    """The memory of its members, as counted so far."""
     timer: Timer | None = None
     timer_due_ms: float = 0.0
     is_silenced: bool = False
-    """Something of it came to its time while this broker had no lease."""
+    """One of its deadlines passed while this broker had no lease."""
 
     @property
     def key(self) -> str:
@@ -34,13 +35,13 @@ class GroupEntry:
 
     @property
     def is_void(self) -> bool:
-        """Nothing of it is kept anywhere, nor need be."""
+        """True if nothing of the group is stored, nor need be."""
         group = self.group
         return group.state is GroupState.EMPTY and not group.generation and not group.promised and self.offsets.is_void
 
     @property
     def is_over(self) -> bool:
-        """It has neither members nor positions."""
+        """True if it has neither members nor positions."""
         return self.group.state is GroupState.EMPTY and not self.group.promised and self.offsets.is_void
 
 

@@ -1,8 +1,8 @@
-"""One consumer group: who is a member, in which generation, and with what to read (facts C6).
+"""One consumer group: its members, its generation and its assignment (facts C6).
 
-A state machine without a clock: every event brings the time (monotonic milliseconds) and returns what is to be done;
-`next_due_ms` tells when to call `tick`. The table in `states.py` says which state follows which. Whatever waits for an
-answer gets exactly one.
+The group is a state machine without a clock: every event brings the time (monotonic milliseconds) and returns the
+effects to carry out; `next_due_ms` returns when to call `tick`. The table in `states.py` has the transitions. Every
+waiting request gets exactly one answer.
 """
 
 from collections.abc import Mapping
@@ -56,14 +56,14 @@ class Group:
         self._initial = False
         """The rebalance in preparation is the first of an empty group, which waits for more members to come."""
         self._grew = False
-        """A member came since the initial rebalance was last put off."""
+        """A member came since the initial rebalance was last delayed."""
         self._put_off_until_ms = 0.0
         self._lost = False
         """A member of the present generation has gone."""
 
     @classmethod
     def restored(cls, group_id: str, config: GroupConfig, stored: StoredGroup, now_ms: float) -> "Group":
-        """A group as the log has it; its members have a whole session to show that they live."""
+        """Return a group read from the log; its members have a whole session timeout to show that they live."""
         group = cls(group_id, config)
         agreed = group._agreed
         agreed.generation = stored.generation
@@ -97,7 +97,7 @@ class Group:
 
     @property
     def next_due_ms(self) -> float | None:
-        """When to call `tick`: not after the next deadline; None = there is none."""
+        """Return the time to call `tick`, which is not after the next deadline; None = there is none."""
         return self._deadlines.next_ms()
 
     def subscribed_topics(self) -> frozenset[str] | None:
@@ -107,7 +107,7 @@ class Group:
     # --- events
 
     def join(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str) -> Effects:
-        """JoinGroup, with its session timeout checked. `fresh_id` becomes the member id of who has none."""
+        """Handle a JoinGroup whose session timeout is valid. A member without an id gets `fresh_id`."""
         out: Effects = []
         error = self._refuse_join(request, now_ms, out)
         if error is not ErrorCode.NONE:
@@ -124,7 +124,7 @@ class Group:
         return out
 
     def sync(self, request: SyncGroup, to: To, now_ms: float) -> Effects:
-        """SyncGroup: answered once the assignment is kept."""
+        """Handle a SyncGroup; the answer comes once the assignment is stored."""
         out: Effects = []
         error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
         if error is ErrorCode.NONE and (
@@ -143,7 +143,7 @@ class Group:
             self._members.refresh(member, now_ms)
             out.append(Answer(to, self._agreed.assigned(member)))
             return out
-        answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # it has asked again: nobody waits there any more
+        answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # it has synced again and no longer waits there
         member.syncing = to
         self._members.stop_session(member.member_id)
         if member.member_id == self.leader and self._storing is None:
@@ -153,7 +153,7 @@ class Group:
         return out
 
     def heartbeat(self, request: Heartbeat, now_ms: float) -> ErrorCode:
-        """The answer to a heartbeat."""
+        """Return the answer to a heartbeat."""
         error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
         if error is not ErrorCode.NONE:
             return error
@@ -161,9 +161,9 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _PREPARING else ErrorCode.NONE
 
     def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
-        """Whether who commits may do so; a member has shown that it lives then.
+        """Return NONE if the commit is allowed; the commit of a member then renews its session.
 
-        Who is no member (generation -1) may while there are no members.
+        A client that is no member (generation -1) may commit while the group has no members.
         """
         if self.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -176,14 +176,15 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _COMPLETING else ErrorCode.NONE
 
     def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode:
-        """The same for a producer, whose life says nothing of the member's: who does not say that it is one may."""
+        """Return NONE if a producer's commit is allowed. It renews no session, since it does not show that the member
+        lives; a request that names no member may commit."""
         is_named = request.member_id or request.group_instance_id is not None
         if self.state is not _DEAD and request.generation_id < 0 and (self.state is _EMPTY or not is_named):
             return ErrorCode.NONE
         return self._check_member(request.member_id, request.group_instance_id, request.generation_id)
 
     def leave(self, request: LeaveGroup, to: To, now_ms: float) -> Effects:
-        """LeaveGroup, for one member or many; one rebalance for all of them."""
+        """Handle a LeaveGroup of one or more members, with one rebalance for all of them."""
         if self.state is _DEAD:
             return [Answer(to, LeaveGroupResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
         out: Effects = []
@@ -198,7 +199,7 @@ class Group:
         return out
 
     def tick(self, now_ms: float) -> Effects:
-        """Whatever is due by now: sessions, promised ids, the rebalance, members that do not synchronize."""
+        """Handle the deadlines that are due: sessions, promised ids, the rebalance, members that do not synchronize."""
         out: Effects = []
         due = self._deadlines.due(now_ms)
         for kind, member_id in due:
@@ -216,12 +217,12 @@ class Group:
         return out
 
     def restart_sessions(self, now_ms: float) -> None:
-        """No member could be heard of for a while: each has a whole session from now on."""
+        """Give each member a whole session from now on, after a time in which the broker could not serve them."""
         for member in self.roster:
             self._members.refresh(member, now_ms)
 
     def forget_promised(self, member_id: str, now_ms: float) -> Effects:
-        """A promised id is taken back before its time."""
+        """Withdraw a promised id before its time."""
         out: Effects = []
         if member_id in self.promised:
             self._members.break_promise(member_id)
@@ -229,7 +230,7 @@ class Group:
         return out
 
     def stored(self, store: Store, error: ErrorCode, now_ms: float) -> Effects:
-        """The append that `store` asked for has come to an end; `error` as clients are to be told."""
+        """Handle the end of the append that `store` requested; `error` is the one for clients."""
         out: Effects = []
         if store.reason is StoreReason.ASSIGNED and self._storing is store:
             self._storing = None
@@ -252,7 +253,7 @@ class Group:
         return out
 
     def die(self, error: ErrorCode) -> Effects:
-        """The group is no more, or no more here: whoever waits is told `error`."""
+        """End the group, which was deleted or moved elsewhere: every waiting request is answered with `error`."""
         out: Effects = []
         self._members.clear(error, out)
         self._unsynced.clear()
@@ -262,7 +263,7 @@ class Group:
         return out
 
     def shrink(self, now_ms: float) -> Effects:
-        """Let the members join anew if there are more than `group.max.size` allows (it may have been lowered)."""
+        """Begin a rebalance if there are more members than `group.max.size` allows (it may have been lowered)."""
         out: Effects = []
         if len(self.roster) > self.config.group_max_size:
             self.causes.add(f"group.max.size is {self.config.group_max_size} now")
@@ -277,7 +278,7 @@ class Group:
         roster, full = self.roster, self.config.group_max_size
         member = roster.get(request.member_id or roster.static_id(request.group_instance_id))
         if self.state is _PREPARING:
-            # After the limit was lowered, the first to join anew stay.
+            # After the limit was lowered, the first members to rejoin stay.
             if roster.waiting >= full and (member is None or member.joining is None):
                 if member is not None:
                     self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out, "found the group full")
@@ -341,7 +342,7 @@ class Group:
     def _replace_static(
         self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str, out: Effects
     ) -> None:
-        """A static member has come back without its member id, after a restart: whoever had it is fenced off."""
+        """Replace a static member that has come back without its member id, after a restart; the old id is fenced."""
         old = self.roster.get(self.roster.static_id(request.group_instance_id))
         assert old is not None  # asked by the caller
         was_leader, told_leader = old.member_id == self.leader, self.leader or ""
@@ -360,7 +361,7 @@ class Group:
             return
         result = self._joined(member)
         if was_leader and not request.can_skip_assignment:
-            result = self._joined(member, leader=told_leader)  # else it would assign anew, and nobody would be told
+            result = self._joined(member, leader=told_leader)  # else it would send an assignment that no member gets
         answer = Answer(to, result)
         assignments = {each.member_id: each.assignment for each in self.roster}
         stored = self._stored(assignments)
@@ -372,7 +373,7 @@ class Group:
     # --- from one generation to the next
 
     def _prepare(self, now_ms: float, out: Effects) -> None:
-        """Let all members join anew, unless that is going on; the next generation stands if all have done so."""
+        """Begin a rebalance, unless one is in preparation; the next generation starts if all members have joined."""
         if self.state is not _PREPARING:
             if self.state is _COMPLETING:
                 for member in self.roster:
@@ -413,12 +414,13 @@ class Group:
         self._next_generation(now_ms, out)
 
     def _next_generation(self, now_ms: float, out: Effects) -> None:
-        """Who has joined makes it, and the static members, who may come back within their sessions."""
+        """Start the next generation with the members that have joined, and the static members, which may come back
+        within their sessions."""
         roster = self.roster
         for member in [each for each in roster if each.joining is None and each.group_instance_id is None]:
             self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not join anew in time")
         longest = roster.longest_rebalance_ms()
-        if len(roster) and not roster.waiting:  # nobody is there to lead
+        if len(roster) and not roster.waiting:  # no member is there to lead
             self._initial = False
             self._deadlines.set(REBALANCE, now_ms + max(longest, self.config.group_min_session_timeout_ms))
             return

@@ -1,4 +1,4 @@
-"""What one partition of `__consumer_offsets` says: the last value of each key."""
+"""The content of one partition of `__consumer_offsets`: the last value of each key."""
 
 from collections.abc import Callable, Mapping
 from struct import Struct

@@ -11,7 +11,7 @@ from .effects import To
 from .records import StoredMember
 
 MEMBER_BYTES = 4096
-"""What a member takes in memory besides its names and data, roughly, if it has a group to itself."""
+"""The memory of a member beyond its names and data, roughly, if it has a group to itself."""
 _PROTOCOL_BYTES = 32
 
 
@@ -29,25 +29,25 @@ class Member:
     """Metadata by protocol, in the order of preference."""
     assignment: bytes = b""
     is_new: bool = True
-    """It has never been told that it is a member."""
+    """It has not received the answer to its first join yet."""
     joining: To | None = None
     syncing: To | None = None
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """The name of the member in the broker's log."""
         static = f" ({self.group_instance_id})" if self.group_instance_id is not None else ""
         return f"{self.member_id}{static} at {self.client_host.lstrip('/')}"
 
     @property
     def size_bytes(self) -> int:
-        """Roughly what it takes in memory. Whatever changes it goes through the roster."""
+        """The memory of the member, roughly. Every change of it goes through the roster."""
         names = len(self.member_id) + len(self.client_id) + len(self.group_instance_id or "")
         return MEMBER_BYTES + names + metadata_bytes(self.protocols) + len(self.assignment)
 
     @classmethod
     def joined(cls, member_id: str, request: JoinGroup, caller: Caller) -> "Member":
-        """As the request says."""
+        """Return the member that the request describes."""
         return cls(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
@@ -60,7 +60,7 @@ class Member:
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol: str) -> "Member":
-        """As the log has it: only the metadata of the generation's protocol."""
+        """Return a member read from the log: it has only the metadata of the generation's protocol."""
         return cls(
             member_id=stored.member_id,
             group_instance_id=stored.group_instance_id,
@@ -111,16 +111,16 @@ class Roster:
 
     def __init__(self) -> None:
         self._members: OrderedDict[str, Member] = OrderedDict()
-        """A plain dict looks for its first entry among all that were removed before it: who all leave, one after the
-        other, would cost the square of their number."""
+        """A plain dict looks for its first entry among all that were removed before it: members that all leave, one
+        after the other, would cost the square of their number."""
         self._static: dict[str, str] = {}
         self._support: Counter[str] = Counter()
         self.waiting = 0
-        """How many wait for the answer to their join."""
+        """The number of members that wait for the answer to their join."""
         self.size_bytes = 0
 
     def clear(self) -> None:
-        """Nobody is left."""
+        """Remove all members."""
         for each in (self._members, self._static, self._support):
             each.clear()
         self.waiting = self.size_bytes = 0
@@ -161,7 +161,7 @@ class Roster:
         self.waiting -= member.joining is not None
 
     def replace(self, member: Member, by: Member) -> None:
-        """The same member, otherwise described; with another id it comes last in the order."""
+        """Replace a member by its new description; with another id it comes last in the order."""
         if by.member_id != member.member_id:
             del self._members[member.member_id]
         self._withdraw(member)
@@ -180,7 +180,7 @@ class Roster:
         return earlier
 
     def stop_waiting(self, member: Member) -> To | None:
-        """Where the answer to its join goes, which it is given now."""
+        """Return the callback for the answer to the member's join, which is given now; None when it does not wait."""
         to, member.joining = member.joining, None
         self.waiting -= to is not None
         return to

@@ -1,4 +1,4 @@
-"""Who is in a group: what each waits for, and how long it may keep silent."""
+"""The members of a group with the answers that they wait for and their session deadlines."""
 
 from enum import IntEnum
 
@@ -10,14 +10,14 @@ from .member import Member, Roster
 
 
 class Due(IntEnum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     SESSION = 0
     PROMISED = 1
     """A member id that was given out must be used by then."""
     REBALANCE = 2
     SYNC = 3
-    """Who has not synchronized by then is dropped."""
+    """A member that has not synchronized by then is dropped."""
 
 
 REBALANCE = (Due.REBALANCE, "")
@@ -25,7 +25,7 @@ SYNC = (Due.SYNC, "")
 
 
 class Members:
-    """The members, and those who may become one. Whoever waits for an answer needs no session meanwhile."""
+    """The members and the pending members. A member that waits for an answer needs no session meanwhile."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self.roster = Roster()
@@ -34,7 +34,7 @@ class Members:
         self._deadlines = deadlines
 
     def identify(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if there is this member, and nobody has taken its place."""
+        """Return NONE if this member exists and no other member id has taken its static instance id."""
         if instance_id is not None:
             known = self.roster.static_id(instance_id)
             if known is None:
@@ -45,7 +45,7 @@ class Members:
     # --- promised ids
 
     def promise(self, member_id: str, until_ms: float) -> None:
-        """The id is given out, to be used by then."""
+        """Note a member id that was given out and must be used until this time."""
         self.promised.add(member_id)
         self._deadlines.set((Due.PROMISED, member_id), until_ms)
 
@@ -56,13 +56,13 @@ class Members:
     # --- sessions
 
     def alive(self, member_id: str, now_ms: float) -> None:
-        """It has been heard of."""
+        """Renew the session of a member from which a request came."""
         member = self.roster.get(member_id)
         if member is not None:
             self.refresh(member, now_ms)
 
     def refresh(self, member: Member, now_ms: float) -> None:
-        """A new session, unless the member waits for an answer."""
+        """Begin a new session, unless the member waits for an answer."""
         if member.joining is None and member.syncing is None:
             self._deadlines.set((Due.SESSION, member.member_id), now_ms + member.session_timeout_ms)
 
@@ -72,7 +72,8 @@ class Members:
     # --- what they wait for
 
     def wait(self, member: Member, to: To, until_ms: float, out: Effects) -> None:
-        """The member waits for the next generation, however long its session is; a new one until then only."""
+        """Let the member wait for the next generation, whatever its session timeout; a new member at most until
+        `until_ms`."""
         self.displace(member, out)
         self.roster.wait(member, to)
         if member.is_new:
@@ -81,27 +82,28 @@ class Members:
             self.stop_session(member.member_id)
 
     def displace(self, member: Member, out: Effects) -> None:
-        """It has asked again, over another connection perhaps: an answer to its earlier join leads nowhere."""
+        """Answer the member's earlier join with REBALANCE_IN_PROGRESS: it has joined again, perhaps over another
+        connection."""
         earlier = self.roster.stop_waiting(member)
         if earlier is not None:
             result = JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
             out.append(Answer(earlier, result))
 
     def let_go(self, member: Member, error: ErrorCode, out: Effects) -> None:
-        """Answer whatever it waits for."""
+        """Answer the requests with which the member waits."""
         to = self.roster.stop_waiting(member)
         if to is not None:
             out.append(Answer(to, JoinGroupResult(error=error, member_id=member.member_id)))
         answer_sync(member, error, out)
 
     def remove(self, member: Member, error: ErrorCode, out: Effects) -> None:
-        """It is told, and gone."""
+        """Answer the member's waiting requests and remove it."""
         self.let_go(member, error, out)
         self.roster.remove(member)
         self.stop_session(member.member_id)
 
     def clear(self, error: ErrorCode, out: Effects) -> None:
-        """All are told, and gone. Their deadlines are left to who clears those."""
+        """Answer the waiting requests of all members and remove them. The caller clears their deadlines."""
         for member in self.roster:
             self.let_go(member, error, out)
         self.roster.clear()

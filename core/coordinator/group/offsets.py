@@ -1,5 +1,5 @@
-"""How far a group has come in each partition: what is committed, what is being written or waits for the end of a
-transaction, what may be forgotten."""
+"""The positions of a group in each partition: those that are committed, those that are being written or wait for the
+end of a transaction, and those that have expired."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ NOBODY = -1
 
 
 class PendingCommit:
-    """Positions that do not count yet; `GroupOffsets.finish` or `end` is told if they ever will."""
+    """Positions that do not count yet; `GroupOffsets.finish` or `end` decides whether they will."""
 
     __slots__ = ("number", "positions", "producer_id")
 
@@ -35,13 +35,13 @@ class GroupOffsets:
         self._committed = dict(committed or {})
         self._pending: dict[TopicPartition, dict[int, PendingCommit]] = {}
         self._open: dict[int, dict[int, PendingCommit]] = {}
-        """What belongs to the open transaction of a producer."""
+        """The commits of a producer's open transaction."""
         self._applied: dict[TopicPartition, int] = {}
-        """Which commit a position is from, while another one is on its way: the later one counts."""
+        """The commit number of a position, while another commit is being written: the later one counts."""
         self._begun = 0
 
     def __len__(self) -> int:
-        """How many positions are committed."""
+        """Return the number of committed positions."""
         return len(self._committed)
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -53,7 +53,7 @@ class GroupOffsets:
 
     @property
     def is_void(self) -> bool:
-        """Nothing is committed, nor pending."""
+        """True if nothing is committed or pending."""
         return not self._committed and not self._pending
 
     def get(self, partition: TopicPartition) -> StoredOffset | None:
@@ -64,13 +64,13 @@ class GroupOffsets:
         return partition in self._pending
 
     def touch(self, partitions: frozenset[TopicPartition]) -> bool:
-        """True if one of these is committed, or pending. As many steps as there are of these, or positions if less."""
+        """True if one of these is committed or pending. The cost grows with the smaller of both sets."""
         keys = self._committed.keys(), self._pending.keys()
         return not all(known.isdisjoint(partitions) for known in keys)
 
     def begin(self, positions: dict[TopicPartition, StoredOffset], producer_id: int = NOBODY) -> PendingCommit:
-        """These are being written. They count once `finish` is told so, those of a producer's transaction once `end`
-        is; the commits begun later count more."""
+        """Note positions that are being written. They count once `finish` is called with `stored`, those of a
+        producer's transaction once `end` is called with `committed`; a commit that began later wins."""
         self._begun += 1
         commit = PendingCommit(positions, self._begun, producer_id)
         for partition in positions:
@@ -80,7 +80,7 @@ class GroupOffsets:
         return commit
 
     def finish(self, commit: PendingCommit, *, stored: bool) -> None:
-        """The write has come to an end."""
+        """End a commit; its positions count if they are stored."""
         for partition, position in commit.positions.items():
             if stored and self._applied.get(partition, 0) < commit.number:
                 self._committed[partition] = position
@@ -93,7 +93,8 @@ class GroupOffsets:
                 self._open.pop(commit.producer_id, None)
 
     def written(self, commit: PendingCommit) -> None:
-        """It is in the log, and its transaction open: what this had there before of the same partitions is over."""
+        """Note that a commit of an open transaction is in the log: it replaces the transaction's earlier positions of
+        the same partitions."""
         mine = self._open.get(commit.producer_id, {})
         if commit.number not in mine:
             return
@@ -110,7 +111,7 @@ class GroupOffsets:
         return producer_id in self._open
 
     def end(self, producer_id: int, *, committed: bool) -> int:
-        """The transaction of a producer has ended; returns how many positions are committed by that."""
+        """End the transaction of a producer; returns the number of positions committed by that."""
         ended = tuple(self._open.get(producer_id, {}).values())
         for commit in ended:
             self.finish(commit, stored=committed)
@@ -148,10 +149,12 @@ class GroupOffsets:
         is_simple: bool,
         topics: Collection[str] | None,
     ) -> list[TopicPartition]:
-        """What may be forgotten (facts C6): of an empty group everything, so long after it became empty and after the
-        commit; of a group with members the topics that no member reads (`topics`; None = not known, so nothing); of a
-        group that never had members (`is_simple`) each so long after its commit. A position with an expiry of its own
-        goes by that.
+        """Return the partitions whose positions may be forgotten after `retention_ms` (facts C6).
+
+        In an empty group that is every position, counted from its commit or from when the group became empty, the
+        later of both; in a group with members those of topics that no member reads (`topics`; None = not known, so
+        nothing), counted from the commit; in a group that never had members (`is_simple`) every position, counted from
+        its commit. A position with an expiry of its own expires at that time.
         """
         if state is GroupState.EMPTY or is_simple:
             # A position that was set while the group was empty already is kept as long as any other.

@@ -108,8 +108,8 @@ class Positions:
     def forget_partitions(
         self, topic_id: bytes, partitions: Collection[TopicPartition], kept_in: int | None = None
     ) -> None:
-        """Partitions of a topic that are no more: no group has a position in them, or none of those that a partition
-        of `__consumer_offsets` keeps. Positions of another topic of the same name stay."""
+        """Forget the positions in deleted partitions of a topic, in all groups or in those that one partition of
+        `__consumer_offsets` stores (`kept_in`). Positions of another topic of the same name stay."""
         deleted = frozenset(partitions)
         for entry in list(self._shard.table):
             if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
@@ -153,7 +153,7 @@ class Positions:
     def accept(
         self, group_id: str, partitions: Iterable[OffsetCommitPartition], expire_ms: int = -1
     ) -> "AcceptedPositions":
-        """What of it can be kept, and the records that keep it."""
+        """Check the positions of a request; returns the valid ones, their records and the outcomes."""
         now_ms = self._runtime.clock.now_ms()
         positions: dict[TopicPartition, StoredOffset] = {}
         records: dict[TopicPartition, Record] = {}
@@ -242,14 +242,14 @@ class Positions:
 
 
 class AcceptedPositions(NamedTuple):
-    """Of one request: what can be kept, the records that keep it, and what is told of each partition."""
+    """The positions of one request that are valid, the records that store them, and the outcome of each partition."""
 
     positions: dict[TopicPartition, StoredOffset]
     records: dict[TopicPartition, Record]
     outcomes: list[PartitionOutcome]
 
     def told(self, error: ErrorCode) -> list[PartitionOutcome]:
-        """The outcomes when the write has ended so; what was wrong by itself stays so."""
+        """Return the outcomes after a write with this result; the error of an invalid position stays."""
         if error is ErrorCode.NONE:
             return self.outcomes
         return [

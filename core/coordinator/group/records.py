@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: Kafka's own keys and values (facts E3).
 
-A key begins with a version that also tells what it is of: 0 and 1 a committed offset, 2 a group. A value begins with a
+A key begins with a version that also gives its type: 0 and 1 a committed offset, 2 a group. A value begins with a
 version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and lists 32-bit ones; in values of version
 4 varints one above the length, and fields with tags end each structure. Committed offsets are written in version 4,
 which names the topic's id; groups in version 3.
@@ -82,12 +82,12 @@ class StoredGroup:
     protocol: str | None = None
     leader: str | None = None
     state_timestamp_ms: int = -1
-    """When it came into the state it is in; -1 = not known."""
+    """The time at which it entered its present state; -1 = not known."""
     members: Sequence[StoredMember] = ()
 
     @property
     def size_bytes(self) -> int:
-        """Of what the members bring, which is nearly all of the record."""
+        """The size of the members' subscriptions and assignments, which is nearly all of the record."""
         return sum(len(member.subscription) + len(member.assignment) for member in self.members)
 
 

@@ -23,7 +23,7 @@ from .telling import rebalance
 from .transacting import TransactingGroups
 
 _LEASE_CHECK_MS = 500.0
-"""How often a coordinator without the session lease checks whether it may answer again."""
+"""The interval at which a coordinator without the session lease checks whether it may answer again."""
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
 
 

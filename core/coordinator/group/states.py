@@ -1,11 +1,11 @@
-"""The states of a group, and how one leads to the other: the whole of it in one table (facts C5, C6)."""
+"""The states of a group, and all transitions between them in one table (facts C5, C6)."""
 
 from collections.abc import Mapping
 from enum import Enum
 
 
 class GroupState(Enum):
-    """The value is Kafka's word, as DescribeGroups tells it (facts C5)."""
+    """The state of a group; the value is Kafka's word, as DescribeGroups returns it (facts C5)."""
 
     EMPTY = "Empty"
     """Without members; it may have committed offsets."""
@@ -19,7 +19,7 @@ class GroupState(Enum):
 
 
 class GroupChange(Enum):
-    """What may happen to a group as a whole. All else that members do leaves the state as it is."""
+    """An event of the group as a whole. Everything else that members do leaves the state as it is."""
 
     REBALANCE = "a member came, left or changed, or the assignment could not be written: all are to join anew"
     JOINED = "whoever is waited for has joined, or their time is over"
@@ -39,5 +39,5 @@ TRANSITIONS: Mapping[tuple[GroupState, GroupChange], GroupState] = {
     (_S.STABLE, _E.REBALANCE): _S.PREPARING_REBALANCE,
     **{(state, _E.END): _S.DEAD for state in _S},
 }
-"""The next state. What is not here cannot happen: in a rebalance that is being prepared whoever comes or goes changes
-who is waited for, and nothing else. A group begins empty, or stable as the log has it."""
+"""The next state. A pair that is missing here cannot happen: while a rebalance is being prepared, members that join or
+leave change only the set of members it waits for. A new group is empty; one restored from the log is stable."""

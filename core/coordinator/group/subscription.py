@@ -1,4 +1,4 @@
-"""What the broker reads of a consumer's metadata: the topics, and nothing else (facts C6, E3)."""
+"""The topics in a consumer's metadata: the broker reads nothing else of it (facts C6, E3)."""
 
 from ....ports.errors import ApiError
 from ..record_fields import RecordReader

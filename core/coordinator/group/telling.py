@@ -1,15 +1,15 @@
-"""What the log says of a group: when a rebalance begins and why, and what comes out of it."""
+"""Log lines about a group: the begin of a rebalance with its causes, and the resulting generation."""
 
 from ....ports.report import Line, counted, info
 from .group import Group
 from .states import GroupState
 
 MEMBERS_MAX = 10
-"""So many members are named."""
+"""The most members that a line names."""
 
 
 def rebalance(group: Group, before: int) -> Line | None:
-    """After a change of state or generation; `before` is the generation that was told last. None: nothing to tell."""
+    """Return the line after a change of state or generation, or None; `before` is the last generation reported."""
     begins = group.state is GroupState.PREPARING_REBALANCE
     if group.generation == before and not begins:
         return None

@@ -1,8 +1,9 @@
-"""Which groups have positions in the open transaction of a producer: its end is told once for all of them."""
+"""The groups that have positions in the open transaction of a producer: one marker ends it for all of them."""
 
 
 class TransactingGroups:
-    """By partition of `__consumer_offsets`, since a marker is of one. Owner thread only."""
+    """The groups by partition of `__consumer_offsets`, since a marker belongs to one, and by producer. Owner thread
+    only."""
 
     def __init__(self) -> None:
         self._groups: dict[int, dict[int, dict[str, None]]] = {}
@@ -11,11 +12,11 @@ class TransactingGroups:
         self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = None
 
     def is_open(self, partition: int, producer_id: int) -> bool:
-        """True if some group has positions in it."""
+        """True if a group has positions in the producer's transaction."""
         return producer_id in self._groups.get(partition, {})
 
     def discard(self, partition: int, producer_id: int, group_id: str) -> None:
-        """The group has none of that transaction any more."""
+        """Remove a group that has no positions left in the transaction."""
         producers = self._groups.get(partition, {})
         groups = producers.get(producer_id, {})
         groups.pop(group_id, None)
@@ -27,5 +28,5 @@ class TransactingGroups:
         return list(self._groups.get(partition, {}).pop(producer_id, ()))
 
     def drop(self, partition: int) -> None:
-        """The partition is led elsewhere."""
+        """Forget a partition that another broker leads."""
         self._groups.pop(partition, None)

@@ -35,10 +35,10 @@ class _Question:
 
 
 class TransactionalPositions:
-    """What producers commit for groups, from the request to the marker. Owner thread only.
+    """The offset commits of transactional producers, from the request to the marker. Owner thread only.
 
-    The first of a transaction is verified: one that comes late, when the marker is there, would wait for the next
-    transaction of its producer, or for ever.
+    The first commit of a transaction is verified: a late one, after the marker, would wait for the next transaction of
+    its producer, or for ever.
     """
 
     def __init__(self, shard: GroupShard, positions: Positions, verify: Verify | None) -> None:
@@ -50,7 +50,7 @@ class TransactionalPositions:
         """By partition of `__consumer_offsets` and producer."""
 
     def commit(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
-        """Answered when the in-sync replicas have it."""
+        """Commit the positions; the reply comes when the in-sync replicas have them."""
         error = self._refusal(request)
         if error is not ErrorCode.NONE:
             self._refuse(request, reply, error)
@@ -60,7 +60,8 @@ class TransactionalPositions:
             self._ask(self._verify, request, reply)
 
     def ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The in-sync replicas of this partition of `__consumer_offsets` have the marker."""
+        """End the producer's transaction: the in-sync replicas of this partition of `__consumer_offsets` have the
+        marker."""
         runtime = self._runtime
         for question in self._asking.get((partition, producer_id), ()):
             question.is_late = True
@@ -117,7 +118,7 @@ class TransactionalPositions:
             runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.outcomes))
             return
         entry = self._shard.table.get(request.group_id) or self._shard.create(request.group_id)
-        # A marker is told when it is replicated, which may be before what is told of this write.
+        # `ended` is called when a marker is replicated, which may be before `done` is called for this write.
         self._shard.transactions.add(entry.partition, producer_id, request.group_id)
         commit = entry.offsets.begin(accepted.positions, producer_id)
 
@@ -135,7 +136,7 @@ class TransactionalPositions:
 
 
 def _verification_error(error: ErrorCode) -> ErrorCode:
-    """What is told of a transaction that could not be verified; what is only so for now is tried again here."""
+    """Return the client's error for a failed verification; temporary errors become one that the client retries."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error if error in _SAID_OF_THE_TRANSACTION else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -10,7 +10,7 @@ from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
 
 _GARBAGE = b"\xdd"
-"""What a frame's memory is filled with after the handler returned: who keeps a view of it notices."""
+"""This byte fills a frame's memory after the handler has returned, so that a view kept of it shows wrong data."""
 _FRAMES_PER_TURN = 32
 
 
@@ -21,9 +21,9 @@ class Pipe:
         self.frames: deque[bytearray] = deque()
         self._weights: deque[tuple[int, int]] = deque()
         self.memory_bytes = self.regions = 0
-        """Of the frames: their bytes without those of regions, and how many regions they had."""
+        """The bytes of the frames without those of regions, and the number of their regions."""
         self.arrived = 0
-        """How many of `frames` have made the way; the network may have slowed the rest."""
+        """The number of `frames` that have arrived; the network may delay the others."""
         self.ended = False
         self.bytes = 0
 
@@ -55,7 +55,7 @@ class Pipe:
 
 
 class CarryingNetwork(Protocol):
-    """What a connection needs of its `MemoryNetwork`."""
+    """The part of `MemoryNetwork` that a connection uses."""
 
     scheduler: Scheduler
     report: Callable[[str], None]
@@ -128,7 +128,7 @@ class MemoryConnection:
         self._network.carry(self, self._arrive)
 
     def add_held_bytes(self, change: int) -> None:
-        """The handler keeps so many bytes more, or less."""
+        """Count `change` bytes more, or fewer, as held by the handler."""
         held_back = self._holds_too_much
         self._kept_bytes += change
         self._count_memory()
@@ -136,7 +136,7 @@ class MemoryConnection:
             self.ask_pump()
 
     def pause(self) -> None:
-        """Deliver no more frames until `resume`."""
+        """Deliver no frames until `resume`."""
         self._paused = True
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""What the simulated network does to its users."""
+"""The delays and faults of the simulated network."""
 
 from ...ports.values import frozen
 

@@ -29,7 +29,7 @@ class MemoryListener:
         self._network = network
 
     def close(self) -> None:
-        """Accept no more; twice is harmless."""
+        """Stop accepting connections; a second call has no effect."""
         if self._network.listeners.get(self.address) is self:
             del self._network.listeners[self.address]
 
@@ -49,7 +49,7 @@ class _Attempt:
         self._opened: Opened | None = opened
 
     def settle(self, result: MemoryConnection | str) -> None:
-        """Tell the result, once: the connection, or why there is none."""
+        """Report the result once: the connection, or the reason why there is none."""
         opened, self._opened = self._opened, None
         self._network.attempts.pop(self, None)
         if opened is None:
@@ -71,12 +71,12 @@ class _Attempt:
 
     @property
     def over(self) -> bool:
-        """True when the result was told."""
+        """True when the result was reported."""
         return self._opened is None
 
 
 class MemoryNetwork:
-    """Nodes with names, and what goes on between them. All calls belong to the scheduler's owner thread."""
+    """Named nodes and the connections between them. All calls belong to the scheduler's owner thread."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class MemoryNetwork:
             self._cuts[other, one] = None
 
     def heal(self, one: str, other: str) -> None:
-        """Undo `cut`, both ways: what waited goes on."""
+        """Undo `cut` in both directions; waiting frames and attempts continue."""
         for way in ((one, other), (other, one)):
             self._cuts.pop(way, None)
         for connection in list(self.connections):
@@ -143,7 +143,7 @@ class MemoryNetwork:
         return lost
 
     def crash(self, node: str) -> None:
-        """What the others see when the process of a node is killed: its ports are closed, its connections reset."""
+        """Close the ports of a node and reset its connections, as when its process is killed."""
         for listener in [each for each in self.listeners.values() if each.node == node]:
             listener.close()
         self.lose_connections(node)
@@ -151,7 +151,7 @@ class MemoryNetwork:
     # --- for transports and connections
 
     def memory_of(self, node: str) -> MemoryBudget:
-        """What the connections of a node hold."""
+        """Return the memory budget of a node's connections."""
         return self._memory.setdefault(node, MemoryBudget())
 
     def is_cut(self, connection: MemoryConnection) -> bool:

@@ -106,7 +106,7 @@ class Connecting:
                     self._end_patience()
                     self._tell(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
                     return True
-                code = errno.ECONNREFUSED  # a socket on loopback can meet itself when nobody listens on the port
+                code = errno.ECONNREFUSED  # a loopback socket can connect to itself when no process listens
             except OSError as error:
                 code = error.errno or errno.ENOTCONN
         self._failure = os.strerror(code)
@@ -146,7 +146,7 @@ class Connecting:
 
 
 def _resolve(host: str, port: int, flags: int) -> list[_AddressInfo] | None:
-    """Addresses of a numeric host without asking anybody; None for a name."""
+    """Return the addresses of a numeric host without a name lookup; None for a name."""
     try:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
     except (OSError, UnicodeError):

@@ -26,18 +26,18 @@ _GONE = 16
 _SHORT = 32  # too much is in memory altogether, and much of it is this connection's
 
 _SLICE_SECONDS = 0.001
-"""One frame of a connection is delivered on a turn, and others behind it while no more time than this has passed.
-Many small ones are cheaper together: their answers share a call to the system, their records a batch."""
+"""A turn delivers one frame of a connection, and further ones until this time has passed. Many small frames are
+cheaper together: their answers share a system call, their records a batch."""
 _TURN_SECONDS = 0.01
-"""When so much of a turn has passed, each connection has only the one."""
+"""When this much of a turn has passed, each connection gets only one frame."""
 _SLICES_TOGETHER = 4
-"""Answers of so many slices leave together where one connection alone has anything to do: it waits for itself only."""
+"""The answers of this many slices leave together if no other connection has work: this one delays only itself."""
 _STALLED_MS = 10_000.0
 
 _FLUSH_EARLY_BYTES = 1_048_576
-"""Answers to frames received together leave together, unless they come to more than this."""
+"""Answers to frames received together leave together, unless they exceed this size."""
 _TOGETHER_BYTES = 65_536
-"""Answers of several slices leave when they come to more than this."""
+"""Answers of several slices leave when they exceed this size."""
 _COUNT_EARLY_BYTES = 16_384
 """Less than this is not counted answer by answer, where many are made together."""
 _DISCARD_BYTES = 65_536
@@ -60,13 +60,13 @@ def address_text(address: Address) -> str:
 
 
 class Attempt(Protocol):
-    """Somebody who is connecting; see `Connecting`."""
+    """An attempt to connect; see `Connecting`."""
 
     def fail(self, reason: str) -> None: ...
 
 
 class Shared:
-    """What all connections of one transport have in common."""
+    """The reactor, buffers and memory budget that all connections of one transport share."""
 
     def __init__(self, reactor: Reactor, report: Callable[[str], None]) -> None:
         self.reactor = reactor
@@ -129,11 +129,11 @@ class TcpConnection:
         self._is_gathering = False
         self._event_turn = -1.0
         self._slices = 0
-        """So many slices have answers that wait for those of the next."""
+        """The number of slices whose answers wait for those of the next slice."""
         self._local: Address | None = None
         self._idle_timer: HeapTimer | None = None
         self._last_active = self._reactor.turn_time
-        with suppress(OSError):  # fails when the peer is gone already; the first read tells
+        with suppress(OSError):  # fails when the peer is gone already; the first read shows that
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         shared.connections.add(self)
 
@@ -193,13 +193,13 @@ class TcpConnection:
             self._flush()
 
     def add_held_bytes(self, change: int) -> None:
-        """The handler keeps so many bytes more, or less."""
+        """Count `change` bytes more, or fewer, as held by the handler."""
         self._kept_bytes += change
         if not self._held & _GONE:
             self._count_memory()
 
     def pause(self) -> None:
-        """Deliver no more frames until `resume`."""
+        """Deliver no frames until `resume`."""
         self._held |= _PAUSED  # reading ends when the next bytes come: most pauses are over before
 
     def resume(self) -> None:
@@ -305,7 +305,7 @@ class TcpConnection:
             self._count_memory()
 
     def _goes_on_alone(self, *, resumed: bool) -> bool:
-        """True if the next slice may follow before the answers of this one leave: nobody else had a turn."""
+        """True if the next slice may follow before the answers of this one leave: no other connection had a turn."""
         if self._slices + 1 >= _SLICES_TOGETHER or self._outbound.unsent_bytes > _TOGETHER_BYTES:
             return False
         own = resumed + (self._event_turn == self._reactor.turn_time)
@@ -347,7 +347,7 @@ class TcpConnection:
         if held != account.held:
             account.set_held(held)
         elif not held:
-            return  # as before: nobody waits for it
+            return  # it held nothing before: no connection waits for its memory
         led = account.has_priority
         if (account.held or led) and not self._held & _SHORT:
             if account.must_wait(in_a_request=long_frame > 0):
@@ -361,7 +361,7 @@ class TcpConnection:
             self._watch_for_stall(self._inbound.pending_bytes)
 
     def _watch_for_stall(self, pending_bytes: int) -> None:
-        """Others wait for memory until this one's request has come wholly: it must go on coming."""
+        """Check that bytes of this connection's request keep arriving: others wait for memory until it is complete."""
 
         def check() -> None:
             if self._held & _GONE or not self._account.has_priority:

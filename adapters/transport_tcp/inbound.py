@@ -62,7 +62,7 @@ class Inbound:
         self._buffer = _NOTHING
         self._start = self._end = 0
         self._limit = 0
-        """Where a long frame, or the present buffer for it, ends; 0 when no long frame is under way."""
+        """The end of a long frame, or of the present buffer for it; 0 when no long frame is under way."""
 
     @property
     def pending_bytes(self) -> int:
@@ -145,7 +145,7 @@ class Inbound:
 
 
 def _other_protocol(begin: bytes) -> str:
-    """What the other side speaks in place of frames, where that can be told by how it begins."""
+    """Return a hint on the protocol that the other side speaks, if its first bytes show one; else an empty text."""
     if begin in (b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD"):
         return "; the other side speaks HTTP: is this the port of a broker?"
     if begin[:2] in (b"\x15\x03", b"\x16\x03"):

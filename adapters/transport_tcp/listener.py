@@ -32,11 +32,11 @@ class TcpListener:
         self._sock = _open(address)
         bound = self._sock.getsockname()
         self.address: Address = (bound[0], bound[1])
-        """Where it listens, with the real port."""
+        """The address of the listener, with the real port."""
         self._shared.reactor.watch(self._sock, READ, self._on_ready)
 
     def close(self) -> None:
-        """Accept no more; twice is harmless."""
+        """Stop accepting connections; a second call has no effect."""
         if not self._closed:
             self._closed = True
             self._refused.close()

@@ -20,9 +20,9 @@ _INLINE_BYTES = 16_384
 _JOIN_BYTES = 16_384
 """No more than this is copied together to be sent."""
 _READ_BYTES = 262_144
-"""How much of a region without `sendfile` is in memory at a time."""
+"""Without `sendfile`, this many bytes of a region are in memory at a time."""
 _TURN_BYTES = 4_194_304
-"""What one connection may send before others have their turn."""
+"""One connection may send this many bytes before others have their turn."""
 
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signature
@@ -52,7 +52,7 @@ class Outbound:
         self._items: deque[Buffer | _RegionTail] = deque()
         self._may_sendfile = may_sendfile
         self.region_bytes = 0
-        """Those of the unsent bytes that are in files; the others are in memory."""
+        """The unsent bytes that are in files; the others are in memory."""
         self.regions = 0
         """Regions that have not gone out wholly."""
         self.unsent_bytes = 0

@@ -1,4 +1,4 @@
-"""Which sockets are ready: epoll itself on Linux, elsewhere what `selectors` has.
+"""Polling of sockets: epoll itself on Linux, `selectors` elsewhere.
 
 `selectors` makes a key, a mask and a list of them in Python for each call: a thirtieth of what a small request costs.
 """
@@ -14,23 +14,23 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 WhenReady = Callable[[int], None]
-"""Told READ, WRITE, or both."""
+"""A callback that receives READ, WRITE, or both."""
 
 _EVENTS_MAX = 1024
-"""Of one call; the others come with the next."""
+"""One call returns at most this many events; the next call returns the others."""
 
 
 class Poller(Protocol):
-    """Descriptors, what is awaited of each, and whom to tell."""
+    """Descriptors, the events awaited of each, and their callbacks."""
 
     def __len__(self) -> int: ...
 
     def watch(self, descriptor: int, interest: int, ready: WhenReady) -> None:
-        """From now on; 0 = no more."""
+        """Watch a descriptor for `interest` from now on; 0 ends the watch."""
         ...
 
     def poll(self, seconds: float | None) -> list[tuple[WhenReady, int]]:
-        """Wait for the first events, None: as long as it takes. Whom to tell is looked up now: while they are told, a
+        """Wait for the first events; None: without a limit. The callbacks are looked up now: while they run, a
         descriptor may come to belong to another socket."""
         ...
 
@@ -68,7 +68,7 @@ class _EpollPoller:
             watched = self._watched.get(descriptor)
             if watched is not None:
                 interest, ready = watched
-                # An error or a hang-up is told to whoever waits for anything.
+                # An error or a hang-up counts as every event that the callback waits for.
                 found = (READ if event & but_out else 0) | (WRITE if event & but_in else 0)
                 told.append((ready, found & interest))
         return told

@@ -21,17 +21,17 @@ if TYPE_CHECKING:  # loaded with the first work: it brings 20 modules
 T = TypeVar("T")
 
 _LAST_TURNS_MAX = 1000
-"""Callbacks that go on adding callbacks while the reactor stops are cut off after so many turns."""
+"""A stopping reactor runs callbacks that keep adding callbacks for this many turns, then drops them."""
 
 
 class _Abandoned(BaseException):
-    """Ends `run` from within a callback; nobody else catches it."""
+    """Ends `run` from within a callback; only the reactor catches it."""
 
 
 class Reactor:
-    """Fulfils `Scheduler`, and tells sockets when they are readable or writable.
+    """Fulfils `Scheduler`, and calls back when sockets are readable or writable.
 
-    `run` makes the calling thread the owner. Without `run`, whoever calls `turn` is the owner (tests do).
+    `run` makes the calling thread the owner. Without `run`, the thread that calls `turn` is the owner (as in tests).
     """
 
     def __init__(self, report: Callable[[str], None] = to_the_log, *, workers: int = 4) -> None:
@@ -60,12 +60,12 @@ class Reactor:
 
     @property
     def watched(self) -> int:
-        """How many sockets are watched."""
+        """The number of watched sockets."""
         return 0 if self._closed else len(self._poller) - 1
 
     @property
     def timers(self) -> int:
-        """How many timers wait."""
+        """The number of waiting timers."""
         return len(self._timers)
 
     # --- Scheduler
@@ -104,7 +104,7 @@ class Reactor:
 
         try:
             self._submit(run)
-        except RuntimeError:  # the interpreter ends and gives no more threads, but the work is to be done all the same
+        except RuntimeError:  # the interpreter ends and starts no threads, but the work must still be done
             run()
 
     def _submit(self, run: Callable[[], None]) -> None:
@@ -117,9 +117,9 @@ class Reactor:
     # --- sockets
 
     def watch(self, sock: socket.socket, interest: int, ready: WhenReady) -> None:
-        """Call `ready(events)` whenever `sock` is ready for what `interest` asks (READ, WRITE, both; 0 = no more).
+        """Call `ready(events)` whenever `sock` is ready for `interest` (READ, WRITE, both; 0 ends the watch).
 
-        Events found in one turn are told even if an earlier callback of the turn ended the interest: `ready` checks.
+        Events found in one turn are delivered even if an earlier callback of it ended the interest: `ready` checks.
         """
         self._poller.watch(sock.fileno(), interest, ready)
 
@@ -163,8 +163,8 @@ class Reactor:
                 self._finish()
 
     def abandon(self) -> None:
-        """End `run` as the death of the process would: after the present callback sockets are closed, and nothing that
-        waits is done any more. Callable from any thread; twice is harmless."""
+        """End `run` as the death of the process would: after the present callback, close the sockets and drop all
+        waiting work. Callable from any thread; a second call has no effect."""
         self._ready.appendleft(self._die)
         self._wake()
 
@@ -263,7 +263,7 @@ class Reactor:
         self._wake_out.close()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # full: it wakes anyway; closed: nobody sleeps
+        with suppress(OSError):  # full: the owner wakes anyway; closed: no thread sleeps
             self._wake_out.send(b"\0")
 
     def _drain_wake_ups(self, _events: int) -> None:

@@ -16,7 +16,7 @@ def one_line(error: BaseException) -> str:
 
 
 def to_the_log(line: str) -> None:
-    """Report a line to Python's logging, where nobody asked for it."""
+    """Report a line to Python's logging, the default when the caller gives no `report`."""
     import logging
 
     logging.getLogger("barnabas").error(line)

@@ -26,12 +26,12 @@ class HeapTimer:
                 self._timers.note_cancelled()
 
     def leave_heap(self) -> None:
-        """Count no more as waiting."""
+        """Stop counting as a waiting timer."""
         self._timers = None
 
     @property
     def cancelled(self) -> bool:
-        """True when there is nothing to call any more."""
+        """True when there is no callback left."""
         return self._callback is None
 
     def take(self) -> Callback | None:
@@ -49,7 +49,7 @@ class Timers:
         self._cancelled = 0
 
     def __len__(self) -> int:
-        """How many are waiting, without the cancelled."""
+        """Return the number of waiting timers, without the cancelled ones."""
         return len(self._heap) - self._cancelled
 
     def add(self, due: float, callback: Callback) -> HeapTimer:
@@ -68,7 +68,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float) -> list[HeapTimer]:
-        """Take the timers that are due. Whoever runs them asks each with `take`: one may cancel another."""
+        """Take the timers that are due. The caller gets each callback with `take`: one timer may cancel another."""
         heap, due = self._heap, []
         while heap and heap[0][0] <= now:
             timer = heappop(heap)[2]

@@ -18,7 +18,7 @@ from .requests import write_request
 TICKS = 8
 """A request timeout is noticed after at most 1 / TICKS more than it says."""
 LOOKS_AT_ONCE = 2
-"""How often the link looks on the next turn whether a produce has gone out, before it waits longer and longer."""
+"""The link checks this often on the next turn whether a produce has gone out, then after longer and longer waits."""
 LOOK_MS_MIN = 1.0
 LOOK_MS_MAX = 20.0
 
@@ -60,7 +60,7 @@ class _Waiting(NamedTuple):
 
 
 class _Leaving(NamedTuple):
-    """A produce on its way to the network: gone when so many bytes of the link are."""
+    """A produce on its way to the network: it has gone out when `gone_at` bytes of the link have."""
 
     gone_at: int
     reply: Reply[Any]
@@ -70,8 +70,8 @@ class ClassicLink:
     """A connection to one broker. Made by `connect_classic`; usable from the moment `opened` gets it.
 
     Fetches and offsets are answered in the order of the requests. A produce is never answered by the broker; the link
-    replies when all of it was handed to the network, so that whoever waits for the replies sends no faster than the
-    broker takes. A request that is not answered within the request timeout, or a broker that takes no byte for as long,
+    replies when all of it was handed to the network, so that a sender which waits for the replies is no faster than
+    the broker. A request that is not answered within the request timeout, or a broker that takes no byte for as long,
     means that the connection is dead: it is closed, and every request on it fails.
     """
 
@@ -234,7 +234,7 @@ class ClassicLink:
 
 
 def _frame_bytes(pieces: list[Piece]) -> int:
-    """What the transport counts for the frame, the length before it included. Raises `OverflowError`."""
+    """Return the bytes that the transport counts for a frame, with the length before it. Raises `OverflowError`."""
     size = sum(map(size_of, pieces))
     if size > FRAME_BYTES_MAX:
         raise OverflowError(f"it has {size} bytes, more than one frame carries")

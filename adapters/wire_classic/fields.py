@@ -1,4 +1,4 @@
-"""What both ends need: the fixed fields of the classic protocol, its strings, and its error codes (facts A1)."""
+"""The fixed fields of the classic protocol, its strings and its error codes, for both ends (facts A1)."""
 
 from struct import Struct
 from struct import error as StructError
@@ -28,10 +28,10 @@ _TEXT_SHOWN = 300
 
 
 DECODE_ERRORS = (StructError, ValueError)
-"""What the plain operations raise on bytes that end early or are no UTF-8: as good as `Malformed`."""
+"""The plain operations raise these on bytes that end early or are not UTF-8; they mean the same as `Malformed`."""
 
 ENCODE_ERRORS = (StructError, ValueError, TypeError, OverflowError)
-"""What they raise on a value that the protocol cannot carry."""
+"""The plain operations raise these on a value that the protocol cannot carry."""
 
 
 def pack_text(text: str) -> bytes:

@@ -117,7 +117,7 @@ def _write_produce(request: ClassicProduce) -> list[Piece]:
     for part in request.partitions:
         records = part.records
         pieces.append(head + pack_text(part.topic) + PRODUCE_TAIL.pack(part.partition, len(records)))
-        # Whoever gave writable memory may write to it once `submit` has returned.
+        # The caller may write to its writable memory once `submit` has returned.
         pieces.append(records if records.readonly else bytes(records))
         head = b""
     return pieces or [head]

@@ -15,7 +15,7 @@ from .fields import DECODE_ERRORS, ENCODE_ERRORS, MULTI_FETCH, NAMES, OFFSETS, o
 from .requests import read_request
 
 _numbers = count(1)
-"""Of connections, for `Caller.connection`."""
+"""The numbers of connections, for `Caller.connection`."""
 
 
 class ClassicServer:
@@ -25,7 +25,7 @@ class ClassicServer:
     report:   takes one line for each connection that is closed because of what came over it, and for each message set
               that was refused for its size, which leaves the connection open.
     max_in_flight: has no effect here: the protocol allows one request of a connection at a time.
-    gone:     told the number (`Caller.connection`) of each connection that has closed.
+    gone:     gets the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
     """
 
@@ -93,7 +93,7 @@ class _ServerConnection:
             self._server.gone(self._caller.connection)
 
     def close(self, reason: str) -> None:
-        """Take no more requests, let what was answered go out, and close."""
+        """Take no further requests, let the sent answers go out, and close."""
         self._open = False
         self._waiting = None
         self._connection.close(reason)
@@ -132,7 +132,7 @@ class _ServerConnection:
             watch.on_response(watch.now_ms() - waiting.began_ms, 0.0, lambda: seen)
 
     def _look_for_refusals(self, name: str, result: ClassicProduceResult) -> None:
-        """There is no answer to tell an error by: a producer can only learn from a closed connection (facts A1)."""
+        """Report refused message sets. No answer can carry an error: only a closed connection shows one (facts A1)."""
         refused = [part for part in result.partitions if part.error is not ErrorCode.NONE]
         if not refused:
             return

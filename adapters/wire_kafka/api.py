@@ -1,4 +1,4 @@
-"""What the table of the protocol says of one API."""
+"""The entry of one API in the table of the protocol."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,14 +23,14 @@ class Api:
     most_version:    the highest version that can express a request; a client does not send more.
     version_limit:   the same limit where it depends on what else the broker offers.
     by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
-    long_answers:    a small request can get a long answer, which is written in steps; no more is taken from its
-                     connection while it is being made.
+    long_answers:    a small request can get a long answer, which is written in steps; nothing further is taken from
+                     its connection meanwhile.
     result_of:       how a client reads the result in this version, where the answer leaves out what the request said.
-    ids_since:       from this version on request and result tell topics by their ids (`topic_ids`).
+    ids_since:       from this version on, request and result identify topics by id (`topic_ids`).
     resolved:        the request with the names of its topics, in these versions, and how its result becomes the answer.
     by_id:           the request with the ids of its topics, as a client sends it in these versions, and how the answer
                      becomes its result.
-    named:           the request with the names of the topics that it tells by their ids alone.
+    named:           the request with the names of the topics that it identifies by id only.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
     """

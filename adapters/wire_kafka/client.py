@@ -48,7 +48,7 @@ def connect_kafka(
     """Connect and agree on versions; `opened` is called once, later, with the link or the reason why there is none.
 
     The connection, and then the negotiation, may take `connect_timeout_ms` each. `limits` bound the answers, by default
-    without a limit of idle time, which is the broker's to set. `software_version` is told to the broker. Owner thread
+    without a limit of idle time, which is the broker's to set. `software_version` is sent to the broker. Owner thread
     only. Raises `ValueError` for a client id that the protocol cannot carry.
     """
     if client_id is not None and len(client_id.encode()) > wire.TEXT_BYTES_MAX:

@@ -6,7 +6,7 @@ from .wire import Reader, Writer
 
 
 class FencedError:
-    """An error; in versions below `since` a producer that is fenced is told so in the old word."""
+    """An error code; versions below `since` carry INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED."""
 
     def __init__(self, *, since: int) -> None:
         self._since = since

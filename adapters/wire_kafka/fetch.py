@@ -88,7 +88,7 @@ class FetchRequest:
         elif session_id == _NO_SESSION or session_epoch in _FULL_FETCH_EPOCHS:
             session, forgotten = (_NO_SESSION, -1), ()
         else:
-            # It goes on with a session of the broker that was at this address before.
+            # The client continues a session of the broker that had this address before.
             raise Answered(FetchResult(partitions=(), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         return Fetch(
             partitions=partitions,
@@ -175,7 +175,7 @@ class FetchRequest:
             writer.end()
 
     def _write_forgotten(self, writer: Writer, forgotten: Sequence[tuple[bytes, int]]) -> None:
-        """Of a follower alone, whose versions have ids."""
+        """Write the forgotten partitions by topic id: only followers have any, and their versions have ids."""
         topics: dict[bytes, list[int]] = {}
         for topic_id, number in forgotten:
             topics.setdefault(topic_id, []).append(number)
@@ -204,7 +204,7 @@ class FetchRequest:
 class FetchResponse:
     """The response of Fetch 4 to 18. Without aborted transactions their list is null.
 
-    names: of the topics, by id, for versions that tell the ids alone.
+    names: the topic names by id, for versions that carry ids only.
     """
 
     _FIXED_V4 = Struct(">ihqq")
@@ -337,7 +337,7 @@ class FetchResponse:
 
 
 def _of_nameless(part: FetchResultPartition) -> ErrorCode:
-    """A topic without a name is unknown; what its reader said, and should be told, is its id."""
+    """Return the error for a topic without a name. Its reader gave an id, so an unknown topic is an unknown id."""
     return ErrorCode.UNKNOWN_TOPIC_ID if part.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else part.error
 
 

@@ -270,8 +270,8 @@ SYNC_GROUP = Api(
 
 
 class DescribedGroup:
-    """A group. One that does not exist is in the state Dead, without an error; from version 6 on (KIP-1043) it is told
-    as GROUP_ID_NOT_FOUND, too."""
+    """A described group. A group that does not exist has the state Dead and no error; from version 6 on (KIP-1043) it
+    has the error GROUP_ID_NOT_FOUND, too."""
 
     _DEAD = "Dead"
     has_steps = True

@@ -19,7 +19,7 @@ KeptT = TypeVar("KeptT", bound=KeepsBytes)
 
 
 class Kept(Generic[KeptT]):
-    """Of values that whoever makes them will send again (`encoded` is a mapping): written once for each version."""
+    """A codec for values that are sent repeatedly (`encoded` is a mapping): each is written once per version."""
 
     has_steps = True
 

@@ -1,4 +1,4 @@
-"""Who leads instead: tagged fields of Produce and Fetch that save a client which came too late a Metadata (KIP-951)."""
+"""Tagged fields of Produce and Fetch that name the current leader and so save a client a Metadata request (KIP-951)."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -29,7 +29,7 @@ def leader_field(leader: CurrentLeader) -> bytes:
 
 
 def read_leader(content: Reader) -> CurrentLeader | None:
-    """None where the field says that nobody is known."""
+    """Return the leader, or None if the field says that none is known."""
     leader_id, leader_epoch = content.take(_LEADER)
     return None if leader_id < 0 else CurrentLeader(leader_id, leader_epoch)
 
@@ -45,7 +45,7 @@ def end_with_nodes(writer: Writer, version: int, nodes: Sequence[BrokerNode]) ->
 
 
 def read_nodes(reader: Reader, version: int) -> Sequence[BrokerNode]:
-    """What `end_with_nodes` has written."""
+    """Return the addresses that `end_with_nodes` has written."""
     for tag, content in reader.tags():
         if tag == _NODES_TAG:
             return _NODES.read(content, version)

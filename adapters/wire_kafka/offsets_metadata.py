@@ -45,8 +45,8 @@ _MEANINGLESS = -(2**63)
 
 
 class _Timestamp:
-    """A time, or a number below 0 that stands for a place in the log. In versions before it has that meaning it has
-    none, which is told as UNSUPPORTED_VERSION of the partition, as by Kafka."""
+    """A time, or a number below 0 that stands for a place in the log. In versions that do not know the number it has no
+    meaning, and the partition gets UNSUPPORTED_VERSION, as in Kafka."""
 
     def read(self, reader: Reader, version: int) -> int:
         timestamp = I64.read(reader, version)

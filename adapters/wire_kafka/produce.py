@@ -23,7 +23,7 @@ ZSTD = 7
 TELLS_LEADER = 10
 WITH_IDS = 13
 BY_NAME = 11
-"""The highest version of a request that names its topics; 12 says no more."""
+"""The highest version of a request that names its topics; 12 says the same."""
 
 _NOTHING = memoryview(b"")
 _ACKS_TIMEOUT = Struct(">hi")

@@ -39,7 +39,7 @@ INIT_PRODUCER_ID = Api(
 
 
 def _in_order(request: DescribeProducers, result: DescribeProducersResult) -> DescribeProducersResult:
-    """As they were asked for."""
+    """Return the result with its partitions in the order of the request."""
     found = {(each.topic, each.partition): each for each in result.partitions}
     asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
     if found.keys() != set(asked):

@@ -1,4 +1,4 @@
-"""What this broker does not offer, and answers all the same: UNSUPPORTED_VERSION (35), where an answer is possible.
+"""APIs and versions that this broker does not offer and answers with UNSUPPORTED_VERSION (35), where it can.
 
 Versions of our APIs that are cut off below, and APIs that a client asks for however the broker's list looks. Their
 forms are those of Kafka's brokers that had them. All else that is unknown closes the connection, as with Kafka.
@@ -229,11 +229,11 @@ _NAMES = {
     88: "StreamsGroupHeartbeat",
     89: "StreamsGroupDescribe",
 }
-"""Of APIs that clients ask brokers of Kafka for, and this one does not know."""
+"""The names of APIs that clients use with Kafka brokers and that this broker does not know."""
 
 
 def not_offered(key: int, version: int) -> str:
-    """What is asked for, in words."""
+    """Describe the API or version that is not offered."""
     if (api := BY_KEY.get(key)) is not None:
         low, high = api.versions
         return f"version {version} of {api.name}, which is not supported; {low} to {high} are"

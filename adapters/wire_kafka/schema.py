@@ -29,7 +29,7 @@ _ITEMS_PER_STEP = 16
 
 
 class FieldCodec(Protocol[T]):
-    """How a value of one type travels in each version."""
+    """The encoding of a value of one type in each version."""
 
     def read(self, reader: Reader, version: int) -> T:
         """Raises `Malformed` or one of `wire.DECODE_ERRORS`."""
@@ -49,12 +49,12 @@ class Stepped(FieldCodec[T], Protocol[T]):
         ...
 
     def write_in_steps(self, writer: Writer, version: int, value: T) -> Iterator[None]:
-        """As `write`; others may have their turn whenever it yields."""
+        """Write like `write`; others may have their turn whenever it yields."""
         ...
 
 
 def write_in_steps(codec: FieldCodec[T], writer: Writer, version: int, value: T) -> Iterator[None]:
-    """As `codec.write`, in steps where the codec has them."""
+    """Write like `codec.write`, in steps if the codec has them."""
     if getattr(codec, "has_steps", False):
         yield from cast(Stepped[T], codec).write_in_steps(writer, version, value)
     else:
@@ -106,7 +106,7 @@ class NullableText:
 
 
 class ErrorText(NullableText):
-    """Why something is refused, or null. One that quotes what came from outside may be longer than any string."""
+    """The reason of a refusal, or null. A reason that quotes input could be longer than any string, so it is cut."""
 
     def write(self, writer: Writer, version: int, value: str | None) -> None:
         super().write(writer, version, cut(value))
@@ -284,7 +284,7 @@ class Row(Generic[T]):
 
 
 class Missing(Enum):
-    """How the wire says that there is no mapping, which we hold as None."""
+    """The encoding of an absent mapping, which we hold as None."""
 
     REFUSED = "it cannot"
     NULL = "a null array"
@@ -350,7 +350,7 @@ class Filler:
 
 @frozen
 class Flag:
-    """An attribute that tells what the version can do: true in those that are at least `since`. Not on the wire."""
+    """An attribute that says what the version can do: true in versions from `since` on. It is not on the wire."""
 
     name: str
     since: int = field(kw_only=True)
@@ -485,7 +485,7 @@ class ByTopic(Generic[T]):
 
 
 class NullableByTopic(Generic[T]):
-    """The same, or null."""
+    """An array like `ByTopic`, or null."""
 
     def __init__(self, topics: ByTopic[T]) -> None:
         self._topics = topics

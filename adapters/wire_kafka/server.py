@@ -34,12 +34,12 @@ _HEADER_BYTES = _HEADER.size
 _VERSIONS = "ApiVersions"
 _NO_ANSWER: Sequence[Piece] = ()
 _DECODED = 8
-"""So many times the bytes of its frame a request takes that waits: it consists of objects, one for a few bytes each."""
+"""A waiting request takes this many times the bytes of its frame: it consists of objects, one for a few bytes each."""
 _NOTED_MAX = 4_096
 _SMALL_BYTES = 256
 """Requests up to this size are not counted while they wait: their number is bounded."""
 _numbers = count(1)
-"""Of connections, for `Caller.connection`."""
+"""The numbers of connections, for `Caller.connection`."""
 
 
 class KafkaServer:
@@ -47,13 +47,13 @@ class KafkaServer:
 
     listener: the name that the broker knows the listener by (`Caller.listener`).
     report:   takes one line for each connection that is closed because of what came over it.
-    max_in_flight: requests of one connection that wait for their answers before no more are read from it.
-    gone:     told the number (`Caller.connection`) of each connection that has closed.
+    max_in_flight: with this many requests waiting for answers, nothing further is read from a connection.
+    gone:     gets the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
     steps:    where long answers are written, beside other work; without it they are written in one go.
-    topic_name: the name of the topic with an id, empty where there is none: fetches of newer versions tell ids alone.
-    is_appending: true while records that came over a connection (`Caller.connection`) are being opened. No more is read
-              from it until its Produce is answered, as Kafka reads one request at a time.
+    topic_name: the name of the topic with an id, empty where there is none: newer fetch versions carry ids only.
+    is_appending: true while records that came over a connection (`Caller.connection`) are being opened. Nothing further
+              is read from it until its Produce is answered, as Kafka reads one request at a time.
     identity: the ids of the cluster and of this broker, which clients may ask for; None: every client is right here.
     """
 
@@ -96,8 +96,8 @@ class KafkaServer:
         return len(self.connections)
 
     def misrouted(self, cluster_id: str | None, node_id: int) -> ErrorCode:
-        """Why a client that means this broker of this cluster is to go elsewhere (KIP-1242); NONE where it does not
-        say, or is right."""
+        """Return the error for a client that means another broker or cluster than this (KIP-1242); NONE if it names
+        neither, or this one."""
         if self.identity is None or (cluster_id is None and node_id == versions.NO_NODE):
             return ErrorCode.NONE
         if cluster_id is None or node_id == versions.NO_NODE:
@@ -184,7 +184,7 @@ class _ServerConnection:
             self._server.gone(self._caller.connection)
 
     def close(self, reason: str) -> None:
-        """Take no more requests, let what was answered go out, and close."""
+        """Take no further requests, let the sent answers go out, and close."""
         self._open = False
         self._in_flight.clear()
         self._connection.close(reason)
@@ -327,7 +327,7 @@ class _ServerConnection:
         slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
-        """What waits in this place takes so many bytes now."""
+        """Count `size` bytes as held for the request in this place."""
         before, slot.kept_bytes = slot.kept_bytes, size
         self._connection.add_held_bytes(size - before)
 
@@ -394,7 +394,7 @@ class _InFlight:
         self._correlation_id = correlation_id
         self.silent = False
         self.is_long = api is not None and api.long_answers
-        """Its answer may take long to write."""
+        """True if the answer may take long to write."""
         self.is_held = False
         """True for a Produce whose records are being opened."""
         self.answer: Callable[[Any], Any] | None = None

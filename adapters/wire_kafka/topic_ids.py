@@ -58,7 +58,7 @@ def write_id(writer: Writer, topic: str) -> None:
 
 
 def _names(partitions: Sequence[Any], topic_name: TopicName) -> dict[str, str]:
-    """The names of the topics whose ids these partitions tell, empty where there is none."""
+    """Return the names of the topics whose ids these partitions carry, empty where there is none."""
     return {topic: topic_name(bytes.fromhex(topic)) for topic in dict.fromkeys(part.topic for part in partitions)}
 
 
@@ -181,6 +181,6 @@ def _named_group(
 
 
 def _answered_group(group: FetchedGroup, unknown: dict[str, list[FetchedOffset]]) -> FetchedGroup:
-    """Offsets of which nobody knows the topic's id cannot be told."""
+    """Leave out the offsets without a topic id, which the answer cannot carry, and add those of unknown ids."""
     told = [evolve(each, topic=each.topic_id.hex()) for each in group.partitions if each.topic_id != NO_TOPIC_ID]
     return evolve(group, partitions=told + unknown.get(group.group_id, []))

@@ -82,7 +82,7 @@ def _write_ranges(writer: Writer, ranges: Iterable[tuple[int, int, int]]) -> Non
 def read_response(frame: memoryview, position: int, version: int, items_max: int) -> tuple[int, Ranges]:
     """(error number, ranges) of an answer to `version`. Raises as readers.
 
-    With error 35 the body should be of version 0 and tell the versions of ApiVersions; where it cannot be read as such
+    With error 35 the body should be of version 0 and list the versions of ApiVersions; where it cannot be read as such
     (librdkafka's mock cluster) the ranges are empty.
     """
     (error,) = wire.I16.unpack_from(frame, position)

@@ -33,10 +33,10 @@ UVARINT_MAX = 0xFFFF_FFFF
 
 
 DECODE_ERRORS = (StructError, IndexError, ValueError, OverflowError)
-"""What the plain operations of a reader raise on bytes that end early or are no UTF-8: as good as `Malformed`."""
+"""Plain operations of a reader raise these on bytes that end early or are not UTF-8; they mean `Malformed`, too."""
 
 ENCODE_ERRORS = (StructError, ValueError, TypeError, OverflowError)
-"""What a writer raises on a value that the protocol cannot carry: too large, too long, null where it must not be."""
+"""A writer raises these on a value that the protocol cannot carry: too large, too long, null where it must not be."""
 
 
 class Reader:
@@ -109,7 +109,7 @@ class Reader:
 
 
 class CompactReader(Reader):
-    """The same, compact encoding."""
+    """A `Reader` of the compact encoding."""
 
     __slots__ = ()
 
@@ -251,7 +251,7 @@ class Writer:
 
 
 class CompactWriter(Writer):
-    """The same, compact encoding."""
+    """A `Writer` of the compact encoding."""
 
     __slots__ = ()
 

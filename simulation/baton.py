@@ -13,7 +13,7 @@ class Baton:
 
     def __init__(self, run: Callable[[], None], name: str) -> None:
         self.killed = False
-        """Whoever waits in the thread gets `Killed` from now on."""
+        """True: code that waits in the thread gets `Killed` from now on."""
         self.ended = False
         self._run = run
         self._go, self._back = Lock(), Lock()

@@ -48,10 +48,10 @@ class SimulatedBroker(Machine):
         self.node: BrokerServer | None = None
         """The running process."""
         self.lives = 0
-        """How often it was started."""
+        """The number of starts."""
         self.stopping = False
         self.wanted = False
-        """False when nobody starts it again: after `stop`, and until a `kill` or power cut ends."""
+        """False when it is not started again: after `stop`, and until a `kill` or power cut ends."""
 
     @property
     def running(self) -> bool:
@@ -60,7 +60,7 @@ class SimulatedBroker(Machine):
 
     @property
     def partitions(self) -> Mapping[tuple[str, int], Partition]:
-        """Those that it has now; none while it does not run."""
+        """The partitions that it has now; none while it does not run."""
         try:
             return {} if self.node is None else self.node.state.replicas.partitions
         except ClosedError:
@@ -87,7 +87,7 @@ class SimulatedBroker(Machine):
             return -1
 
     def knows(self, brokers: int) -> bool:
-        """True if it has heard that there are so many brokers."""
+        """True if its image has at least this number of brokers."""
         return self.node is not None and len(self.node.state.image.brokers) >= brokers
 
     # --- the process
@@ -114,7 +114,7 @@ class SimulatedBroker(Machine):
         node.stop(done)
 
     def kill(self) -> None:
-        """As `kill -9`: the process is gone; what it wrote is still there, flushed or not."""
+        """Kill the process as `kill -9` does: what it wrote is still there, flushed or not."""
         self.wanted = False
         self._end("is killed")
 
@@ -150,12 +150,14 @@ class SimulatedBroker(Machine):
             self.node.state.replicas.suspect(log, offset)
 
     def get_stuck_for(self, seconds: float) -> None:
-        """Its reactor waits for a disk so long, while its session with the coordination service is kept."""
+        """Let its reactor wait for a disk for this time, while its session with the coordination service stays open."""
         self.world.report(f"--- {self.name} waits for its disk for {seconds:.2f} s")
         self.get_stuck(seconds * 1000)
 
     def pause(self, seconds: float) -> None:
-        """As SIGSTOP, and SIGCONT so much later: nothing runs meanwhile, and what is sent to it waits."""
+        """Stop the process as SIGSTOP does, and continue it after `seconds`: nothing runs meanwhile, and what is sent
+        to it waits.
+        """
         self.world.report(f"--- {self.name} stands still for {seconds:.2f} s")
         self.stand_still(seconds * 1000)
 
@@ -230,7 +232,7 @@ class SimulatedBroker(Machine):
         self._ended(f"gives up: {error}")
 
     def _ended(self, why: str) -> None:
-        """By itself, with an error: whoever looks after it starts it again."""
+        """End the process because of an error; a supervisor starts it again."""
         self._end(why)
         self.world.scheduler.call_later(
             RESTART_MS, lambda: self._start() if self.wanted and self.node is None else None

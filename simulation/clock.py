@@ -35,7 +35,7 @@ class SkewedClock:
 
     @classmethod
     def somehow(cls, clock: Clock, entropy: Entropy) -> "SkewedClock":
-        """Of a machine that has run for up to a month, and whose time of day is nearly right."""
+        """Return the clock of a machine that has run for up to a month, and whose time of day is nearly right."""
         return cls(clock, wall_ms=entropy.below(400) - 200, monotonic_ms=entropy.fraction() * MONTH_MS)
 
     def now_ms(self) -> int:

@@ -9,7 +9,9 @@ from .network import Who, node_name
 
 
 class CoordinationService:
-    """The tree itself is `World.tree`. To cut somebody off from it see `SimulatedNetwork.partition`."""
+    """Faults of the coordination service. The tree is `World.tree`; `SimulatedNetwork.partition` cuts a machine off
+    from it.
+    """
 
     def __init__(
         self, tree: MemoryTree, machines: Callable[[], Iterable[Machine]], set_down: Callable[[bool], None]
@@ -20,13 +22,15 @@ class CoordinationService:
         self._away: list[Machine] = []
 
     def expire(self, who: Who) -> None:
-        """The service ends the sessions of this machine, which goes on, and is told soon."""
+        """Let the service end the sessions of this machine, which keeps running and is notified soon."""
         for machine in self._machines():
             if machine.name == node_name(who):
                 machine.expire()
 
     def go_down(self, *, sessions_expire: bool = False) -> None:
-        """Nobody reaches the service; sessions do not end meanwhile, as it does not count the time, or they do."""
+        """Make the service unreachable for all. Sessions do not end meanwhile, as the service does not count the time,
+        unless `sessions_expire`.
+        """
         self._set_down(True)
         for machine in self._machines():
             self._away.append(machine)
@@ -34,7 +38,7 @@ class CoordinationService:
                 session.leave(may_expire=sessions_expire)
 
     def come_up(self) -> None:
-        """It is there again."""
+        """Make the service reachable again."""
         self._set_down(False)
         away, self._away = self._away, []
         for machine in away:

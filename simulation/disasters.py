@@ -22,16 +22,16 @@ LOG_SUFFIX = ".log"
 
 
 class Disasters:
-    """Something goes wrong every `every` seconds on average, and lasts up to `lasting` seconds.
+    """Injects a fault every `every` seconds on average, which lasts up to `lasting` seconds.
 
         with Disasters(world, every=30):
             world.run(3600)
         world.run(60)  # all is well again
 
-    kinds:   some of `Disasters.KINDS` and `Disasters.MORE_KINDS`; all of the former by default.
-    spared:  names of programs, and ids of brokers, to which nothing is done.
-    losses:  so many brokers at a time, at most, have lost something that was not flushed, or their whole disk, and are
-             not in sync again. With replication factor r and min.insync.replicas k, k - 1 is what a cluster survives.
+    kinds:   some of `Disasters.KINDS` and `Disasters.MORE_KINDS`; all of the former by default. spared:  names of
+    programs, and ids of brokers, to which nothing is done. losses:  the largest number of brokers that, at one time,
+    have lost something that was not flushed, or their whole disk,
+             and are not in sync again. With replication factor r and min.insync.replicas k, a cluster survives k - 1.
     """
 
     KINDS = (
@@ -63,7 +63,7 @@ class Disasters:
             known = ", ".join(self.KINDS + self.MORE_KINDS)
             raise ValueError(f"kinds: {', '.join(unknown) or 'none'}; there are {known}")
         self.count = 0
-        """How many there were."""
+        """The number of faults so far."""
         self._copies: dict[int, dict[str, dict[str, FileContent]]] = {}
         self._world = world
         self._entropy = world.entropy.child("disasters")
@@ -113,7 +113,7 @@ class Disasters:
         self._later()
 
     def end(self) -> None:
-        """No more, and what lasts ends: whoever is down is started, and the network heals."""
+        """Inject no further faults, and end those that last: brokers that are down are started, the network heals."""
         self._going_on = False
         world = self._world
         world.report("--- no more disasters")
@@ -196,7 +196,7 @@ class Disasters:
         return len(self._world.brokers) > 1 and self._lose(lambda broker: broker.lose_disk())
 
     def _old_disk(self) -> bool:
-        """Its disk is replaced by the copy that was made of it last; another copy is made for the next time."""
+        """Replace a broker's disk by the latest copy of it; another copy is made for the next time."""
         broker = self._broker()
         if broker is None or len(self._world.brokers) == 1:
             return False
@@ -237,7 +237,7 @@ class Disasters:
         return frozenset(self._lost)
 
     def may_lose(self, broker: SimulatedBroker) -> bool:
-        """True if, with this one, no more brokers than `losses` miss what they had."""
+        """True if, with this broker, at most `losses` brokers miss what they had."""
         return len(self.brokers_with_losses | {broker.broker_id}) <= self._losses_max
 
     def _is_whole(self, broker_id: int) -> bool:

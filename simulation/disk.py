@@ -35,7 +35,7 @@ class FileContent:
 
 
 class FaultyDisk:
-    """What outlives the broker. Names (create, rename, delete) are journalled by the file system and survive.
+    """A disk, which outlives the broker. Names (create, rename, delete) are journalled by the file system and survive.
 
     `errors_per_million` of the appends fail without having written anything, `flush_errors_per_million` of the flushes
     without having made anything durable.
@@ -50,7 +50,7 @@ class FaultyDisk:
         self.errors_per_million = 0
         self.flush_errors_per_million = 0
         self.bytes_max = -1
-        """As much as fits on it, when it is not negative: appends beyond fail."""
+        """The capacity, when it is not negative: appends beyond it fail."""
         self.folders: dict[str, dict[str, FileContent]] = {"": {}}
         self.epoch = 0
         self.in_use = False
@@ -58,7 +58,7 @@ class FaultyDisk:
 
     @property
     def used_bytes(self) -> int:
-        """What all files hold."""
+        """The sum of the sizes of all files."""
         return sum(len(content.data) for folder in self.folders.values() for content in folder.values())
 
     def rot(self, folder: str, name: str, position: int) -> None:
@@ -84,26 +84,28 @@ class FaultyDisk:
         return [(folder, name) for folder, name, *_ in self._rotten]
 
     def release(self) -> None:
-        """The process that used it was killed: all that was written is there, and it can change nothing any more."""
+        """Release the disk after its process was killed: all that was written is there, and that process can no longer
+        change it.
+        """
         self.epoch += 1
         self.in_use = False
 
     def lose_all(self) -> None:
-        """It is replaced by an empty one."""
+        """Replace the disk by an empty one."""
         self.release()
         self.folders = {"": {}}
 
     def copy(self) -> dict[str, dict[str, FileContent]]:
-        """What is on it now, for `put_back`."""
+        """Return a copy of the present content, for `put_back`."""
         return copy.deepcopy(self.folders)
 
     def put_back(self, folders: dict[str, dict[str, FileContent]]) -> None:
-        """An earlier copy of it takes its place."""
+        """Replace the content by an earlier copy."""
         self.release()
         self.folders = copy.deepcopy(folders)
 
     def power_cut(self) -> None:
-        """Whoever still holds files of before can no longer change anything; what was not flushed may be gone."""
+        """Lose some of what was not flushed. Files that were opened before can no longer change anything."""
         self.release()
         for folder in self.folders.values():
             for content in folder.values():

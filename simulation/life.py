@@ -13,7 +13,7 @@ Callback = Callable[[], None]
 
 
 class Crew(Protocol):
-    """Who does the work off the reactor: see `Workers`."""
+    """The threads that do the work off the reactor: see `Workers`."""
 
     def start(self, life: "Life", work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None: ...
 
@@ -40,17 +40,17 @@ class Life:
     def __init__(self, scheduler: ManualScheduler, workers: Crew) -> None:
         self.alive = True
         self.ran = False
-        """Something of this process has run since whoever looks on set it to False."""
+        """Something of this process has run since an observer set it to False."""
         self.work_ms_more = 0.0
-        """Settable: work off the reactor begins and ends later by up to so much."""
+        """Settable: work off the reactor begins and ends later by up to this time."""
         self.rate: Callable[[], float] = lambda: 1.0
-        """Settable: how fast the clock of its timers runs."""
+        """Settable: the rate at which the clock of its timers runs."""
         self._scheduler = scheduler
         self._workers = workers
         self._held: deque[Callback] | None = None
 
     def run(self, callback: Callback) -> None:
-        """Now, or when the process goes on, or never."""
+        """Run the callback now, or when the process continues; never if the process has ended."""
         if not self.alive:
             return
         if self._held is None:
@@ -65,7 +65,7 @@ class Life:
             self._held = deque()
 
     def go_on(self) -> None:
-        """What became due meanwhile runs now, in its order."""
+        """Continue the process: callbacks that became due meanwhile run now, in their order."""
         held, self._held = self._held, None
         for callback in held or ():
             self.run(callback)

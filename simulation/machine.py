@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .surroundings import Surroundings
 
 TOLD_MS_MAX = 5.0
-"""How long the service takes to tell of a change."""
+"""The longest delay of a notification by the coordination service."""
 
 
 class Machine:
-    """What runs on it ends when its power is cut; its sessions then expire in their time."""
+    """A machine of the world. Its processes end when its power is cut; its sessions then expire after their timeout."""
 
     def __init__(self, world: "Surroundings", name: str, *, session_blocks: bool = True) -> None:
         """`session_blocks`: the service is on another machine, not in this process."""
@@ -40,7 +40,7 @@ class Machine:
 
             def tell() -> None:
                 if faults.is_behind:
-                    faults.report(report)  # it tells of what has changed since, too, which no read shows yet
+                    faults.report(report)  # it reports changes made since, too, which no read shows yet
                 else:
                     callback()
 
@@ -61,7 +61,7 @@ class Machine:
         return self.sessions[-1]
 
     def transport(self) -> Transport:
-        """Its way into the network, for what runs on it now."""
+        """Return a transport in the network, for the process that runs on it now."""
         return HeldTransport(self.world.network.transport(self.name), self.life)
 
     def cut_power(self) -> None:
@@ -78,19 +78,21 @@ class Machine:
         self.session_faults = SessionFaults()
 
     def expire(self) -> None:
-        """The service gives the machine's sessions up, which goes on."""
+        """Let the service end the sessions of the machine, which keeps running."""
         for session in self.sessions:
             if not session.is_away:  # it would have to wait for its time
                 session.expire()
 
     def lose_coordination(self, ms: float, *, may_expire: bool = True) -> None:
-        """No way to the service for a while; longer than the session's time, and the session is over."""
+        """Cut the machine off from the service for a while; if that is longer than the session timeout, the session
+        expires.
+        """
         for session in self.sessions:
             session.leave(may_expire=may_expire)
             self.world.fault_ends_in(ms, session.come_back)
 
     def reach_coordination(self, reaches: bool) -> None:
-        """Whether there is a way to the service; nobody says for how long."""
+        """Say whether the machine can reach the service, until the next call."""
         if self._cut_off is reaches:
             self._cut_off = not reaches
             for session in self.sessions:
@@ -104,9 +106,9 @@ class Machine:
             self.world.fault_ends_in(ms, life.go_on)
 
     def stand_still(self, ms: float, again_ms: float = 0.0) -> None:
-        """The process is stopped, and goes on later: for longer than the session's time, and that is over.
+        """Stop the process and continue it later; if that is longer than the session timeout, the session expires.
 
-        It hears of that `again_ms` after it goes on.
+        The process is notified of that `again_ms` after it continues.
         """
         life = self.life
         if life.still or not life.alive:

@@ -21,7 +21,7 @@ class SimulatedNetwork(MemoryNetwork):
     """Machines are named by broker id or by name; `COORDINATION` is one, too."""
 
     cuts_changed: Callable[[], None] = staticmethod(lambda: None)
-    """Called (settable) when somebody does not reach somebody else any more, or does again."""
+    """Called (settable) when the cuts change: a machine cannot reach another one, or can again."""
 
     def __init__(self, *arguments: Any) -> None:
         """Take what `MemoryNetwork` takes."""
@@ -30,20 +30,20 @@ class SimulatedNetwork(MemoryNetwork):
         """The receiving ends of connections over which nothing arrives for now."""
 
     def partition(self, one: Who, *others: Who, one_way: bool = False) -> None:
-        """Nothing passes any more between `one` and the others; `one_way`: from it to them. Nobody is told of it."""
+        """Let nothing pass between `one` and the others; `one_way`: from it to them. The machines are not notified."""
         for other in others:
             self.cut(node_name(one), node_name(other), one_way=one_way)
         self.cuts_changed()
 
     def heal(self, one: Who | None = None, other: Who | None = None) -> None:
-        """Undo `partition`: of these two; of `one` and everybody; of all when nobody is named."""
+        """Undo `partition`: of these two; of `one` and all others; of all when none is named."""
         for ways in list(self._cuts):
             if {node_name(who) for who in (one, other) if who is not None} <= set(ways):
                 super().heal(*ways)
         self.cuts_changed()
 
     def heal_all(self) -> None:
-        """Everybody reaches everybody again."""
+        """Let all machines reach each other again."""
         self.heal()
 
     def delay_requests(self, connection: MemoryConnection) -> Callable[[], None]:

@@ -21,13 +21,15 @@ Run = Callable[["Program"], None]
 
 
 class Program(Machine):
-    """Give it to clients in place of a bootstrap address: `Producer(program)`, `Consumer(program, group_id="g")`.
+    """A program that uses the world. Clients get it in place of a bootstrap address: `Producer(program)`,
+    `Consumer(program, group_id="g")`.
 
-    Its code is run by a thread of its own, one thread of all at a time; calls that wait hand over to the world. What
-    else waits (`time.sleep`, sockets, queues of other threads) knows nothing of the world: use `sleep` and `now`.
+    A thread of its own runs its code, and only one thread of all runs at a time; client calls that wait hand over to
+    the world. Other waits (`time.sleep`, sockets, queues of other threads) know nothing of the world: use `sleep` and
+    `now`.
 
-    restart_after: a supervisor starts it again so many seconds after it ended by a `BarnabasError`, or was killed; any
-    other exception leaves the world's `run`.
+    restart_after: the seconds after which a supervisor starts it again when it ended by a `BarnabasError` or was
+    killed; any other exception leaves the world's `run`.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Program(Machine):
         self.restart_after = restart_after
         self.lives = 0
         self.error: BaseException | None = None
-        """What ended it last."""
+        """The exception that ended it last."""
         self._run = run
         self._baton: Baton | None = None
         self._restart: Timer | None = None
@@ -65,7 +67,7 @@ class Program(Machine):
 
     @property
     def now(self) -> float:
-        """The time of day on this machine, as `time.time()` would tell it."""
+        """The time of day on this machine, as `time.time()` would return it."""
         return self.clock.now_ms() / 1000
 
     def sleep(self, seconds: float) -> None:
@@ -76,7 +78,7 @@ class Program(Machine):
         """For the clients themselves."""
         return _ProgramConnector(self, client_id, request_timeout_ms, connect_timeout_ms)
 
-    # --- for whoever watches it
+    # --- for its supervisor
 
     def start(self) -> None:
         """Run its function from the beginning, on a machine that has just been switched on."""
@@ -91,7 +93,7 @@ class Program(Machine):
                 run(self)
             except Killed:
                 raise
-            except BaseException as error:  # noqa: BLE001  # told below
+            except BaseException as error:  # noqa: BLE001  # `_step` reports it
                 self.error = error
 
         self.error = None
@@ -99,18 +101,18 @@ class Program(Machine):
         self.life.call_soon(lambda: self._step(baton))
 
     def kill(self) -> None:
-        """As `kill -9`: nothing more of its code has an effect, not even what stands in `finally`."""
+        """Kill the program as `kill -9` does: none of its code has an effect from now on, not even in `finally`."""
         self.world.report(f"--- {self.name} is killed")
         self.cut_power()
         self._ended()
 
     def pause(self, seconds: float) -> None:
-        """As SIGSTOP, and SIGCONT so much later."""
+        """Stop the program as SIGSTOP does, and continue it after `seconds`."""
         self.world.report(f"--- {self.name} stands still for {seconds:.2f} s")
         self.stand_still(seconds * 1000)
 
     def cut_power(self) -> None:
-        """As `kill`, and nobody starts it again."""
+        """End the program as `kill` does; it is not started again."""
         if self._restart is not None:
             self._restart.cancel()
             self._restart = None
@@ -169,7 +171,7 @@ class Program(Machine):
 
 
 class Notice:
-    """What somebody waits for; given once."""
+    """An event that a program waits for; given once."""
 
     def __init__(self) -> None:
         self.given = False
@@ -253,4 +255,4 @@ class _ProgramConnector:
         )
 
     def stop(self) -> None:
-        pass  # the machine goes on
+        pass  # the machine keeps running

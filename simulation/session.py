@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class SessionFaults:
-    """What is wrong with the sessions of one machine, besides their connection."""
+    """Faults of the sessions of one machine, other than those of their connection."""
 
     def __init__(self) -> None:
         self.answers_lost_chance = 0.0
-        """How likely the answer to a call is lost, whatever the call has done; the session goes on."""
+        """The probability that the answer to a call is lost, whatever the call has done; the session stays open."""
         self._nodes: Tree | None = None
         self._held: deque[Callable[[], None]] = deque()
 
@@ -52,7 +52,7 @@ class SessionFaults:
         return self._nodes is not None
 
     def nodes(self, now: Tree) -> Tree:
-        """What reads show."""
+        """Return the tree that reads show."""
         return now if self._nodes is None else self._nodes
 
 
@@ -148,7 +148,7 @@ class SimulatedSession:
             self._session.close()
 
     def _read(self, now: Callable[[], T], earlier: Callable[[Tree], T]) -> T:
-        """What the server that the session is connected to shows. Raises as `now` does."""
+        """Read from the server that the session is connected to, which may be behind. Raises as `now` does."""
         nodes = self._faults.nodes(self._world.tree.nodes)
         if nodes is self._world.tree.nodes or self._outages or self.closed:
             return now()
@@ -180,10 +180,10 @@ class SimulatedSession:
 
     @property
     def is_in_the_dark(self) -> bool:
-        """True while nobody could have told the user of this session that it is over.
+        """True while the user of this session cannot know that it is over.
 
-        Who only lost the connection knows how long ago, and that nothing can be known after the session's time; not so
-        who stood still meanwhile.
+        A user that only lost the connection knows how long ago, and that nothing is certain after the session timeout;
+        a user that stood still meanwhile does not.
         """
         told_now = self._told_ms == self._world.clock.monotonic_ms()
         return told_now or self._stood_still or (self._expiry_untold and not self._outages)
@@ -212,7 +212,7 @@ class SimulatedSession:
             later(self._expires_in_ms(), lambda: self.expire() if self._outage is outage else None)
 
     def come_back(self) -> None:
-        """It is made anew."""
+        """Restore the connection."""
         self._outages -= 1
         if not self._outages and not self.closed:
             self._outage = None
@@ -223,7 +223,7 @@ class SimulatedSession:
         self._stood_still = True
 
     def go_on(self) -> None:
-        """If the service was there all the time, it will tell what there is to tell."""
+        """Continue the user; if the service was connected all the time, it will deliver the notifications."""
         self._stood_still = self.is_away or self._expiry_untold
 
     def expire(self) -> None:
@@ -235,7 +235,7 @@ class SimulatedSession:
             self._world.tree.expire(self._session)
 
     def abandon(self) -> None:
-        """Its user is gone, and nobody has told the service."""
+        """Leave the session without its user; the service was not notified."""
         world = self._world
         if self.closed:
             return
@@ -254,7 +254,9 @@ class SimulatedSession:
         world.scheduler.call_later(self._expires_in_ms(), end)
 
     def _expires_in_ms(self) -> float:
-        """When nothing is heard any more: not before the user was promised, not later than the session's time."""
+        """Return the time until a silent session expires: not before the promised time, not later than the session
+        timeout.
+        """
         session_ms = self._world.session_ms
         if math.isnan(self._kept_ms):
             return session_ms

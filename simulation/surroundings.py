@@ -1,4 +1,4 @@
-"""What the machines of a world stand in: time, chance, a network, a coordination service. One seed, one story."""
+"""The surroundings of the machines of a world: time, chance, a network, a coordination service. One seed, one story."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ def _nothing_waits(_work: Work) -> bool:
 
 
 _BUG = re.compile(r"\b(Assertion|Attribute|Broken|Index|Key|Name|NotImplemented|Runtime|Type|Value)(Error)?: ")
-"""An error that is nobody's way to say something."""
+"""Error names that show a bug of the program, as no code raises them on purpose."""
 
 
 class CountingTree(MemoryTree):
@@ -33,7 +33,7 @@ class CountingTree(MemoryTree):
 
     @property
     def session_count(self) -> int:
-        """How many sessions are open."""
+        """The number of open sessions."""
         return len(self._sessions)
 
     def change(self, changes: Iterable[Change]) -> None:
@@ -54,7 +54,7 @@ class Surroundings:
         waits: float = 0.0,
         waits_within: Callable[[Work], bool] = _nothing_waits,
     ) -> None:
-        """`session_ms`: a session expires when the service has not heard of it so long; for `waits` see `Workers`."""
+        """`session_ms` is the session timeout of the coordination service; for `waits` see `Workers`."""
         self.seed = seed
         self.entropy = SeededEntropy(seed)
         self.clock = ManualClock()
@@ -77,16 +77,16 @@ class Surroundings:
         self.tree = CountingTree(deliver=self.scheduler.call_soon, report=self.failures.append)
         self.session_ms = session_ms
         self.reports: list[str] = []
-        """What the brokers wrote into their logs, and what happened to them, each with the time."""
+        """The log lines of the brokers, and the events that happened to them, each with the time."""
         self.reached: Counter[str] = Counter()
-        """How often rare states were reached, by name: faults that struck, refused calls, and what checks count."""
+        """Counts of rare states by name: faults that struck, refused calls, and states that checks count."""
         self.given_up: list[str] = []
         """Brokers that ended their process because of an error, after they had started, and why."""
         self.ghosts = 0
         """Sessions whose user is gone, which the service does not know yet."""
         self.service_is_down = False
         self.writes: Callable[[str, bytes], None] = lambda _path, _data: None
-        """Told of everything that somebody wants to write into the tree."""
+        """Called with every path and data that a session wants to write into the tree."""
         self._fault_ends: dict[object, Callable[[], None]] = {}
 
     def report(self, text: str) -> None:
@@ -94,7 +94,7 @@ class Surroundings:
         self.reports.append(f"{self.clock.monotonic_ms():9.2f} {text}")
 
     def _report_network(self, text: str) -> None:
-        """What a handler of a connection raised costs that connection only, as with TCP."""
+        """Report an exception of a connection handler; it costs that connection only, as with TCP."""
         self.report(text)
         self.note_bug(text)
 
@@ -104,7 +104,7 @@ class Surroundings:
             self.failures.append(text)
 
     def node(self, path: str) -> bytes | None:
-        """What stands in the tree, whoever asks."""
+        """Return the data of a node of the tree; None: there is no such node."""
         try:
             return self.tree.nodes.get(path).data
         except NoNode:
@@ -122,7 +122,7 @@ class Surroundings:
         self.scheduler.call_later(ms, due)
 
     def end_faults(self) -> None:
-        """What lasts, ends now."""
+        """End all faults that last."""
         ends = list(self._fault_ends.values())
         self._fault_ends.clear()
         for end in ends:

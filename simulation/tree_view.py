@@ -1,4 +1,4 @@
-"""What stands in the coordination tree of a world, whoever asks: for checks, and for faults that keep to a limit."""
+"""View of the coordination tree of a world, independent of sessions: for checks, and for faults with a limit."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -46,7 +46,7 @@ class TreeView:
         return found
 
     def states(self, topic: str) -> Mapping[int, PartitionState]:
-        """Of a topic's partitions; empty where none are stored."""
+        """Return the states of a topic's partitions; empty if none are stored."""
         try:
             found, _ = _decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data)
         except NoNode:
@@ -58,7 +58,7 @@ class TreeView:
         return states
 
     def brokers(self) -> dict[int, BrokerRegistration]:
-        """Those that are registered."""
+        """Return the registered brokers by id."""
         return {
             int(name): _decode_broker(name, self._nodes.get(f"{layout.BROKER_IDS}/{name}").data)
             for name in self._children(layout.BROKER_IDS)
@@ -66,7 +66,7 @@ class TreeView:
         }
 
     def controller(self) -> int:
-        """The broker that elects leaders; -1: nobody."""
+        """Return the broker that elects leaders; -1 if there is none."""
         try:
             return layout.decode_controller(self._nodes.get(layout.CONTROLLER).data).broker_id
         except NoNode:

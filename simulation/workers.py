@@ -78,7 +78,7 @@ class Workers:
         self._current: _Worker | None = None
 
     def start(self, life: Life, work: Work, done: Callable[[Outcome[Any]], None]) -> None:
-        """Do the work for a process, and tell it: both only while it runs."""
+        """Do the work for a process, then call `done` with the outcome: both only while the process runs."""
         if not self._waits or not self._waits_within(work):
 
             def run() -> None:

@@ -16,9 +16,9 @@ from .surroundings import Surroundings
 from .tree_view import TreeView
 
 COORDINATION_WAITS = 0.2
-"""How likely a call of a coordination service of its own lets others go first, on its way there and on its way back."""
+"""The probability that a call of a separate coordination service lets others run first, on its way there and back."""
 READY_S = 120.0
-"""A cluster that is not ready in so much of the world's time never will be."""
+"""A cluster that is not ready after this world time never will be."""
 
 
 class World(Surroundings):
@@ -44,17 +44,17 @@ class World(Surroundings):
         data_folders: int = 1,
         **settings: object,
     ) -> None:
-        """`settings`: of every broker, in snake case; `ready`: all brokers are when this returns;
-        `data_folders`: of each broker, each on a disk of its own.
+        """Make the brokers. `settings` are those of every broker, in snake case; with `ready` all brokers are ready
+        when this returns; `data_folders` is the number of data folders of each broker, each on a disk of its own.
 
-        `session_seconds`: the coordination service gives a broker up that it has not heard of for so long.
+        `session_seconds` is the session timeout of the coordination service.
         """
         waits = COORDINATION_WAITS if brokers > 1 else 0.0
         super().__init__(seed, session_ms=session_seconds * 1000, waits=waits, waits_within=lambda _: True)
         self.shared = brokers > 1
         """True when the coordination service is on its own; a single broker has it in its process."""
         self.look = TreeView(self.tree)
-        """What stands in the coordination tree."""
+        """A view of the coordination tree."""
         self.programs: dict[str, Program] = {}
         self.brokers = {
             n: SimulatedBroker(self, n, settings, shared=self.shared, data_folders=data_folders)
@@ -80,7 +80,7 @@ class World(Surroundings):
     # --- time
 
     def run(self, seconds: float) -> None:
-        """Let time pass. Raises what a program raised that nobody starts again."""
+        """Let time pass. Raises the exception of a program that is not restarted."""
         self.scheduler.advance(seconds * 1000)
 
     def run_until(self, condition: Callable[[], bool], limit: float = 60.0) -> None:
@@ -105,7 +105,7 @@ class World(Surroundings):
     # --- inspection
 
     def partition(self, broker_id: int, topic: str, number: int) -> Partition | None:
-        """What a broker has of a partition, if it runs."""
+        """Return a broker's replica of a partition; None if it has none or does not run."""
         return self.brokers[broker_id].partitions.get(TopicPartition(topic, number))
 
     # --- the end

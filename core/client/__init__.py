@@ -1,1 +1,1 @@
-"""What clients decide, as state machines that take messages and the time: what to send where, and when to try again."""
+"""The client's state machines: they take messages and the time, and decide what to send where and when to retry."""

@@ -1,4 +1,4 @@
-"""Requests that are not part of a stream: sent to the right broker, and again while that may help."""
+"""Single requests of a client: each is sent to the right broker, and retried while that may help."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
@@ -22,11 +22,11 @@ from .errors import ClientTimeout, no_partition, silent
 ItemT = TypeVar("ItemT")
 CallCallback = Callable[[Any], None]
 COORDINATORS_MAX = 10_000
-"""Of so many groups and transactional ids it is remembered who coordinates them: of those found last."""
+"""The number of groups and transactional ids whose coordinators are cached; the oldest entry leaves first."""
 
 
 class Target(Enum):
-    """Who can answer a request; else the id of a broker, or the coordinator of a group or transactional id."""
+    """A broker by its role. Other destinations are a broker id, or the coordinator of a group or transactional id."""
 
     ANY = "any"
     CONTROLLER = "controller"
@@ -59,13 +59,13 @@ class NodeCall:
     not_before_ms: float = -NEVER
     in_flight: bool = False
     asked: int = 0
-    """Who was asked last."""
+    """The node that was asked last."""
     last: Any = None
 
 
 @define(eq=False, kw_only=True)
 class LeaderCall(Generic[ItemT]):
-    """The same question about several partitions, each to the leader of its partition."""
+    """One request about several partitions; each item is sent to the leader of its partition."""
 
     items: Sequence[ItemT]
     place: Callable[[ItemT], TopicPartition]
@@ -80,12 +80,12 @@ class LeaderCall(Generic[ItemT]):
     not_before_ms: float = -NEVER
     in_flight: int = 0
     known: int = 0
-    """How often the metadata had been told when the call began: partitions may have been added since."""
+    """The number of metadata updates when the call began; later ones may have added partitions."""
     waiting: set[int] = field(init=False)
     answers: dict[int, Any] = field(factory=dict)
     last: dict[int, BarnabasError] = field(factory=dict)
     asked: dict[int, int] = field(factory=dict)
-    """Index of the item → who is asked and has not answered."""
+    """Index of the item → the node that was asked and has not answered."""
 
     def __attrs_post_init__(self) -> None:
         self.waiting = set(range(len(self.items)))
@@ -115,7 +115,7 @@ class Calls:
         self._calls[id(call)] = call
 
     def fail_all(self, error: BarnabasError) -> None:
-        """The client closes."""
+        """Finish every call with this error, because the client closes. Items that have an answer keep it."""
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
             if isinstance(call, NodeCall):
@@ -162,7 +162,7 @@ class Calls:
     def _give_up(self, call: "NodeCall | LeaderCall[Any]") -> None:
         if isinstance(call, NodeCall):
             if call.last is not None and not isinstance(call.last, BarnabasError):
-                self._finish(call, call.last)  # a result that tells the error item by item
+                self._finish(call, call.last)  # a result with an error for each item
             else:
                 why = call.last or (self._silent(call.asked) if call.in_flight else self._view.trouble)
                 self._finish(call, _given_up(call, type(call.request).__name__, why))
@@ -220,7 +220,7 @@ class Calls:
         return [Send(node, call.request, answered)]
 
     def _node(self, target: Destination) -> int | None:
-        """None: not known now."""
+        """Return the node of a destination, or None while it is not known or not in the cluster."""
         node: Destination | None = target
         if isinstance(target, CoordinatorOf):
             node = self._coordinators.get(target)  # it may have left the cluster since
@@ -254,7 +254,7 @@ class Calls:
         return Send(call.asked, request, answered)
 
     def _failed(self, call: NodeCall, error: BarnabasError, now_ms: float) -> None:
-        """There is no result: try again if that may help."""
+        """Handle a request without a result: retry unless the error is not retriable."""
         if isinstance(error, ApiError) and not error.retriable:
             self._finish(call, error)
             return
@@ -266,7 +266,7 @@ class Calls:
         self._later(call, now_ms)
 
     def _moved(self, target: Destination) -> None:
-        """Who was asked may be somebody else by now."""
+        """Drop the cached coordinator and refresh the metadata, because another broker may have the role by now."""
         if isinstance(target, CoordinatorOf):
             self._coordinators.pop(target, None)
         self._view.request_refresh()
@@ -292,7 +292,7 @@ class Calls:
         return [self._leader_send(call, node, indexes) for node, indexes in groups.items()]
 
     def _refusal(self, topic: str, partition: int, known: int) -> ApiError | None:
-        """Why there can never be a leader, as far as the metadata tells."""
+        """Return the error if, by the metadata, the partition can never have a leader; None otherwise."""
         error = self._view.topic_errors.get(topic)
         if error is not None and not error.retriable:
             return ApiError(error, f"topic {topic}")

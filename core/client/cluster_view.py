@@ -1,4 +1,4 @@
-"""What a client knows of its cluster, and when it asks again (facts C6, Metadata)."""
+"""The client's view of its cluster, and the rules for refreshing it (facts C6, Metadata)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -22,8 +22,9 @@ COORDINATORS = 2**32
 """Nodes from here on are brokers in their role as coordinators."""
 _SOON_MS = 250.0
 _SOON = 40
-"""So often in a row it is asked again that soon for a leader, which is elected any moment; then less often, and for one
-that cannot be reached when somebody has tried in vain again."""
+"""The number of metadata requests in a row that follow each other within `_SOON_MS` while a partition has no leader
+that can be reached; an election takes little time. Later requests use the full back-off, and an unreachable leader
+causes more of them only after another attempt to reach it has failed."""
 
 
 @frozen
@@ -42,7 +43,7 @@ class TopicView:
 
 @frozen(kw_only=True)
 class ViewSettings:
-    """When to ask again."""
+    """The back-off, age and auto-creation of metadata requests."""
 
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
@@ -51,11 +52,11 @@ class ViewSettings:
 
 
 class ClusterView:
-    """Brokers, and the topics that someone `want`s; refreshes itself when asked to, when stale and after errors.
+    """Brokers, and the topics that someone `want`s; refreshes itself on request, when stale and after errors.
 
-    It asks any broker that it can reach, and goes back to the bootstrap addresses where it can reach none. While the
-    leader of a wanted topic cannot be reached, it goes on asking: another one is elected soon. What it is told of a
-    leader counts if its epoch is not older than what is known.
+    It asks any broker that it can reach, and falls back to the bootstrap addresses when it can reach none. While the
+    leader of a wanted topic cannot be reached, it keeps refreshing, since an election is due. It accepts a leader from
+    metadata unless the leader epoch is older than the known one.
 
     `topic` and `leader` may be called from any thread, `want` and `request_refresh` under the lock of `poll`.
     """
@@ -76,14 +77,14 @@ class ClusterView:
         self._wants_all = False
         self._coordinators: dict[int, Address] = {}
         self.all_topics: Mapping[str, bool] | None = None
-        """Every topic of the cluster, and if it is internal; None unless `want_all` was said, and while not known."""
+        """Every topic of the cluster, and if it is internal; None without `want_all`, and while not known."""
         self.topic_errors: dict[str, ErrorCode] = {}
-        """What the last metadata said of wanted topics that cannot be used."""
+        """The errors of the last metadata for wanted topics that cannot be used."""
         self.brokers: dict[int, Address] = {}
         self.controller = -1
         self.cluster_id: str | None = None
         self.last_error: BarnabasError | None = None
-        """Why the last attempt to get metadata failed; None after a success."""
+        """The error of the last attempt to get metadata; None after a success."""
         self.updates = 0
         self._needed = False
         self._in_flight = False
@@ -102,7 +103,7 @@ class ClusterView:
         return self._topics.get(name)
 
     def topic_id(self, name: str) -> bytes:
-        """NO_TOPIC_ID where the topic is not known, or brokers do not tell ids (before Kafka 2.8)."""
+        """Return the topic's id; NO_TOPIC_ID if it is unknown, or brokers have no topic ids (before Kafka 2.8)."""
         view = self._topics.get(name)
         return NO_TOPIC_ID if view is None else view.topic_id
 
@@ -127,14 +128,14 @@ class ClusterView:
         return node if node in self.brokers else None
 
     def leadership(self, topic: str, partition: int) -> tuple[int, int]:
-        """Who leads the partition, and the leader epoch; -1 where that is not known."""
+        """Return the leader of the partition and its leader epoch; -1 for what is not known."""
         view = self._topics.get(topic)
         if view is None or not 0 <= partition < len(view.leaders):
             return -1, -1
         return view.leaders[partition], view.epochs[partition]
 
     def tell_leader(self, place: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
-        """A broker that was asked for a partition in vain has told who leads it (KIP-951). True if that is news."""
+        """Take the leader from a broker's error response (KIP-951). Return True if its epoch is a newer one."""
         view = self._topics.get(place.topic)
         if leader is None or view is None or not 0 <= place.partition < len(view.leaders):
             return False
@@ -179,17 +180,17 @@ class ClusterView:
             self._topics = {name: view for name, view in self._topics.items() if name in self._wanted}
 
     def forget(self, topic: str) -> None:
-        """Ask for this topic no more."""
+        """Stop asking for this topic."""
         self._wanted.discard(topic)
         self._topics.pop(topic, None)
         self.topic_errors.pop(topic, None)
 
     def request_refresh(self) -> None:
-        """Ask again as soon as the back-off allows."""
+        """Request metadata again as soon as the back-off allows."""
         self._needed = True
 
     def address(self, node: int) -> Address | None:
-        """Where to reach a node; None when it has left the cluster."""
+        """Return the address of a node; None when it has left the cluster."""
         if node >= COORDINATORS:
             return self._coordinators.get(node)
         if node < 0:
@@ -213,15 +214,17 @@ class ClusterView:
         return nodes[self._turn % len(nodes)]
 
     def controller_node(self) -> int | None:
-        """Where to send what the controller is to do; another broker while it cannot be reached, which does it or knows
-        better. None while nothing is known."""
+        """Return the node for requests to the controller; None before the first metadata.
+
+        While the controller cannot be reached, this is another broker, which does the work or knows the controller.
+        """
         if self.controller in self.brokers and self.controller not in self._unreachable:
             return self.controller
         return self.any_node() if self.updates else None
 
     @property
     def trouble(self) -> BarnabasError | None:
-        """Why there is no metadata, for who has waited in vain: the last error, or who is asked and says nothing."""
+        """The reason why there is no metadata: the last error, or else the broker that was asked and is silent."""
         if self.last_error is None and self._in_flight:
             return silent(self.address(self._asked_node))
         return self.last_error
@@ -232,11 +235,11 @@ class ClusterView:
         return "" if self.trouble is None else f"; last: {self.trouble}"
 
     def try_another(self) -> None:
-        """`any_node` was of no help."""
+        """Let `any_node` choose another broker, because this one was of no help."""
         self._turn += 1
 
     def heard(self, node: int, answers: bool) -> None:
-        """A node has answered, or could not be reached, or not in time. On the thread of `poll`."""
+        """Note that a node has answered, or that it was unreachable or late. On the thread of `poll`."""
         broker = node - COORDINATORS if node >= COORDINATORS else node
         if answers:
             self._unreachable.discard(broker)
@@ -246,7 +249,7 @@ class ClusterView:
                 self._needed = True
 
     def late(self, node: int) -> None:
-        """A node has not answered in time. If it was asked for metadata, another one is. On the thread of `poll`."""
+        """Note that a node is late with an answer; metadata is then asked of another. On the thread of `poll`."""
         self.heard(node, answers=False)
         if self._in_flight and node == self._asked_node:
             self.last_error = silent(self.address(node))
@@ -285,7 +288,7 @@ class ClusterView:
         self.last_error = None
         self._updated_ms = now_ms
         self._take(result)
-        if self._failures >= _SOON:  # who is not asked any more cannot show that it is back
+        if self._failures >= _SOON:  # a broker that gets no requests cannot show that it is back
             self._unreachable.clear()
         if self._incomplete():
             self._again(now_ms)
@@ -331,7 +334,7 @@ class ClusterView:
                     self._topics.pop(topic.name, None)
 
     def _take_all(self, result: MetadataResult) -> None:
-        """Nothing is told of topics that there are not."""
+        """Take a response about all topics; it does not list topics that do not exist."""
         self.all_topics = known = {topic.name: topic.internal for topic in result.topics if topic.name is not None}
         for name in self._topics.keys() - known.keys():
             del self._topics[name]
@@ -353,7 +356,7 @@ class ClusterView:
 
 
 def _view_of(topic: TopicMetadata, old: TopicView | None) -> TopicView:
-    """The new view; where a leader epoch or the partitions went back, what was known stays: the broker is behind."""
+    """Return the new view. It keeps known values where an epoch or the partition count went back: the broker lags."""
     count = max(p.partition for p in topic.partitions) + 1
     if old is not None and old.topic_id != topic.topic_id:
         old = None

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, or a transactional id, and how to reach it."""
+"""Lookup of the coordinator of a group or a transactional id, and of the way to reach it."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import silent
 
 COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
-"""What a broker answers that does not coordinate it (any more): ask again which one does."""
+"""The answers of a broker that is not the coordinator, or not now; the client then looks it up again."""
 
 
 def is_gone(error: BarnabasError) -> bool:
-    """True for an answer of `COORDINATOR_MOVED`, and where there was none because the connection failed."""
+    """Return True for an error of `COORDINATOR_MOVED`, and for a connection that failed before the answer."""
     return error.code in COORDINATOR_MOVED if isinstance(error, ApiError) else True
 
 
@@ -38,14 +38,14 @@ class CoordinatorFinder:
         self._key_type = key_type
         self._backoff = backoff
         self.known: int | None = None
-        """Where to send requests about it, if that is known."""
+        """The node of the coordinator, if that is known."""
         self._needed = False
         self._in_flight = False
         self._asked = 0
         self._failures = 0
         self._not_before_ms = -NEVER
         self.last_error: BarnabasError | None = None
-        """Why it is not known; None when it is."""
+        """The error of the last lookup; None after a success."""
         self._refusal: BarnabasError | None = None
 
     @property
@@ -54,38 +54,38 @@ class CoordinatorFinder:
 
     @property
     def trouble(self) -> BarnabasError | None:
-        """For who has waited in vain: the last error, or who is asked and says nothing."""
+        """The reason for a wait without success: the last error, or else the broker that was asked and is silent."""
         asked = self.known if self.known is not None else self._asked if self._in_flight else None
         if self.last_error is not None or asked is None:
             return self.last_error or self._view.trouble
         return silent(self._view.address(asked))
 
     def node(self) -> int | None:
-        """`known`; from now on it is looked for if it is not."""
+        """Return `known`; if it is None, request a lookup."""
         self._needed = self.known is None
         return self.known
 
     def side_node(self) -> int | None:
-        """The coordinator over another connection, for what must not wait for answers that are due there."""
+        """Return a node that reaches the coordinator over another connection, so that a request need not wait there."""
         if self.known is None:
             return None
         broker = self.known - COORDINATORS
         return self.known if self._view.address(broker) is None else broker
 
     def worked(self) -> None:
-        """The coordinator has done what it was asked."""
+        """Reset the back-off, because the coordinator has executed a request."""
         self._failures = 0
 
     def lost(self, error: BarnabasError, now_ms: float) -> None:
-        """The coordinator cannot be reached, or says that it is not the one; look again, after a pause."""
+        """Look the coordinator up again after a pause: it is unreachable, or says that it is not the coordinator."""
         if self.known is not None:
             self.known = None
-            if self._failures:  # who told of it may be behind
+            if self._failures:  # the broker that named it may lag
                 self._view.try_another()
             self._pause(error, now_ms)
 
     def take_refusal(self) -> BarnabasError | None:
-        """Why looking further is no use; told once, before looking again."""
+        """Return the error that makes further lookups useless, if there is one, and clear it."""
         refusal, self._refusal = self._refusal, None
         return refusal
 

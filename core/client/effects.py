@@ -1,4 +1,4 @@
-"""What a client's state machines ask their shell to do: send a request to a broker, and come back at a time."""
+"""The effects of a client's state machines: send a request to a broker, and poll again at a time."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Send(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What to do now, and when to ask again at the latest (ms, monotonic; `NEVER`: after the next answer)."""
+    """The requests to send now, and the latest time of the next poll (ms, monotonic; `NEVER`: at the next answer)."""
 
     sends: list[Send]
     wake_ms: float
@@ -37,5 +37,5 @@ class Part(Protocol):
 
 
 def backoff_ms(failures: int, base_ms: float, max_ms: float, fraction: float) -> float:
-    """Exponential back-off after so many failures (1 and up), with ± 20 % of jitter; `fraction` in [0, 1) (KIP-580)."""
+    """Exponential back-off after `failures` ≥ 1 failures, with ± 20 % of jitter; `fraction` in [0, 1) (KIP-580)."""
     return min(max_ms, base_ms * 2.0 ** min(failures - 1, 30)) * (0.8 + 0.4 * fraction)

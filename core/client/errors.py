@@ -1,4 +1,4 @@
-"""What can go wrong on the client's side alone. Refusals by a broker are `ApiError`."""
+"""Errors that arise on the client's side alone. Refusals by a broker are `ApiError`."""
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
@@ -38,7 +38,7 @@ class DeliveryFailed(BarnabasError):
     def __init__(self, message: str, failed: int = 0) -> None:
         super().__init__(message)
         self.failed = failed
-        """How many messages."""
+        """The number of messages."""
 
 
 class ClientTimeout(BarnabasError):
@@ -50,10 +50,10 @@ class NoOffset(BarnabasError):
 
 
 class LogTruncated(NoOffset):
-    """The log lost what was read of it, and `auto.offset.reset` is none: messages that it had are gone (KIP-320).
+    """The log lost records that were read, and `auto.offset.reset` is none: those messages are gone (KIP-320).
 
-    Other messages may be where they were. `offset` is where the reader was, `end_offset` up to where it and the log
-    agree: `seek` there to read what the log has now.
+    Other messages may have their offsets now. `offset` is the reader's position; the reader and the log agree up to
+    `end_offset`: `seek` there to read what the log has now.
     """
 
     def __init__(self, message: str, offset: int = -1, end_offset: int = -1) -> None:
@@ -65,18 +65,18 @@ class LogTruncated(NoOffset):
 class CommitFailed(ApiError):
     """The positions were not committed, because their partitions are another member's now, or may be soon.
 
-    What was read since the last commit comes again, here or there. Go on asking for messages, to be a member again.
+    Messages read since the last commit are delivered again, here or to another member. Poll again to rejoin the group.
     """
 
 
 def no_partition(topic: str, count: int, partition: int) -> ApiError:
-    """A topic with so many partitions does not have that one."""
+    """Return the error for a partition number that a topic with `count` partitions does not have."""
     text = f"{topic} has {counted(count, 'partition')}, no {partition}"
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def silent(address: Address | None) -> TransportError | None:
-    """Who was asked there has heard nothing, not even that the connection is lost; None: nobody was asked."""
+    """Return the error for a broker that neither answered nor closed the connection; None without an address."""
     if address is None:
         return None
     return TransportError(f"{address[0]}:{address[1]} has said nothing; does a broker run there?")
@@ -87,7 +87,7 @@ class TransactionError(BarnabasError):
 
 
 class AbortNeeded(TransactionError):
-    """The transaction cannot be committed any more: abort it, and begin again. The cause is attached."""
+    """The transaction can no longer be committed: abort it, and begin another one. The cause is attached."""
 
 
 class TransactionAborted(BarnabasError):
@@ -97,5 +97,5 @@ class TransactionAborted(BarnabasError):
 class ProducerFenced(ApiError):
     """Another producer has begun under the transactional id, or the transaction took longer than its timeout.
 
-    The coordinator has aborted what was under way. This producer is of no more use.
+    The coordinator has aborted the open transaction. This producer cannot be used again.
     """

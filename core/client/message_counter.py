@@ -1,4 +1,4 @@
-"""Counting messages on their way through a program that is neither their producer nor their consumer: a plug-in's."""
+"""The interface of a plug-in that counts messages passing through a program that neither produces nor consumes them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ class MessageCounter(Protocol):
     """Counts the messages of one stream. One thread; only `start` may wait. Times in ms since 1970."""
 
     def start(self, bootstrap: object) -> None:
-        """It begins; `bootstrap` is where the messages and the reports go. Raises `BarnabasError`."""
+        """Start counting; `bootstrap` is the cluster that gets the messages and the reports. Raises `BarnabasError`."""
         ...
 
     def reports(self, passed: Sequence[Message], positions: Mapping[TopicPartition, int]) -> Sequence[Message]:
@@ -22,9 +22,9 @@ class MessageCounter(Protocol):
         ...
 
     def unprobed(self, places: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
-        """Partitions of the source of which the ends are to be looked up now."""
+        """Return the partitions of the source whose log end offsets are to be looked up now."""
         ...
 
     def probed(self, time_ms: int, ends: Mapping[TopicPartition, int], partitions: Mapping[str, int]) -> None:
-        """They ended there, at this time or later; so many partitions the topics have."""
+        """Take the log end offsets at `time_ms` or later, and the partition count of each topic."""
         ...

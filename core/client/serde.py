@@ -1,4 +1,4 @@
-"""From a user's values to bytes and back."""
+"""Conversion of a user's values to bytes and back."""
 
 from typing import Any, Protocol
 
@@ -7,7 +7,7 @@ class Encoder(Protocol):
     """Makes bytes of a key or a value. Called on the thread that sends; an exception fails that message only."""
 
     def encode(self, topic: str, value: Any) -> bytes | None:
-        """The bytes of `value`; None stands for "no key" or a null value. Raises what tells the user what is wrong."""
+        """Return the bytes of `value`; None stands for "no key" or a null value. An error describes the problem."""
         ...
 
 
@@ -15,5 +15,5 @@ class Decoder(Protocol):
     """Makes a user's value of the bytes of a key or a value. Called when a message is handed out."""
 
     def decode(self, topic: str, data: bytes | None) -> Any:
-        """The value of `data`; None stands for "no key" or a null value. Raises what tells the user what is wrong."""
+        """Return the value of `data`; None stands for "no key" or a null value. An error describes the problem."""
         ...

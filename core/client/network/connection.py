@@ -1,4 +1,4 @@
-"""The connection to a broker, or the way there. When to try again, and what waits for it, is for its user to say."""
+"""The connection to a broker, open or being opened. Its user decides when to retry and what waits for it."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Connect = Callable[[Address, ConnectCallback], None]
 
 
 class BrokerConnection:
-    """One attempt at a time. A link that comes after `close` is closed. Owner thread only."""
+    """Makes one attempt at a time. A link that opens after `close` is closed at once. Owner thread only."""
 
     __slots__ = ("_closed", "_connect", "_failed", "_opened", "_scheduler", "_timer", "address", "is_opening", "link")
 
@@ -25,21 +25,21 @@ class BrokerConnection:
         opened: Callable[[BrokerLink], None],
         failed: Callable[[TransportError], float | None],
     ) -> None:
-        """`failed` is told of each attempt that fails, and says in how many ms to try again; None: not by itself."""
+        """`failed` takes the error of each failed attempt and returns the delay of a retry in ms, or None."""
         self.address = address
         self.link: BrokerLink | None = None
-        """None while there is none."""
+        """The open link, or None."""
         self._scheduler = scheduler
         self._connect = connect
         self._opened = opened
         self._failed = failed
         self.is_opening = False
-        """A link is on its way."""
+        """True while a link is being opened."""
         self._closed = False
         self._timer: Timer | None = None
 
     def open(self, delay_ms: float = 0.0) -> None:
-        """Begin, unless there is a link or it is on its way; the first attempt is made after `delay_ms`."""
+        """Open a link after `delay_ms`, unless there is one or it is being opened."""
         if self.link is not None or self.is_opening or self._closed:
             return
         self.is_opening = True
@@ -49,7 +49,7 @@ class BrokerConnection:
             self._try()
 
     def forget(self, link: BrokerLink) -> bool:
-        """That link is of no use any more, and its user closes it; False: it is another one that counts."""
+        """Drop the link without closing it: that is up to the user. False if the current link is another one."""
         if self.link is not link:
             return False
         self.link = None
@@ -64,7 +64,7 @@ class BrokerConnection:
         return True
 
     def close(self) -> None:
-        """Hang up, and open no more."""
+        """Close the link, and open no other."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -76,7 +76,7 @@ class BrokerConnection:
         self._connect(self.address, self._ended)
 
     def _ended(self, outcome: BrokerLink | TransportError) -> None:
-        """An attempt."""
+        """Handle the outcome of an attempt."""
         self.is_opening = False
         if isinstance(outcome, TransportError):
             again_ms = self._failed(outcome) if not self._closed else None

@@ -1,4 +1,4 @@
-"""Connections to brokers: made when there is something to ask, and again, after a while, when they were lost."""
+"""Connections to brokers: opened for the first request, and again after a back-off when they were lost."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ from .unreachable_brokers import UnreachableBrokers
 
 @frozen(kw_only=True)
 class LinkDependencies:
-    """What links need from the world, and how long they wait before they connect again (ms)."""
+    """The environment of links: scheduler, clock, entropy, connector and caller; and the reconnect back-off (ms)."""
 
     scheduler: Scheduler
     clock: Clock
@@ -32,16 +32,16 @@ class LinkDependencies:
 
 
 class NodeLink:
-    """The connection to one address, or the way there. Owner thread only.
+    """The connection to one address, open or being opened. Owner thread only.
 
-    An attempt to connect that fails, and a connection that is lost, put off the next attempt, longer each time until a
-    broker has answered. What waits for a connection fails with the attempt; nothing is sent twice.
+    A failed attempt, or a lost connection, delays the next attempt; the delay grows until a broker has answered.
+    Requests that wait for a connection fail with the attempt; no request is sent twice.
     """
 
     def __init__(
         self, address: Address, outside: LinkDependencies, heard: Callable[[bool], None] = lambda _: None
     ) -> None:
-        """`heard` is told that a broker has answered there, or could not be reached."""
+        """`heard` takes True when a broker has answered there, False when it could not be reached."""
         self.address = address
         self._outside = outside
         self._heard = heard
@@ -64,7 +64,7 @@ class NodeLink:
             self._connection.open(self._not_before_ms - self._outside.clock.monotonic_ms())
 
     def close(self) -> None:
-        """Hang up; what waits for the connection fails, and what is under way as the link ends it."""
+        """Close the link. Requests that wait for it fail; requests in flight end as the link ends them."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         self._connection.close()
@@ -131,9 +131,9 @@ class Links:
         address: Callable[[int], Address | None],
         heard: Callable[[int, bool], None] = lambda _node, _answers: None,
     ) -> None:
-        """`address` tells where to reach a node; None when it is not of the cluster (any more).
+        """`address` returns the address of a node; None when the node is not, or no longer, in the cluster.
 
-        `heard` is told that a node has answered, or could not be reached, before who asked is.
+        `heard` takes a node and whether it answered or could not be reached; it is called before the reply.
         """
         self._outside = outside
         self._address = address
@@ -141,7 +141,7 @@ class Links:
         self._links: dict[int, NodeLink] = {}
 
     def submit(self, node: int, request: Request[Any], reply: Reply[Any]) -> None:
-        """As `NodeLink.submit`; over a new connection when the node is elsewhere now."""
+        """Send a request like `NodeLink.submit`; over a new connection if the node's address has changed."""
         address = self._address(node)
         if address is None:
             reply(TransportError(f"broker {node} has left the cluster"))
@@ -155,14 +155,14 @@ class Links:
         link.submit(request, reply)
 
     def tidy(self) -> None:
-        """Hang up on nodes that are elsewhere now, or not of the cluster any more; what is under way there fails."""
+        """Close the links of nodes that have other addresses now or left the cluster; their open requests fail."""
         for node, link in list(self._links.items()):
             if self._address(node) != link.address and self._links.get(node) is link:
                 del self._links[node]
                 link.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all links."""
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.close()

@@ -1,4 +1,4 @@
-"""Requests whose answers are late: the broker may be paused, which a connection does not tell."""
+"""Detection of overdue requests: a paused broker keeps its connections open and does not answer."""
 
 from collections.abc import Callable
 from itertools import count
@@ -12,15 +12,15 @@ from ..driver import Submit
 from ..effects import NEVER, Poll
 
 LATE_MS = 3000.0
-"""Long before the request timeout (30 s), by which a group may have lost the member; longer than a broker needs that is
-only busy."""
+"""The delay after which a request is late. A broker that is only busy needs less; the request timeout (30 s) is far
+longer, and by then a group may have expelled the member."""
 
 
 class OverdueRequests:
-    """Stands before the links, and is polled as a part. All of it on the driver's thread."""
+    """Wraps the `submit` of the links, and is polled as a part. Driver's thread only."""
 
     def __init__(self, submit: Submit, clock: Clock, late: Callable[[int], None]) -> None:
-        """`late` is told, once for each request, of a node that should have answered by now."""
+        """`late` takes the node of an overdue request, once for each request."""
         self._submit = submit
         self._clock = clock
         self._late = late
@@ -28,7 +28,7 @@ class OverdueRequests:
         self._open: dict[int, tuple[float, int]] = {}
 
     def submit(self, node: int, request: Request[Any], reply: Callable[[Any], None]) -> None:
-        """As `Links.submit`."""
+        """Send a request like `Links.submit`."""
         if isinstance(request, JoinGroup | SyncGroup):  # they wait for other members
             self._submit(node, request, reply)
             return

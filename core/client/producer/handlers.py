@@ -2,9 +2,9 @@
 
 With a handler configured, messages pass through one queue before they are encoded and routed: `before_enqueue` → queue
 → `after_enqueue`; then `after_dequeue` per message builds a batch, which `before_send` may change when it is full
-(`batch.size` messages) or `queue.time` has passed; the event handler gets it and normally hands it to `send`, which
-encodes, partitions and delivers. A hook that raises is reported; the messages it was called with fail (after
-`after_enqueue` they are on their way already, and go on), and the producer goes on.
+(`batch.size` messages) or `queue.time` has passed; the event handler gets it and normally passes it to `send`, which
+encodes, partitions and delivers. If a hook raises, the error is reported and the messages of that call fail, except in
+`after_enqueue`, where they are queued already and stay so. The producer continues.
 
 Unlike the 2011 producer, `CallbackHandler.close` is called after everything was sent, not before.
 
@@ -32,19 +32,19 @@ class ProducerItem:
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     token: object = field(default=None, repr=False)
-    """Whose handle is told of the delivery. An item made by a hook has None; a copy may carry it on, once."""
+    """The message whose handle gets the delivery. An item made by a hook has None; one copy may take it over."""
 
 
 class BatchOutcome(NamedTuple):
-    """What became of a batch, or of a part of one, that has a header from `before_batch`."""
+    """The outcome of a batch, or of a part of one, that has a header from `before_batch`."""
 
     topic: str
     messages: int
     time_ms: int
-    """When it began, as `before_batch` was told."""
+    """The beginning of the batch, the `time_ms` of `before_batch`."""
     numbered: NumberedHeader
     error: BarnabasError | None
-    """None: it has arrived. Otherwise it is not known to have arrived, though it may have."""
+    """None: the batch was delivered. Otherwise its delivery is not confirmed, though it may have happened."""
 
 
 class CallbackHandler:
@@ -55,41 +55,41 @@ class CallbackHandler:
     """
 
     def start(self, bootstrap: object) -> None:
-        """The producer is about to begin; `bootstrap` is what it was given. What this raises, its constructor does."""
+        """Called before the producer begins, with its `bootstrap`. The producer's constructor raises its errors."""
 
     def before_enqueue(self, item: ProducerItem) -> ProducerItem:
-        """The item to put into the queue instead of `item`; may be the same."""
+        """Return the item to put into the queue instead of `item`; may be `item`."""
         return item
 
     def after_enqueue(self, item: ProducerItem, added: bool) -> None:
         """`added` is False when the queue was full; the sender then gets `QueueFull`."""
 
     def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
-        """What to add to the batch for this item: itself, nothing (dropped, or kept for later), or several.
+        """Return the items to add to the batch for this one: itself, none (dropped, or held back), or several.
 
-        Called with None when `queue.time` has passed without a full batch: time to give back what was kept.
+        Called with None when `queue.time` has passed without a full batch, so that it returns what it held back.
         """
         return () if item is None else (item,)
 
     def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
-        """The batch to hand to the event handler instead of `items`."""
+        """Return the batch to pass to the event handler instead of `items`."""
         return items
 
     def last_batch_before_close(self) -> Sequence[ProducerItem]:
-        """More items for the last batch, when the queue has been emptied for closing."""
+        """Return further items for the last batch, when the queue has been emptied for closing."""
         return ()
 
     def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader | None:  # noqa: ARG002
-        """A header for the messages of a batch that is about to go out for the first time; `time_ms` is its beginning.
+        """Return a header for the messages of a batch before its first attempt; `time_ms` is the batch's beginning.
 
         Current generation. If it raises, the batch fails.
         """
         return None
 
     def after_batch(self, outcome: BatchOutcome) -> None:
-        """A batch that `before_batch` gave a header to has arrived, or has failed; a split one is told in parts.
+        """A batch with a header from `before_batch` was delivered, or failed; the parts of a split one come one by one.
 
-        One of a transaction has arrived when that is committed, which is told on the thread that commits.
+        A batch of a transaction is delivered when the transaction commits; this runs on the thread that commits.
         """
 
     def close(self) -> None:
@@ -113,12 +113,12 @@ SendItems = Callable[[Sequence[ProducerItem]], None]
 
 
 class EventHandler:
-    """Gets each batch that is about to go out. This one, the default, sends it; runs on the producer's own thread."""
+    """Takes each batch before it is sent. The default sends it. Runs on the producer's own thread."""
 
     def handle(self, items: Sequence[ProducerItem], send: SendItems) -> None:
-        """Do with the batch what is to be done; `send` encodes, partitions and delivers the items it is given.
+        """Process the batch; `send` encodes, partitions and delivers the items it is given.
 
-        Items that are never given to `send` count as handled here: their handles tell offset -1.
+        Items that are never passed to `send` count as handled here: their handles return offset -1.
         """
         send(items)
 

@@ -12,7 +12,7 @@ _SHORT_BYTES = 256
 
 
 def _remembered(hash_of: Callable[[bytes], int]) -> Callable[[bytes], int]:
-    """With the last results kept: of many short keys, and of a few long ones, so that they cannot fill the memory."""
+    """Cache the last results: of many short keys and of a few long ones, to bound the memory."""
     of_short, of_long = lru_cache(maxsize=4096)(hash_of), lru_cache(maxsize=16)(hash_of)
 
     @wraps(hash_of)
@@ -39,12 +39,12 @@ def murmur2(key: bytes) -> int:
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """As Java's default partitioner: the sign bit is masked away before the remainder is taken."""
+    """Return the partition of Java's default partitioner: the hash without its sign bit, modulo `partitions`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def crc32_partition(key: bytes, partitions: int) -> int:
-    """As librdkafka's `consistent`: CRC-32 (the zlib one) of the key."""
+    """Return the partition of librdkafka's `consistent`: CRC-32 (that of zlib) of the key, modulo `partitions`."""
     return zlib.crc32(key) % partitions
 
 
@@ -62,5 +62,8 @@ def java_string_hash(key: bytes) -> int:
 
 
 def classic_partition(key: bytes, partitions: int) -> int:
-    """As the 0.7 producer with string keys (facts A6), without its slip: `abs` there stayed negative for one hash."""
+    """Return the partition of the 0.7 producer for string keys (facts A6), but never a negative one.
+
+    There `abs` stayed negative for one hash.
+    """
     return abs(java_string_hash(key)) % partitions

@@ -10,32 +10,32 @@ from ..errors import HookError
 from .handlers import CallbackHandler, EventHandler, ProducerItem
 
 IDLE_MS = 100.0
-"""An idle callback handler is asked for what it kept at most so often."""
+"""The shortest interval at which an idle callback handler is asked for items that it held back."""
 
 
 class HookSink(Protocol):
-    """Where items end; called by `poll`."""
+    """The destination of items; called by `poll`."""
 
     def route(self, item: ProducerItem) -> None:
-        """Encode the item and send it on its way; tells its own failures."""
+        """Encode the item and put it into a batch. Its failures go to the item's handle."""
         ...
 
     def failed(self, item: ProducerItem, error: BarnabasError) -> None:
-        """The item will not be sent; an item without a token has nobody to be told."""
+        """Fail an item that will not be sent. An item without a token has no handle to fail."""
         ...
 
     def handled(self, item: ProducerItem) -> None:
-        """The event handler has done with the item what it wanted, without sending it."""
+        """Complete an item that the event handler has handled without sending it."""
         ...
 
     def report(self, text: str, error: BaseException) -> None: ...
 
     def progress(self) -> None:
-        """Something that others may wait for has changed."""
+        """Wake the threads that wait for a change."""
         ...
 
     def has_room(self) -> bool:
-        """False while what was routed fills the memory."""
+        """Return False while routed messages fill the memory."""
         ...
 
 
@@ -68,7 +68,7 @@ class HookQueue:
         self._sent: set[int] = set()
         self.put_count = 0
         self.dispatched_count = 0
-        """So many of the items put have left the queue and the batch, in order."""
+        """The number of items put that have left the queue and the batch, in order."""
         self.hurry = 0
         """While > 0 a batch need not fill up."""
         self.closing = False
@@ -129,7 +129,7 @@ class HookQueue:
         return Poll([], self._last_ms + limit)
 
     def close_handlers(self) -> None:
-        """Everything is delivered; tell the handlers."""
+        """Close the handlers, after everything was delivered."""
         for name, close in (("event handler", self._events.close), ("callback handler", self._callbacks.close)):
             try:
                 close()
@@ -139,7 +139,7 @@ class HookQueue:
     def _dequeued(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
         try:
             return _items(self._callbacks.after_dequeue(item), "after_dequeue")
-        except Exception as error:  # noqa: BLE001  # reported; the message's handle tells it
+        except Exception as error:  # noqa: BLE001  # reported; the message's handle gets it
             self._hook_failed("after_dequeue", error, () if item is None else (item,))
             return ()
 
@@ -159,7 +159,7 @@ class HookQueue:
         if batch:
             try:
                 items: Sequence[ProducerItem] = _items(self._callbacks.before_send(tuple(batch)), "before_send")
-            except Exception as error:  # noqa: BLE001  # reported; the messages' handles tell it
+            except Exception as error:  # noqa: BLE001  # reported; the messages' handles get it
                 self._hook_failed("before_send", error, batch)
             else:
                 self._hand_over(batch, items)
@@ -172,7 +172,7 @@ class HookQueue:
         try:
             if items:
                 self._events.handle(items, self._send)
-        except Exception as error:  # noqa: BLE001  # reported; the messages' handles tell it
+        except Exception as error:  # noqa: BLE001  # reported; the messages' handles get it
             left = [item for key, item in tokens.items() if key not in self._sent]
             self._hook_failed("handle", error, left)
             return

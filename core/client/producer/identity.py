@@ -1,9 +1,8 @@
-"""Who an idempotent producer is: its id and epoch, and per partition the sequence number that comes next (facts B2).
+"""The identity of an idempotent producer: id, epoch, and the next sequence number of each partition (facts B2).
 
-A batch gets its numbers when it is sent for the first time and keeps them however often it is sent. One batch per
-partition is on its way, so numbers never wait for each other. Where the fate of a batch stays unknown, or the broker
-knows other numbers than we do, a new epoch begins: each partition goes on with it, from 0, when it has nothing under
-way.
+A batch gets its numbers when it is sent for the first time, and its retries use the same ones. One batch per partition
+is in flight, so numbers never wait for each other. If the outcome of a batch stays unknown, or the broker has other
+numbers, a new epoch begins: each partition continues in it, from 0, when it has no batch in flight.
 """
 
 from collections.abc import Callable
@@ -22,13 +21,13 @@ from .sequence_numbers import Refusal, SequenceNumbers
 EPOCH_MAX = 2**15 - 1
 
 DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-"""The batch is there, though the broker no longer knows where."""
+"""The broker has appended the batch, though it no longer knows the offset."""
 SEQUENCE_LOST = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-"""The broker knows other numbers than we do."""
+"""The errors of a broker whose sequence numbers differ from the producer's."""
 
 
 class ProducerIdentity:
@@ -51,7 +50,7 @@ class ProducerIdentity:
         self.producer_id = -1
         self.epoch = -1
         self.supported = True
-        """False once a broker did not know the question: batches then go without numbers."""
+        """False after a broker did not support the request: batches then have no numbers."""
         self._sequences = SequenceNumbers()
         self._next_epoch = False
         self._in_flight = False
@@ -76,11 +75,11 @@ class ProducerIdentity:
                 self.producer_id = self.epoch = -1  # a fresh id is asked for
         return self.producer_id >= 0 or not self.supported
 
-    def admits(self, place: TopicPartition) -> bool:  # noqa: ARG002  # a transaction tells partitions apart
+    def admits(self, place: TopicPartition) -> bool:  # noqa: ARG002  # a transaction differs by partition
         return True
 
     def take_refusal(self) -> Refusal | None:
-        """Why there is no id and waiting does not help; told once, before asking again."""
+        """Return the error that makes further requests for an id useless, if there is one, and clear it."""
         error, self._error = self._error, None
         return None if error is None else Refusal(error)
 
@@ -96,12 +95,12 @@ class ProducerIdentity:
         self._sequences.take_back(batch)
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """The batch is not sent again, and nobody knows if it was appended: what follows needs another epoch."""
+        """Begin a new epoch for what follows: the batch is not sent again, and may or may not have been appended."""
         if batch.base_sequence >= 0:
             self._begin_epoch_after(batch)
 
     def lost_count(self, batch: ProducerBatch) -> bool:
-        """The broker knows other numbers: the batch gets new ones in another epoch."""
+        """Begin a new epoch, in which the batch gets new numbers, because the broker has other ones."""
         self._begin_epoch_after(batch)
         batch.base_sequence = -1
         return True

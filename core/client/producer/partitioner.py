@@ -1,4 +1,4 @@
-"""Which partition a message goes to when its sender does not say."""
+"""The interface that chooses a partition for a message whose sender names none."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Partitioner(ABC):
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
     ) -> int:
-        """A number in [0, `partitions`). `available` are those that have a leader now; it is never empty."""
+        """Return a number in [0, `partitions`). `available` are the partitions with a leader; it is never empty."""
 
     def next_batch(self, topic: str, partition: int) -> None:  # noqa: B027  # only sticky partitioners care
         """A batch of that partition has just been completed, so that the next message begins a new one."""

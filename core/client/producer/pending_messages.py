@@ -13,7 +13,7 @@ from .producer_batch import EncodedMessage
 
 @frozen
 class PendingMessage:
-    """One message that waits; `token` is whoever waits for its outcome."""
+    """One message that waits; `token` identifies the waiter for its outcome."""
 
     message: EncodedMessage
     partition: int | None
@@ -92,7 +92,7 @@ class PendingTopicMessages:
         return Poll([], wake)
 
     def fail_all(self, error: BarnabasError) -> None:
-        """The producer closes."""
+        """Fail all waiting messages, because the producer closes."""
         groups, self._topics = list(self._topics.values()), {}
         for group in groups:
             self._failed([message for _, message in group], error)

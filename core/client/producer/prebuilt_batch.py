@@ -9,7 +9,7 @@ from .producer_batch import ProducerBatch
 
 
 class PrebuiltBatch(ProducerBatch):
-    """Takes no more messages; the rest is as with any batch: numbered, compressed and sent again when it has to be."""
+    """Takes no further messages. It is numbered, compressed and, when necessary, retried like any other batch."""
 
     __slots__ = ("base_timestamp", "max_timestamp", "records")
 
@@ -26,7 +26,7 @@ class PrebuiltBatch(ProducerBatch):
     ) -> None:
         """`records`: `count` of them, at offset deltas 0, 1, ..., their times relative to `base_timestamp`.
 
-        `timestamps`: what `Delivery` tells, one each; None: the base timestamp for all.
+        `timestamps`: the timestamp of each message in its `Delivery`; None: the base timestamp for all.
         """
         super().__init__(place, now_ms, base_timestamp)
         self.records = records
@@ -61,7 +61,7 @@ class PrebuiltBatch(ProducerBatch):
         return super().split()
 
     def _open(self) -> None:
-        """Have the columns that other batches have: for each message to get a header more, or to be halved."""
+        """Parse the records into the columns of other batches, to add headers to the messages or to split the batch."""
         if self.values:
             return
         data = bytes(self.records)

@@ -1,4 +1,4 @@
-"""Messages of one partition that travel together, and what became of them."""
+"""Messages of one partition that are sent together, and their outcome."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..errors import DeliveryFailed
 
 
 class Delivery(NamedTuple):
-    """Where a message came to stand. Offset -1: not told (acks=0), or an event handler did not send it on."""
+    """The place of a delivered message. Offset -1: not known (acks=0), or an event handler did not send the message."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ EncodedMessage = tuple[bytes | None, bytes | None, Headers, int | None]
 
 
 class BatchFuture:
-    """What a handle looks at to learn about its message: a batch, or a place to wait until there is one."""
+    """The place where a handle finds the outcome of its message: a batch, or a placeholder until there is one."""
 
     __slots__ = ("callbacks", "done", "error", "seen", "unseen")
 
@@ -39,11 +39,11 @@ class BatchFuture:
         self.error: BarnabasError | None = None
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
         self.unseen: UnseenFailures | None = None
-        """Where its messages count as failed, while the program has not asked for them."""
+        """The counter of failed messages whose outcome the program has not asked for."""
         self.seen: set[int] | None = None
 
     def find(self, index: int) -> "tuple[BatchFuture, int]":
-        """Who knows about message `index`, and its number there."""
+        """Return the future that has the outcome of message `index`, and its number there."""
         return self, index
 
     def done_all(self) -> bool:
@@ -54,14 +54,14 @@ class BatchFuture:
         """True when every message is known to have been delivered."""
         return self.done and self.error is None
 
-    def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch tells its messages apart
-        """Where message `index` came to stand, when done. Raises the error it failed with."""
+    def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch differs by message
+        """Return the place of message `index`, when done. Raises the error it failed with."""
         if self.error is not None:
             raise self.error
         return Delivery("", -1, -1, -1)
 
     def finish(self, error: BarnabasError | None) -> None:
-        """Set the outcome. The callbacks stay for `tell`."""
+        """Set the outcome. The callbacks run later, by a call of their own."""
         self.error = error
         self.done = True
 
@@ -74,7 +74,7 @@ class BatchFuture:
                     callback(self.error, None)
                 else:
                     callback(None, self.delivery(index))
-            except Exception as error:  # noqa: BLE001  # it is reported, and the others must be told
+            except Exception as error:  # noqa: BLE001  # it is reported, and the others must run
                 failed(error)
 
 
@@ -116,7 +116,7 @@ class ProducerBatch(BatchFuture):
         self.headers: list[Headers] | None = None
         self.timestamps: list[int | None] | None = None
         self.columns = False
-        """Some message brought more than a value."""
+        """True if a message has more than a value."""
         self.count = 0
         self.bytes = 0
         """About what it takes on the wire, rather more (without compression)."""
@@ -124,22 +124,22 @@ class ProducerBatch(BatchFuture):
         self.wall_ms = wall_ms
         """The timestamp of messages that bring none."""
         self.full = False
-        """No message is added any more."""
+        """True when the batch takes no further messages."""
         self.attempts = 0
         self.not_before_ms = 0.0
         self.tried = (-1, -1)
-        """Which leader it was sent to last, in which leader epoch."""
+        """The leader that it was sent to last, and the leader epoch."""
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.producer_id = self.producer_epoch = self.base_sequence = -1
-        """What an idempotent producer numbers it by, from its first attempt on."""
+        """The numbers of an idempotent producer, from the first attempt on."""
         self.numbered: NumberedHeader | None = None
-        """A header for each message, from its first attempt on."""
+        """The header for each message, from the first attempt on."""
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
-        """What it was split into because a broker found it too large."""
+        """The two batches that replace it, after a broker found it too large."""
 
     def add(self, value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int | None) -> None:
-        """Put a message last."""
+        """Append a message."""
         count = self.count
         self.values.append(value)
         self.count = count + 1
@@ -160,7 +160,7 @@ class ProducerBatch(BatchFuture):
             self.timestamps.append(timestamp_ms)
 
     def add_values(self, values: list[bytes]) -> None:
-        """Put messages without keys, headers and timestamps last."""
+        """Append messages without keys, headers and timestamps."""
         count = len(values)
         self.values += values
         if self.keys is not None:
@@ -172,7 +172,7 @@ class ProducerBatch(BatchFuture):
         self.count += count
 
     def encode(self, codec: Codec | None, transactional: bool = False) -> bytearray:
-        """The record batch. Raises `ApiError` for what has no encoding."""
+        """Return the record batch. Raises `ApiError` for what has no encoding."""
         from ...message.batch_writer import encode_columns
 
         return encode_columns(
@@ -211,7 +211,7 @@ class ProducerBatch(BatchFuture):
         self._drop_content()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Two batches with half of the messages each, to be sent instead of this one."""
+        """Return two batches with half of the messages each, to be sent instead of this one."""
         middle = self.count // 2
         first, second = (ProducerBatch(self.place, self.created_ms, self.wall_ms) for _ in range(2))
         for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
@@ -239,7 +239,7 @@ class ProducerBatch(BatchFuture):
         return super().all_delivered() if self.halves is None else all(half.all_delivered() for half in self.halves)
 
     def _drop_content(self) -> None:
-        """A user may keep the handles for long; only the timestamps are still of use."""
+        """Drop all but the timestamps; a user may hold the handles for long."""
         self.values = []
         self.keys = None
         self.headers = None
@@ -253,7 +253,7 @@ class UnseenFailures:
         self._first: BarnabasError | None = None
 
     def add(self, home: BatchFuture, count: int) -> None:
-        """A home with so many messages has failed; those that have a callback are seen."""
+        """Count the messages of a failed future, except those with a callback, whose failures are seen."""
         if home.error is None or home.unseen is not None:
             return
         home.seen = {index for index, _ in home.callbacks}
@@ -271,7 +271,7 @@ class UnseenFailures:
             home.unseen.count -= 1
 
     def error(self) -> DeliveryFailed | None:
-        """What tells of them; None if there are none."""
+        """Return the error that reports the unseen failures; None if there are none."""
         if self.count <= 0:
             return None
         what = counted(self.count, "message was", "messages were")

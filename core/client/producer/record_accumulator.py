@@ -58,9 +58,9 @@ class RecordAccumulator:
     """
 
     def __init__(self, settings: AccumulatorSettings, clock: Clock, closed: Callable[[TopicPartition], None]) -> None:
-        """`clock` tells the timestamp for messages of a new batch that bring none.
+        """`clock` gives the timestamp for messages of a new batch that have none.
 
-        `closed` is told when the next message of a partition will begin a new batch (for sticky partitioners).
+        `closed` is called when the next message of a partition will begin a new batch (for sticky partitioners).
         """
         self._settings = settings
         self._clock = clock
@@ -75,7 +75,7 @@ class RecordAccumulator:
         """While > 0 nothing lingers: someone flushes, closes or waits for room."""
 
     def has_room(self, size: int, count: int = 1) -> bool:
-        """True if so much more fits; something always fits into an empty buffer."""
+        """Return True if `size` more bytes and `count` messages fit; an empty buffer always has room."""
         settings = self._settings
         return not self.messages or (
             self.bytes + size <= settings.buffer_memory and self.messages + count <= settings.buffer_messages
@@ -128,10 +128,10 @@ class RecordAccumulator:
     def extend(
         self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int
     ) -> tuple[ProducerBatch, int]:
-        """Put those of the values from `start` on that go into one batch, at least one, last in the partition.
+        """Append the values from `start` on to one batch, as many as fit and at least one.
 
-        `ends` tells how many bytes the messages up to each one take (see `bytes_up_to`). Returns the batch and how many
-        went in.
+        `ends` has the bytes of the messages up to each one (see `bytes_up_to`). Returns the batch and the number of
+        values appended.
         """
         before = ends[start - 1] if start else 0
         batch = self._batch_for(place, ends[start] - before)
@@ -147,7 +147,7 @@ class RecordAccumulator:
         return batch, end - start
 
     def put(self, batch: ProducerBatch) -> None:
-        """Put a batch that takes no more messages last in its partition."""
+        """Append a batch that takes no further messages to its partition."""
         queue = self._queues.setdefault(batch.place, _BatchQueue())
         if queue.batches:
             self._close(queue.batches[-1])

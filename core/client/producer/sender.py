@@ -1,10 +1,10 @@
 """Sends the batches of an accumulator to the leaders, and again while that may help (facts C4, C6).
 
-Each attempt names the topic by the id of the present metadata (KIP-516), so that a leader that has not heard of a
-deletion appends nothing to the old log that is meant for the topic that has the name now. A batch whose topic was
-deleted and created again goes to the new one, with the sequence numbers that it has, as in Kafka's Sender: a log that
-does not know a producer lets it begin anywhere (KIP-360), and numbers that began again at 0 could not be told from
-repetitions where the metadata of a broker that is behind comes between two attempts.
+Each attempt names the topic by the id in the present metadata (KIP-516), so that a leader that has not heard of a
+deletion does not append records for the topic that has the name now to the log of the deleted one. A batch whose topic
+was deleted and created again goes to the new one with the sequence numbers that it has, as in Kafka's Sender: a log
+that does not know a producer accepts any first number (KIP-360). If the numbers restarted at 0, they could look like
+repetitions, when metadata of a broker that lags arrives between two attempts.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,19 +42,19 @@ class SenderSettings:
     max_in_flight: int = 5
     """Produce requests per broker; per partition it is always one."""
     max_request_size: int = 1_048_576
-    """Of the batches in one request; a batch that is larger by itself travels alone."""
+    """The size of the batches in one request; a larger batch gets a request of its own."""
     transactional_id: str | None = None
 
 
 class Ready(NamedTuple):
-    """What `begin` chose: batches with the brokers to send them to, and when to look again."""
+    """The result of `begin`: batches with the brokers to send them to, and the time of the next poll."""
 
     batches: Sequence[tuple[int, ProducerBatch]]
     wake_ms: float
 
 
 class Encoded(NamedTuple):
-    """What `encode` made of it."""
+    """The result of `encode`: encoded batches, and those that could not be encoded."""
 
     batches: Sequence[tuple[int, ProducerBatch, bytearray]]
     refused: Sequence[tuple[ProducerBatch, BarnabasError]]
@@ -64,8 +64,8 @@ class Encoded(NamedTuple):
 class Sender:
     """Drives batches to their outcome.
 
-    Polling is three steps, for who shares the accumulator and the view with other threads: `begin`, `end` and answers
-    touch them; `encode`, which takes long when it compresses, touches only batches that are in flight.
+    Polling has three steps, for users that share the accumulator and the view with other threads: `begin`, `end` and
+    answers touch them; `encode`, which takes long when it compresses, touches only batches that are in flight.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Sender:
         identity: SequenceAssigner | None = None,
         stamp: Callable[[str, int, int], NumberedHeader | None] | None = None,
     ) -> None:
-        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, in any step but `encode`.
+        """`codec_for` returns a topic's codec. `settled` takes batches with a known outcome, in all steps but `encode`.
 
         `identity` numbers the batches of an idempotent producer, or of a transactional one. `stamp` gives a batch a
         header for its messages before its first attempt (see `CallbackHandler.before_batch`).
@@ -104,7 +104,7 @@ class Sender:
         return self.end(self.encode(self.begin(now_ms)), now_ms)
 
     def begin(self, now_ms: float) -> Ready:
-        """Take what is to be sent now."""
+        """Take the batches to send now."""
         late, wake_late = self._accumulator.expire(now_ms)
         self._give_up(late)
         for place in self._accumulator.waiting():
@@ -136,7 +136,7 @@ class Sender:
         return Ready([(nodes[batch.place], batch) for batch in ready], min(wake, wake_late))
 
     def encode(self, ready: Ready) -> Encoded:
-        """Number the batches and make their bytes."""
+        """Number the batches and encode them."""
         encoded: list[tuple[int, ProducerBatch, bytearray]] = []
         refused: list[tuple[ProducerBatch, BarnabasError]] = []
         transactional = self._settings.transactional_id is not None
@@ -147,12 +147,12 @@ class Sender:
                 if self._stamp is not None and batch.numbered is None and not batch.attempts:
                     batch.numbered = self._stamp(batch.place.topic, batch.count, batch.wall_ms)
                 encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic), transactional)))
-            except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
+            except Exception as error:  # noqa: BLE001  # a codec may be a plug-in; the handles get the error
                 refused.append((batch, _encode_error(batch, error)))
         return Encoded(encoded, refused, ready.wake_ms)
 
     def end(self, encoded: Encoded, now_ms: float) -> Poll:
-        """What to send."""
+        """Fail the refused batches, and return the requests to send."""
         for batch, error in encoded.refused:
             self._refused(batch, error)
         sends, wake = self._requests(encoded.batches), encoded.wake_ms
@@ -165,7 +165,7 @@ class Sender:
         return Poll(sends, wake)
 
     def _has_moved(self, batch: ProducerBatch) -> bool:
-        """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
+        """Return True if the metadata has a leader of a later epoch, so that a retry need not wait (KIP-951)."""
         node, epoch = self._view.leadership(*batch.place)
         return node >= 0 and epoch > batch.tried[1]
 

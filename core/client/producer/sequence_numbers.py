@@ -1,4 +1,4 @@
-"""What the sender asks of who numbers its batches: an idempotent producer's identity, or a transaction."""
+"""The interface by which the sender numbers batches: of an idempotent producer's identity, or of a transaction."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,7 +9,7 @@ from .producer_batch import ProducerBatch
 
 
 class Refusal(NamedTuple):
-    """Why batches that are not in flight will not be sent; `tried`: those that were sent before neither."""
+    """The error for batches that are not in flight and will not be sent; `tried`: includes those sent before."""
 
     error: BarnabasError
     tried: bool = True
@@ -37,19 +37,19 @@ class SequenceAssigner(Protocol):
         ...
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """The batch is not sent again, and nobody knows if it was appended."""
+        """Give up a batch that is not sent again and may or may not have been appended."""
         ...
 
     def lost_count(self, batch: ProducerBatch) -> bool:
-        """The broker knows other numbers than we do. True if the batch is to be sent again, with new ones."""
+        """Handle a broker that has other numbers. Return True if the batch is to be sent again, with new numbers."""
         ...
 
     def failed(self, error: BarnabasError) -> None:
-        """Messages have failed with this."""
+        """Note the error of failed messages."""
         ...
 
     def take_refusal(self) -> Refusal | None:
-        """Why sending is no use now; asked each turn."""
+        """Return the error that makes sending useless now, if there is one; called on each poll."""
         ...
 
 
@@ -57,7 +57,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class _NextSequence(NamedTuple):
-    """Where a partition stands."""
+    """The next sequence number of a partition, in one epoch of a producer."""
 
     producer_id: int
     epoch: int
@@ -87,5 +87,5 @@ class SequenceNumbers:
             batch.base_sequence = -1
 
     def forget(self, place: TopicPartition) -> None:
-        """What the broker expects there is not known any more."""
+        """Forget the numbers of the partition, because those of the broker are not known."""
         self._runs.pop(place, None)

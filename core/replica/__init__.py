@@ -1,1 +1,1 @@
-"""What a broker does with its partitions: append, read, and the requests that wait for it."""
+"""The partitions of a broker: appends, reads, replication, and the requests that wait for them."""

@@ -1,4 +1,4 @@
-"""A broker's partitions lead, follow or rest, as the states in the tree say (facts D3)."""
+"""The manager that lets a broker's partitions lead, follow or rest, as the partition states say (facts D3)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -13,29 +13,29 @@ from .purgatory import Purgatory
 
 
 class Following(Protocol):
-    """Who copies what leaders have (`ReplicaFetcherManager`)."""
+    """The component that fetches from leaders (`ReplicaFetcherManager`)."""
 
     def follow(self, partition: Partition) -> None:
-        """Copy from the leader that the partition names, in its leader epoch, and from no other any more."""
+        """Fetch from the leader that the partition names, in its leader epoch, and stop fetching from any other."""
         ...
 
     def forget(self, partition: Partition) -> None:
-        """Copy it no more; one that is not followed is no error."""
+        """Stop fetching for this partition; one that is not followed is no error."""
         ...
 
     def close(self) -> None:
-        """Copy nothing any more."""
+        """Stop all fetching."""
         ...
 
 
 class LeadershipManager:
-    """Owner thread only."""
+    """Applies partition states to the open partitions, and calls the leadership listeners. Owner thread only."""
 
     def __init__(
         self, own: ReplicaId, purgatory: Purgatory, following: Following, clock: Clock, metrics: Metrics
     ) -> None:
         self.own = own
-        """This broker, in its present life; with an unknown epoch it leads nothing."""
+        """This broker with its present broker epoch; with an unknown epoch it leads nothing."""
         self.when_led: list[Callable[[Partition], None]] = []
         self.when_resigned: list[Callable[[Partition], None]] = []
         self._purgatory = purgatory
@@ -46,13 +46,13 @@ class LeadershipManager:
         self._expands = metrics.counter(f"{name}expands_total", "Members that came into ISRs whose leader is here.")
 
     def begin(self, partition: Partition) -> None:
-        """It has just been opened, in the state that it has."""
+        """Start leading or following a partition that was just opened, in the state that it has."""
         self._settle(partition, began=True)
         if partition.is_leader:
             self._notify(self.when_led, partition)
 
     def apply(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
-        """Go by another state, unless it is an older one."""
+        """Apply another partition state, unless it is older than the known one."""
         known = partition.state
         if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
             return
@@ -61,14 +61,14 @@ class LeadershipManager:
         self._take(partition, state, replicas)
 
     def end_leadership(self, partition: Partition) -> None:
-        """Its topic was deleted: it leads and follows nothing, whatever the states that it had say."""
+        """Stop leading a partition whose topic was deleted, whatever its stored state says."""
         state = partition.state
         ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
         if partition.is_leader:
             self._take(partition, ended, partition.replicas)
 
     def on_broker_epoch_changed(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
-        """The broker has another epoch, or none that is known: what it leads, it leads in one of its lives only."""
+        """Apply another broker epoch, or an unknown one: the broker leads a partition in one broker epoch only."""
         if broker_epoch == self.own.broker_epoch:
             return
         self.own = ReplicaId(self.own.broker_id, broker_epoch)
@@ -76,12 +76,12 @@ class LeadershipManager:
             self._take(partition, partition.state, partition.replicas)
 
     def take_offline(self, partition: Partition) -> None:
-        """Its log is out of use."""
+        """Neither lead nor follow a partition whose log is out of use."""
         partition.offline = True
         self._take(partition, partition.state, partition.replicas)
 
     def end(self, partition: Partition) -> None:
-        """It is no more."""
+        """Stop leading and following a partition that is removed."""
         was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
         self._following.forget(partition)
         if was_leader:
@@ -105,7 +105,7 @@ class LeadershipManager:
             self._purgatory.check(partition.topic_partition)
 
     def _settle(self, partition: Partition, *, began: bool) -> None:
-        """Follow, or stop to."""
+        """Follow the leader if there is one elsewhere, else stop following."""
         if partition.is_leader or partition.leader == NO_LEADER or partition.offline:
             self._following.forget(partition)
         elif began:

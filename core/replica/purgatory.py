@@ -1,7 +1,7 @@
-"""Operations that wait for an event or for their time, whichever comes first (facts D8).
+"""The purgatory: operations that wait for an event or for their timeout, whichever comes first (facts D8).
 
-An event is told by its key (a partition); only the operations watched under that key are looked at, and each keeps what
-it has already counted, so that an event costs the same however many partitions an operation waits for.
+The key of an event is a partition. An event checks only the operations that are watched under its key. Each operation
+keeps what it has counted, so that an event costs the same however many partitions an operation waits for.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -10,9 +10,10 @@ from ...ports.scheduler import Scheduler, Timer
 
 
 class DelayedOperation:
-    """One operation. `finish` is called once: when `check` says so, when its time is up, or when it is given up.
+    """One delayed operation. `finish` is called once: when `check` returns True, at the timeout, or when it is given
+    up.
 
-    `failed` is called when `finish` has raised: whoever asked waits for an answer all the same.
+    `failed` is called when `finish` has raised, so that the client still gets an answer.
     """
 
     __slots__ = ("_failed", "_finish", "_keys", "_timer", "finished")
@@ -25,14 +26,15 @@ class DelayedOperation:
         self.finished = False
 
     def check(self, key: Hashable) -> bool:
-        """Something happened under `key`: True if the operation need not wait any longer."""
+        """Return True if the operation need not wait any longer, after an event under `key`."""
         raise NotImplementedError
 
 
 class Purgatory:
-    """The operations that wait. Owner thread only.
+    """The delayed operations. Owner thread only.
 
-    `report` is told of an operation that raised: an event is another client's request, which must not suffer.
+    `report` is called with the error of an operation that raised. The error is not raised to the caller of `check`,
+    which serves another client's request.
     """
 
     def __init__(self, scheduler: Scheduler, report: Callable[[BaseException], None]) -> None:
@@ -42,7 +44,7 @@ class Purgatory:
         self._waiting = 0
 
     def __len__(self) -> int:
-        """How many operations wait."""
+        """Return the number of waiting operations."""
         return self._waiting
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
@@ -54,7 +56,7 @@ class Purgatory:
         operation._timer = self._scheduler.call_later(timeout_ms, lambda: self._end(operation))
 
     def check(self, key: Hashable) -> None:
-        """Something happened under `key`."""
+        """Check the operations that are watched under `key`, after an event there."""
         watched = self._watched.get(key)
         if watched:
             for operation in tuple(watched):
@@ -64,17 +66,17 @@ class Purgatory:
     def _is_done(self, operation: DelayedOperation, key: Hashable) -> bool:
         try:
             return operation.check(key)
-        except Exception as error:  # noqa: BLE001  reported; the event belongs to somebody else
+        except Exception as error:  # noqa: BLE001  reported; the event belongs to another request
             self._report(error)
             return True
 
     def finish_all(self, key: Hashable) -> None:
-        """Finish whatever waits under `key`: the partition is gone, or the one who asked."""
+        """Finish all operations that wait under `key`: the partition is removed, or the connection is closed."""
         for operation in tuple(self._watched.get(key, ())):
             self._end(operation)
 
     def close(self) -> None:
-        """Finish everything that waits."""
+        """Finish all operations."""
         for key in tuple(self._watched):
             self.finish_all(key)
 
@@ -93,6 +95,6 @@ class Purgatory:
                     del self._watched[key]
         try:
             operation._finish()
-        except Exception as error:  # noqa: BLE001  reported; the event belongs to somebody else
+        except Exception as error:  # noqa: BLE001  reported; the event belongs to another request
             self._report(error)
             operation._failed()

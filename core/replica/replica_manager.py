@@ -1,4 +1,4 @@
-"""All partitions of a broker: they come and go, are appended to and read, and others hear of it."""
+"""The replica manager: opens, drops, appends to and reads the partitions of a broker, and calls their listeners."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -38,12 +38,12 @@ def _yes(_who: object) -> bool:
 
 
 PARTITIONS_AT_A_TIME = 100
-"""So many logs are begun by one piece of work off the owner thread, and taken over in one turn of it."""
+"""The number of logs that one piece of work off the owner thread creates, and that one turn of it takes over."""
 
 
 @frozen(kw_only=True)
 class AssignedReplica:
-    """A partition that belongs on this broker, as the cluster has it."""
+    """A partition that is assigned to this broker, with its state in the cluster."""
 
     key: TopicPartition
     topic_id: bytes
@@ -54,7 +54,7 @@ class AssignedReplica:
 class ReplicaManager:
     """The replicas of one broker. Owner thread only.
 
-    `unknown` tells why a partition is not here, for whoever asks for it; `report` takes lines for the broker's log.
+    `unknown` returns the error for a partition that is not here; `report` takes lines for the broker's log.
     """
 
     def __init__(
@@ -76,14 +76,15 @@ class ReplicaManager:
         is_alive: Callable[[int], bool] = _yes,
         went_offline: Callable[[TopicPartition], None] | None = None,
     ) -> None:
-        """The last six are for a broker that is not alone.
+        """Create the manager of a broker. The last six parameters are for a broker in a cluster.
 
-        fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is nobody to follow.
-        lease_valid:  tells if nobody can have elected another leader in place of this broker; None: nobody ever can.
+        fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is no leader to follow.
+        lease_valid:  returns True if no other leader can have been elected in place of this broker; None: none ever
+                      can.
         alter_partition: stores another ISR, as `AlterPartitionManager.submit` does.
-        may_join:     tells if a replica may be added to an ISR; see `IsrManager`.
-        is_alive:     tells if a broker lives.
-        went_offline: is told of a partition whose disk has failed here.
+        may_join:     returns True if a replica may be added to an ISR; see `IsrManager`.
+        is_alive:     returns True if a broker is alive.
+        went_offline: is called with each partition whose disk has failed here.
         """
         self._logs = logs
         self._clock = clock
@@ -94,7 +95,7 @@ class ReplicaManager:
             unknown, report, lease_valid, clock=clock, isr_silence_max_ms=settings.isr_silence_max_ms
         )
         self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
-        """Those that are open, by topic and number."""
+        """The open partitions, by topic and number."""
         self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
@@ -116,11 +117,11 @@ class ReplicaManager:
         self.append = appends.append
         self.led_for_append = self._local.led_for_append
         self.is_appending = appends.is_busy
-        """Tells if records that an owner has appended are still being opened."""
+        """Returns True while records that an owner has appended are still being validated."""
         self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
-        """For clients that name their transactional id."""
+        """Appends for clients that name their transactional id."""
         self.markers = TxnMarkerWriter(self._local, self.purgatory, self._flushes, clock)
-        """They end transactions in the partitions that this broker leads."""
+        """Writes the markers that end transactions in the partitions that this broker leads."""
         throttle = ReplicationQuotaManager(
             lambda: self._roles.own, clock, settings.leader_rate, leader_throttled_replicas
         )
@@ -157,37 +158,46 @@ class ReplicaManager:
     # --- finding
 
     def led(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
-        """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `Partition.check_leader`."""
+        """Return a partition that this broker leads.
+
+        Raises the `ApiError` of `unknown` if it is not here, or raises as `Partition.check_leader`.
+        """
         return self._local.led(topic, number, current_leader_epoch)
 
     def readable(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
-        """A partition that this broker leads, and that consumers may read from here: see
-        `LocalPartitions.check_readable`."""
+        """Return a partition that this broker leads and that consumers may read here.
+
+        See `LocalPartitions.check_readable`.
+        """
         return self._local.readable(topic, number, current_leader_epoch)
 
     def held(self, topic: str, number: int) -> Partition:
-        """A partition that this broker has a replica of, whether it leads it or not. Raises `ApiError`: why it is not
-        here."""
+        """Return a partition that has a replica here, whether this broker leads it or not.
+
+        Raises the `ApiError` of `unknown` if it is not here.
+        """
         return self._local.held(topic, number)
 
     def leading(self, topic: str) -> Callable[[int], bool]:
-        """Tells of a partition of this topic if this broker leads it now."""
+        """Return a function that returns True for each partition of this topic that this broker leads now."""
         return partial(self._local.leads, topic)
 
     def is_beginning(self, key: TopicPartition) -> bool:
-        """True while the log of a new partition is being made."""
+        """Return True while the log of a new partition is being created."""
         return key in self._beginning
 
     def on_suspicion(self, suspect: Callable[[UnifiedLog, int], None]) -> None:
-        """Have `suspect` called with the log and an offset where a reader could not read what a segment has."""
+        """Have `suspect` called with the log and an offset that a reader could not read, although a segment contains
+        it.
+        """
         self._local.suspect = suspect
 
     def suspect(self, log: UnifiedLog, offset: int) -> None:
-        """A reader within this broker could not read what is at this offset."""
+        """Report that a reader within this broker could not read this offset."""
         self._local.suspect(log, offset)
 
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
-        """Report that the disk of a log failed: once, as long as the log is here."""
+        """Report the failed disk of a log, once as long as the log is open."""
         self._local.storage_failed(key, error)
 
     # --- coming and going
@@ -197,21 +207,27 @@ class ReplicaManager:
         opened: Callable[[Partition], None],
         dropped: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """Have `opened` told of each partition that comes from now on, and `dropped` of those that are no more (some
-        of which may never have been open here). Several may listen; they are told in the order in which they came."""
+        """Add listeners for partitions that are opened and dropped.
+
+        `opened` is called with each partition that is opened from now on, `dropped` with the removed ones (some of
+        which may never have been open here). Listeners are called in the order in which they were added.
+        """
         self._when_opened.append(opened)
         self._when_dropped.append(dropped)
 
     def add_leadership_listener(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
-        """Have `led` told of each partition that this broker comes to lead from now on, in each epoch in which it does,
-        and `resigned` when it leads one no more."""
+        """Add listeners for leadership changes.
+
+        `led` is called with each partition that this broker begins to lead, in each new leader epoch; `resigned` is
+        called when it stops leading one.
+        """
         self._roles.when_led.append(led)
         self._roles.when_resigned.append(resigned)
 
     async def open(self, assigned: Iterable[AssignedReplica]) -> Mapping[str, BarnabasError]:
-        """Begin the logs of new partitions, those that are not here yet: a part of a change (`ChangeQueue`).
+        """Create the logs of new partitions that are not open yet: a part of a change (`ChangeQueue`).
 
-        Returns why topics have not got all their logs, by name.
+        Returns the errors of topics whose logs are incomplete, by topic name.
         """
         missing = self._missing(assigned)
         failures: dict[str, BarnabasError] = {}
@@ -227,7 +243,7 @@ class ReplicaManager:
     async def _begin_logs(self, wanted: Sequence[AssignedReplica], failures: dict[str, BarnabasError]) -> None:
         for each in wanted:
             try:
-                self._logs.rename_to_stray(each.key)  # an earlier topic of this name left it
+                self._logs.rename_to_stray(each.key)  # left by an earlier topic of this name
             except StorageError as error:
                 failures.setdefault(each.key.topic, error)
         creation = self._logs.begin_create(
@@ -250,7 +266,7 @@ class ReplicaManager:
                 self._take(each, log)
 
     def reopen(self, assigned: Iterable[AssignedReplica]) -> None:
-        """Open logs after a start. What cannot be opened is reported, and answered with an error."""
+        """Open existing logs after a start. A log that cannot be opened is reported, and its requests get an error."""
         for each in self._missing(assigned):
             try:
                 self._take(each, self._logs.get(each.key) or self._logs.create(each.key, is_new=False))
@@ -277,9 +293,9 @@ class ReplicaManager:
         self._roles.begin(partition)
 
     def drop(self, keys: Sequence[TopicPartition]) -> bool:
-        """Forget partitions and remove their logs; whoever waits for them is answered.
+        """Forget partitions and remove their logs; requests that wait for them are answered.
 
-        False: some logs are still there, which is reported.
+        Returns False if some logs are still there, which is reported.
         """
         removed = [self._drop(key) for key in keys]
         for listener in self._when_dropped:
@@ -302,12 +318,12 @@ class ReplicaManager:
 
     @property
     def own(self) -> ReplicaId:
-        """This broker with its present broker epoch; -1: the epoch is unknown, so that the broker leads nothing."""
+        """This broker with its present broker epoch; while the epoch is unknown (-1), the broker leads nothing."""
         return self._roles.own
 
     @property
     def broker_epoch(self) -> int:
-        """The life of this broker, as it is registered; -1: not known now, so that it leads nothing."""
+        """The epoch of this broker's registration; -1: unknown, so that the broker leads nothing."""
         return self._roles.own.broker_epoch
 
     @broker_epoch.setter
@@ -315,28 +331,28 @@ class ReplicaManager:
         self._roles.on_broker_epoch_changed(broker_epoch, list(self.partitions.values()))
 
     def apply(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Have the open partitions of a topic lead, follow or rest as these states say; older ones are passed over."""
+        """Have the open partitions of a topic lead, follow or rest as these states say; older states are ignored."""
         for number, state in states.items():
             partition = self.partitions.get((topic.name, number))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._roles.apply(partition, state, topic.partitions.get(number, partition.replicas))
 
     def end_leadership(self, topic: Topic) -> None:
-        """Lead no partition of this topic any more: it was deleted."""
+        """Stop leading the partitions of a topic that was deleted."""
         for number in topic.partitions:
             partition = self.partitions.get((topic.name, number))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._roles.end_leadership(partition)
 
     def brokers_changed(self) -> None:
-        """Brokers have come or gone: nobody waits any more for one that is not there."""
+        """Update the ISRs and check waiting requests after brokers have come or gone; none waits for a dead broker."""
         for key, partition in list(self.partitions.items()):
             if partition.followers is not None:
                 self._isr_manager.on_brokers_changed(partition)
                 self.purgatory.check(key)
 
     def _check_in_time(self) -> None:
-        """Find, now and then, who is behind for too long (facts D5)."""
+        """Remove followers that lag for too long from ISRs, at each half of `replica.lag.time.max.ms` (facts D5)."""
         self._timer = self._scheduler.call_later(self._lag_time_max_ms / 2, self._check_in_time)
         now_ms = self._clock.monotonic_ms()
         for key, partition in list(self.partitions.items()):
@@ -344,7 +360,7 @@ class ReplicaManager:
                 self.purgatory.check(key)
 
     def close(self) -> None:
-        """Follow nobody any more, change no ISR, and answer whoever waits."""
+        """Stop following, change no ISR, and finish the requests that wait."""
         self.fetchers.close()
         if self._timer is not None:
             self._timer.cancel()

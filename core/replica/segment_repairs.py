@@ -1,9 +1,9 @@
-"""Closed segments that are damaged here get their batches again from replicas that have them.
+"""Repair of damaged closed segments with batches from other replicas.
 
 The reasons are in docs/design/recovery.md, 'Repair from replicas'.
 
-Nothing is cut for it: the new segment takes the place of the damaged one when all of it is durable. What is committed
-is the same in all replicas, so that any of them will do.
+A repair truncates nothing: the new segment replaces the damaged one when all of it is durable. Committed records are
+the same in all replicas, so that any replica can be the source.
 """
 
 from collections import deque
@@ -38,22 +38,22 @@ from .replica_manager import ReplicaManager
 _FETCH_BYTES = 1 << 20
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 60_000.0, 3_600_000.0
 _LATER_MS = 15_000.0
-"""While the log is being compacted, or the high watermark here is not known to be beyond the damage."""
+"""The delay while the log is being compacted, or the high watermark here is not known to be beyond the damage."""
 _WAITING_MAX = 1_000
 
 
 class RepairFigures:
-    """Since the start."""
+    """The numbers of repaired and failed segments since the start."""
 
     def __init__(self) -> None:
         self.repaired = self.failed = 0
 
 
 class SegmentRepairs:
-    """One segment at a time. Owner thread only.
+    """Repairs one segment at a time. Owner thread only.
 
     submit:  sends a request to a broker; None: there is no other.
-    hold:    keeps the cleaner from a log; False while it is at it. `release` ends that.
+    hold:    keeps the cleaner from a log; False while the cleaner works on it. `release` ends that.
     again:   has a segment checked again, by an offset in it.
     """
 
@@ -85,12 +85,12 @@ class SegmentRepairs:
         self._waiting: deque[tuple[UnifiedLog, Segment, Sequence[Gap]]] = deque()
         self._running: _Repair | None = None
         self._retry_ms: dict[Segment, tuple[float, float]] = {}
-        """Of those that could not be repaired: when to try again, and how long that is after the last time."""
+        """The next retry time and the last retry interval of each segment that could not be repaired."""
         self._closed = False
         self._stopped: Callable[[], None] | None = None
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Give up what is under way, and call `done` when no worker is at it any more."""
+        """Give up the running repair, and call `done` when no worker uses it any longer."""
         self._closed = True
         self._waiting.clear()
         if self._running is None:
@@ -100,9 +100,9 @@ class SegmentRepairs:
             self._running.stop()
 
     def on_damage(self, log: UnifiedLog, segment: Segment, gaps: Sequence[Gap]) -> None:
-        """Get again what the gaps of a closed segment have cost."""
+        """Repair the gaps of a closed segment, if it is not queued yet and no retry is pending."""
         if self.clock.monotonic_ms() < self._retry_ms.get(segment, (0.0, 0.0))[0]:
-            return  # its readers go on complaining
+            return  # its readers report the damage again until the retry
         running = self._running
         known = [each for _, each, _ in self._waiting]
         if self._closed or len(known) >= _WAITING_MAX or any(each is segment for each in known):
@@ -134,7 +134,7 @@ class SegmentRepairs:
         self.scheduler.call_later(delay_ms, due)
 
     def ended(self, repair: "_Repair", error: BaseException | str | None, stats: RebuildStats | None) -> None:
-        """It is over: done (`stats`), failed, or given up."""
+        """Record the end of a repair: done (`stats`), failed (`error`), or given up (neither)."""
         log, segment = repair.log, repair.segment
         self._running = None
         if not log.closed:
@@ -163,7 +163,7 @@ class SegmentRepairs:
 
 
 class _Repair:
-    """Fetch what is missing, make the segment again, exchange it."""
+    """Fetches the missing batches, rebuilds the segment and replaces the damaged one."""
 
     def __init__(self, repairs: SegmentRepairs, partition: Partition, segment: Segment, gaps: Sequence[Gap]) -> None:
         self.log = partition.log
@@ -181,9 +181,9 @@ class _Repair:
         self._spool: File | None = None
         self._pieces: list[BatchRange] = []
         self._number = 0
-        """Of the gap that is being filled."""
+        """The index of the gap that is being filled."""
         self._cursor = self._floor = gaps[0].first_offset
-        """The offset that is asked for, and that from which on the batch which has it may begin."""
+        """The next offset to fetch, and the lowest base offset that the batch with it may have."""
         self._run: CleaningRun | None = None
         self._stopping = False
 
@@ -193,7 +193,7 @@ class _Repair:
         return f"broker {brokers}" if brokers else "no broker: none of them has any"
 
     def _others(self) -> list[int]:
-        """The leader first, then those in sync."""
+        """Return the other replicas: the leader first, then the ISR."""
         partition = self._partition
         order = [partition.leader, *partition.isr, *partition.replicas]
         others = [each for each in dict.fromkeys(order) if each >= 0 and each != partition.broker_id]
@@ -221,7 +221,7 @@ class _Repair:
     # --- fetching
 
     def _ask(self) -> None:
-        """Ask for the next offset that is missing; those below the log start nobody needs."""
+        """Fetch the next missing offset; offsets below the log start offset are not needed."""
         submit, gap = self._repairs.submit, self._gaps[self._number]
         if self.log.log_start_offset >= gap.next_offset:
             self._filled(gap)
@@ -374,7 +374,7 @@ class _Repair:
 
 
 def _records_in(result: Any) -> memoryview:
-    """What a broker has answered. Raises `ApiError`."""
+    """Return the records of a fetch response. Raises `ApiError`."""
     if not isinstance(result, FetchResult):
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(result))
     partition: FetchResultPartition | None = result.partitions[0] if result.partitions else None
@@ -386,7 +386,7 @@ def _records_in(result: Any) -> memoryview:
 
 
 def _whole(records: memoryview) -> list[BatchHeader]:
-    """The headers of the whole, intact batches, up to the first that is neither.
+    """Return the headers of the complete, intact batches, up to the first that is neither.
 
     Raises `ApiError` CORRUPT_MESSAGE where the first one is damaged.
     """

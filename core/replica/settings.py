@@ -1,4 +1,4 @@
-"""How a broker's replicas keep up with each other (facts D9). The Kafka keys of these are in `app.config`."""
+"""The settings of replication between brokers (facts D9). Their Kafka keys are in `app.config`."""
 
 from collections.abc import Callable
 
@@ -18,10 +18,10 @@ class ReplicationSettings:
     fetch_wait_max_ms: int = 500
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 1_048_576
-    """Of each partition."""
+    """The limit for each partition."""
     fetch_response_max_bytes: int = 10_485_760
     fetch_backoff_ms: float = 1000
-    """After an error; the first attempts come sooner."""
+    """The wait after an error; the first attempts come sooner."""
     leader_rate: Callable[[], int] = _unthrottled
     """The bytes per second of throttled replicas that others may fetch here now; see `ReplicationQuotaManager`."""
     follower_rate: Callable[[], int] = _unthrottled

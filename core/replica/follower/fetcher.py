@@ -1,4 +1,4 @@
-"""Followers copy what leaders have: one connection and one question at a time for each leader (facts D4 to D6)."""
+"""Replica fetchers: followers copy from each leader over one connection, one fetch at a time (facts D4 to D6)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,11 +27,11 @@ from .partition_fetch_state import PartitionFetchState, records_of, truncation_o
 _Asked = dict[TopicIdPartition, tuple[PartitionFetchState, FetchPartition]]
 _ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
-"""The leader knows a later epoch: that comes from the tree, too."""
+"""The leader knows a later epoch, which the tree will announce here, too."""
 
 
 class PartitionDataProcessor:
-    """What all fetchers of a broker share: how what came is taken in."""
+    """Processes the partition data of all fetchers of a broker."""
 
     def __init__(
         self,
@@ -55,26 +55,26 @@ class PartitionDataProcessor:
         self._purgatory = purgatory
         self._flushes = FollowerFlushes(logs)
         self._noting: dict[TopicPartition, UnifiedLog] = {}
-        """Logs that were cut, which the checkpoints do not say yet."""
+        """The logs that were truncated, and whose checkpoints are not written yet."""
         self.wake: Callable[[TopicPartition], None] = lambda _: None
-        """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""
+        """Wakes the present fetcher of a partition, whose leader may have changed (settable)."""
         self._throttle = ReplicationQuotaManager(own, clock, settings.follower_rate, follower_throttled_replicas)
 
     def may_ask(self, followed: PartitionFetchState) -> bool:
-        """False while something must be done here first."""
+        """Return False while the partition waits for a newer state, a checkpoint or a flush."""
         partition = followed.partition
         if followed.waiting or (self._noting and self._noting.get(partition.topic_partition) is partition.log):
             return False
         return not self._flushes.holds(partition.log)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """These partitions are no more: what was to be done for their logs is not told."""
+        """Forget removed partitions: no callback comes for a flush or checkpoint of their logs."""
         for key in keys:
             self._noting.pop(key, None)
             self._flushes.forget(key)
 
     def throttle_ms(self, followed: PartitionFetchState) -> float:
-        """How long a replica has to wait for its share of what may be copied."""
+        """Return the time that a replica has to wait for the replication quota."""
         partition = followed.partition
         return self._throttle.wait_ms() if self._throttle.holds(partition) and not self._is_in_sync(partition) else 0.0
 
@@ -83,7 +83,7 @@ class PartitionDataProcessor:
         return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
 
     def process_partition_data(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
-        """Take in what a leader answered for a partition."""
+        """Apply a leader's response for a partition."""
         partition = followed.partition
         try:
             if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -99,16 +99,16 @@ class PartitionDataProcessor:
         except StorageError as error:
             self.back_off(followed)
             self._local.storage_failed(partition.topic_partition, error)
-        except Exception as error:  # noqa: BLE001  reported; the other partitions of that leader are followed on
+        except Exception as error:  # noqa: BLE001  reported; the other partitions of that leader are still followed
             if self.back_off(followed):
                 self._local.failed(f"following {partition.topic_partition}", error)
 
     def report(self, line: str) -> None:
-        """Report something that a person should know."""
+        """Write a line into the broker's log."""
         self._local.report(line)
 
     def back_off(self, followed: PartitionFetchState) -> bool:
-        """Ask for this partition later; True if it went well before."""
+        """Fetch this partition later; return True if its last fetch succeeded."""
         return followed.back_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
 
     def _append(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
@@ -139,7 +139,9 @@ class PartitionDataProcessor:
             self._local.report(f"{partition.topic_partition} cannot be followed: {text}")
 
     def _out_of_range(self, followed: PartitionFetchState, result: FetchResultPartition) -> None:
-        """The leader has told its range: cut what it does not have, or begin where it begins."""
+        """Handle OFFSET_OUT_OF_RANGE, whose response has the leader's range: truncate to it, or restart at its log
+        start.
+        """
         log, diverging = followed.partition.log, result.diverging
         if diverging is not None and 0 <= diverging.end_offset < log.log_end_offset:
             self._cut(followed, diverging.end_offset, result.log_start_offset)
@@ -151,17 +153,17 @@ class PartitionDataProcessor:
             )
             self._cut(followed, start, start)
         else:
-            self.back_off(followed)  # it has moved meanwhile
+            self.back_off(followed)  # the range of the leader has changed meanwhile
 
     def _cut(self, followed: PartitionFetchState, offset: int, leader_start: int) -> None:
-        """Drop what the leader does not have, and go on when the checkpoints say so, too.
+        """Truncate what the leader does not have, and resume fetching when the checkpoints contain that, too.
 
-        Where nothing is left, all comes again from where the leader begins.
+        Where nothing is left, the replica fetches all records from the leader's log start on.
         """
         partition, now_ms = followed.partition, self.clock.now_ms()
         log, key = partition.log, partition.topic_partition
         before = log.log_end_offset
-        is_empty = log.log_start_offset == before  # all of it was deleted here: nothing is left to part with
+        is_empty = log.log_start_offset == before  # all records were deleted here: none can diverge
         if leader_start > before or offset < log.log_start_offset or is_empty:
             partition.truncate_fully_and_start_at(max(0, leader_start), now_ms)
         elif offset >= before:
@@ -185,29 +187,33 @@ class PartitionDataProcessor:
 
 
 class _FetchSessionHandler:
-    """The follower's end of a session: what the leader knows of what is asked for (KIP-227); in a new one it knows
-    nothing."""
+    """The follower's side of a fetch session (KIP-227): the partitions that the leader has cached.
+
+    A new session has no cached partitions.
+    """
 
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.asked: _Asked = {}
         self.refused: set[TopicIdPartition] = set()
-        """Of those: what was answered with an error. It is told in full again: the leader may not have known the topic
-        when it was told."""
+        """The partitions of these that were answered with an error.
+
+        The next request contains them again: the leader may not have known the topic at the last one.
+        """
 
     @property
     def is_open(self) -> bool:
         return self.id != NO_SESSION
 
     def take_epoch(self) -> int:
-        """Of the request that is about to be sent."""
+        """Return the epoch for the request that is about to be sent, and advance it."""
         epoch = self.epoch
         if self.is_open:
             self.epoch = next_epoch(epoch)
         return epoch
 
     def begun(self, session_id: int) -> None:
-        """A leader may have granted none, and then all is told again."""
+        """Store the session that a leader has granted; without one, each request contains all partitions."""
         if session_id == NO_SESSION:
             self.asked = {}
         else:
@@ -215,7 +221,7 @@ class _FetchSessionHandler:
 
 
 class ReplicaFetcher:
-    """What is copied from one leader. Owner thread only."""
+    """Fetches all followed partitions of one leader. Owner thread only."""
 
     def __init__(self, leader: int, copying: PartitionDataProcessor) -> None:
         self._leader = leader
@@ -229,7 +235,7 @@ class ReplicaFetcher:
         self._timer: Timer | None = None
 
     def add(self, followed: PartitionFetchState) -> None:
-        """Copy this one, too; where a question waits for news of the others, there is another one now."""
+        """Fetch this partition, too. Where a fetch of the session waits at the leader, another one follows at once."""
         self._followed[followed.partition.topic_partition] = followed
         self.turn_at_once()
 
@@ -237,12 +243,12 @@ class ReplicaFetcher:
         self._followed.pop(key, None)
 
     def close(self) -> None:
-        """Ask no more; what is answered yet is not taken in."""
+        """Stop fetching; a response that is still to come is ignored."""
         self._followed.clear()
         self._cancel_timer()
 
     def turn_at_once(self) -> None:
-        """Something can be asked for again."""
+        """Fetch soon, since a partition became ready."""
         self._urgent = True
         self._turn_soon()
 
@@ -252,11 +258,14 @@ class ReplicaFetcher:
             self._copying.scheduler.call_later(0, self._turn)
 
     def _may_ask(self) -> bool:
-        """In a session the leader answers what waits when the next question comes."""
+        """Return True if another fetch may be sent.
+
+        In a session a second fetch makes the leader answer the first one, which waits.
+        """
         return self._under_way < (2 if self._urgent and self._session.is_open else 1)
 
     def _turn(self) -> None:
-        """Ask, unless an answer is awaited, or there is nothing to ask for yet."""
+        """Send a fetch, unless a response is awaited or no partition is ready."""
         self._soon = False
         if not self._may_ask():
             return
@@ -315,7 +324,7 @@ class ReplicaFetcher:
     def _answered(self, result: Any, session: _FetchSessionHandler, asked: _Asked, begins: bool) -> None:
         self._under_way -= 1
         if session is not self._session:
-            self._turn_soon()  # the answer before it has ended the session
+            self._turn_soon()  # the response before it has ended the session
             return
         if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
             self._session = _FetchSessionHandler()
@@ -354,14 +363,14 @@ class ReplicaFetcher:
     def _take(self, followed: PartitionFetchState, build_fetch: FetchPartition, result: FetchResultPartition) -> None:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != build_fetch.offset:
-            return  # another leader epoch has come meanwhile
+            return  # another leader epoch has begun meanwhile
         self._copying.process_partition_data(followed, result)
         if size_of(result.records) and self._followed.get(key) is followed:
-            self._followed[key] = self._followed.pop(key)  # the others come before it next time
+            self._followed[key] = self._followed.pop(key)  # fairness: the others come before it in the next request
 
 
 class ReplicaFetcherManager:
-    """All that this broker follows. Fulfils `Following`. Owner thread only."""
+    """The fetchers of all leaders that this broker follows. Implements `Following`. Owner thread only."""
 
     def __init__(self, copying: PartitionDataProcessor) -> None:
         self._copying = copying
@@ -399,13 +408,13 @@ class ReplicaFetcherManager:
 
 
 class NoFetchers:
-    """A broker without others. Fulfils `Following`."""
+    """The fetcher manager of a broker without others. Implements `Following`."""
 
     def follow(self, partition: Partition) -> None:
-        """Nobody is there to copy from."""
+        """Do nothing: there is no other broker."""
 
     def forget(self, partition: Partition) -> None:
-        """Nothing was copied."""
+        """Do nothing: no partition was followed."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: no fetcher exists."""

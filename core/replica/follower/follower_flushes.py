@@ -1,7 +1,8 @@
-"""Flushes that a follower owes its leader (facts B3: `flush.messages`, `flush.ms`).
+"""Flushes that a follower must finish before its next fetch (facts B3: `flush.messages`, `flush.ms`).
 
-A leader takes what a follower asks next for what that has. Where the configuration asks for a flush, that must mean: on
-the disk. So a follower asks for no more of a partition before it is (Kafka's followers flush before they ask, too).
+The leader regards all records below a follower's fetch offset as replicated. Where the configuration requires a flush,
+these records must be on the disk. So a follower fetches a partition again only after that flush (Kafka's followers
+flush before they fetch, too).
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from ...log.partition_log.unified_log import UnifiedLog
 
 
 class FollowerFlushes:
-    """Owner thread only."""
+    """The flushes that followed partitions wait for. Owner thread only."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -20,23 +21,23 @@ class FollowerFlushes:
         logs.add_flush_listener(self._flushed)
 
     def begin_if_due(self, log: UnifiedLog, now_ms: int, resume: Callable[[], None]) -> None:
-        """What was appended may ask for a flush, which is under way then; `resume` is called when it is over."""
+        """Start a flush if the append requires one; `resume` is called when it is over."""
         if self._logs.flush_if_due(log, now_ms):
             self._waiting[log.topic_partition] = (log, log.log_end_offset, resume)
 
     def holds(self, log: UnifiedLog) -> bool:
-        """True while what was appended is to become durable, and is not."""
+        """Return True while appended records must become durable, and are not."""
         if not self._waiting:
             return False
         waiting = self._waiting.get(log.topic_partition)
         return waiting is not None and waiting[0] is log
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is no more, and of a closed log no flush is told."""
+        """Forget a removed partition: a closed log reports no flush."""
         self._waiting.pop(key, None)
 
     def _flushed(self, log: UnifiedLog) -> None:
-        """A flush is over. One that was under way when more was appended is followed by another."""
+        """Resume after a flush, or start another one if more was appended during it."""
         waiting = self._waiting.get(log.topic_partition)
         if waiting is None or waiting[0] is not log:
             return

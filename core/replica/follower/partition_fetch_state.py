@@ -1,4 +1,4 @@
-"""One partition that this broker follows: what it asks the leader for, and what it does with the answer (facts D6)."""
+"""The fetch state of one partition that this broker follows (facts D6)."""
 
 from ....ports.broker_api.fetch import DivergingEpoch, FetchPartition, FetchResultPartition
 from ....ports.types import Buffer
@@ -6,14 +6,16 @@ from ...log.leader_epoch_cache import LeaderEpochCache
 from ..partition.partition import Partition
 
 FIRST_BACKOFF_MS = 20.0
-"""After an error. It doubles with each, up to `replica.fetch.backoff.ms`: a leader may hear a little later than its
-followers that it is one."""
+"""The back-off after an error. It doubles with each, up to `replica.fetch.backoff.ms`.
+
+The first ones are short: a leader may learn of its leadership a little later than its followers.
+"""
 
 
 class PartitionFetchState:
-    """Not frozen: it is the state itself. Owner thread only; times in ms, monotonic.
+    """The fetch offset, delay and failures of one partition. Not frozen. Owner thread only; times in ms, monotonic.
 
-    waiting: True while nothing is asked for, since the leader knows a newer epoch.
+    waiting: True while nothing is fetched, since the leader knows a newer epoch.
     """
 
     __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "place", "waiting")
@@ -27,7 +29,7 @@ class PartitionFetchState:
         self._failures = 0
 
     def build_fetch(self, max_bytes: int) -> FetchPartition:
-        """What comes next."""
+        """Return the fetch of the next records."""
         partition = self.partition
         log = partition.log
         return FetchPartition(
@@ -42,7 +44,7 @@ class PartitionFetchState:
         )
 
     def is_same_fetch(self, asked: FetchPartition) -> bool:
-        """True if `build_fetch` would be what it was."""
+        """Return True if `build_fetch` would return the same fetch."""
         log = self.partition.log
         return (
             asked.offset == log.log_end_offset
@@ -51,7 +53,7 @@ class PartitionFetchState:
         )
 
     def back_off(self, now_ms: float, longest_ms: float) -> bool:
-        """Something went wrong: ask again later. True if it is the first time since something went well."""
+        """Delay the next fetch after a failure; return True if it is the first since a success."""
         self.not_before_ms = now_ms + min(longest_ms, FIRST_BACKOFF_MS * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return self._failures == 1
@@ -61,9 +63,9 @@ class PartitionFetchState:
 
 
 def truncation_offset(epochs: LeaderEpochCache, log_end: int, diverging: DivergingEpoch) -> int:
-    """Where a log ends for sure as the leader's does, given what the leader has told (facts D6).
+    """Return the offset up to which a log surely equals the leader's, by the leader's diverging epoch (facts D6).
 
-    Where the leader's epoch is not known here, another question may follow.
+    Where the leader's epoch is not known here, another round may follow.
     """
     if diverging.end_offset < 0:
         return log_end
@@ -76,7 +78,7 @@ def truncation_offset(epochs: LeaderEpochCache, log_end: int, diverging: Divergi
 
 
 def records_of(result: FetchResultPartition) -> memoryview:
-    """The record batches that came, in memory."""
+    """Return the record batches of a response, in memory."""
     records: Buffer = (
         result.records if isinstance(result.records, bytes | bytearray | memoryview) else result.records.read()
     )

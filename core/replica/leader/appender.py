@@ -1,4 +1,4 @@
-"""Appends to the partitions that a broker leads: answered at once, or when acks says so (facts B2, C6, D8)."""
+"""Appends to the partitions that a broker leads, answered at once or when acks is satisfied (facts B2, C6, D8)."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
@@ -32,22 +32,22 @@ from .early_batches import EarlyBatches
 from .long_appends import LongAppend, LongAppends
 
 AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
-"""Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
+"""Called with the results in the order of the appends, or with an `ApiError` when the broker itself failed."""
 
 ALL_IN_SYNC = -1
 _COMES_AGAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _BROKER = AppendOrigin.BROKER
 _ALWAYS = AlwaysChecked()
 _BUDGETS_MAX = 10_000
-"""Beyond, all senders begin with a new one."""
+"""The maximum number of budgets; beyond, all are cleared."""
 _OF_THE_PRODUCER = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 )
-"""What a log refuses because of what it has of a producer."""
+"""The errors that result from the producer state of the log."""
 
 
 class ReplicaAppender:
-    """One partition's failure leaves the others of an append alone. Owner thread only."""
+    """Appends record batches. A failure in one partition does not affect the others. Owner thread only."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ReplicaAppender:
         )
         self._owners = self._long.by_owner
         self._budgets: dict[Hashable, CheckBudget | None] = {}
-        """Of the owners that have appended lately."""
+        """The check budgets of the owners that have appended lately."""
 
     def append(
         self,
@@ -90,12 +90,13 @@ class ReplicaAppender:
         """Append record batches to partitions that this broker leads.
 
         `done` is called once, at once or later: with `acks` 0 or 1 after the append, with -1 when the in-sync replicas
-        have it, at the latest after `timeout_ms` (REQUEST_TIMED_OUT); where the topic's configuration asks for a flush
-        then, after that, unless acks is 0. Topics of the broker itself are open to the `origin` BROKER alone;
-        `allows_zstd` off refuses zstd. The memory of the records is the caller's again when this returns.
+        have it, at the latest after `timeout_ms` (REQUEST_TIMED_OUT). Where the topic's configuration asks for a flush
+        then, `done` is called after the flush, unless acks is 0. Only the `origin` BROKER may append to internal
+        topics; `allows_zstd` off refuses zstd. The caller may reuse the memory of the records when this returns.
 
-        What takes long to open is opened in turns with other work. Then this returns False, and `through` is called
-        when the logs have taken or refused all of it. What the same `owner` appends meanwhile comes behind it.
+        Records that take long to decompress are validated in turns with other work. Then this returns False, and
+        `through` is called when the logs have appended or refused all of it. Later appends of the same `owner` wait
+        behind it.
         """
         now_ms = self._clock.now_ms()
         pending: dict[Hashable, ProducePartitionStatus] = {}
@@ -136,7 +137,7 @@ class ReplicaAppender:
         return budget
 
     def is_busy(self, owner: Hashable) -> bool:
-        """True while records that this owner has sent are being opened."""
+        """Return True while records of this owner are being validated."""
         return self._long.is_busy(owner)
 
     def _refuse_for_now(self, entry: ProducePartition) -> ProduceResultPartition:
@@ -144,7 +145,7 @@ class ReplicaAppender:
         return _failed(entry, ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait until their records are checked")
 
     def _append_rest(self, request: LongAppend, unpacked_max: int) -> Steps[None]:
-        """Append what is left of a request; raises `UnpackedTooLong`."""
+        """Append the remaining entries of a request; raises `UnpackedTooLong`."""
         while len(request.results) < len(request.entries):
             entry = request.entries[len(request.results)]
             try:
@@ -170,7 +171,7 @@ class ReplicaAppender:
         )
 
     def _open(self, request: LongAppend, entry: ProducePartition, unpacked_max: int) -> Steps["_Opened"]:
-        """Open the records of an entry that `_append` has just come to."""
+        """Validate the records of the entry that `_append` could not append at once."""
         partition = self._local.by_key[entry.topic, entry.partition]
         log, config, states = partition.log, partition.log.config, partition.log.producers
         header = parse_header(entry.records)
@@ -219,7 +220,7 @@ class ReplicaAppender:
                 check((result.topic, result.partition))
 
     def reject_retriable(self, entry: ProducePartition, code: ErrorCode) -> None:
-        """What is told `code` comes again: see `ProducerStates.reject_retriable`."""
+        """Note a batch that is refused with a retriable error; see `ProducerStates.reject_retriable`."""
         partition = self._local.by_key.get((entry.topic, entry.partition))
         if partition is not None:
             partition.log.producers.reject_retriable(entry.records, code)
@@ -227,7 +228,7 @@ class ReplicaAppender:
             self._early.note(entry, self._clock.now_ms())
 
     def opened(self, partition: Partition) -> None:
-        """It is here from now on."""
+        """Apply the noted early batches to a partition that was opened."""
         self._early.opened(partition, self._clock.now_ms())
 
     def _append(
@@ -242,7 +243,7 @@ class ReplicaAppender:
         allows_zstd: bool,
         opened: "_Opened | None" = None,
     ) -> ProduceResultPartition:
-        """The result of one entry. Raises `ValidationTakesLong` where its records have to be `opened` first."""
+        """Append one entry. Raises `ValidationTakesLong` where its records have to be `opened` first."""
         topic, number, records = entry.topic, entry.partition, entry.records
         try:
             if topic in INTERNAL_TOPICS and origin is not _BROKER:
@@ -303,8 +304,11 @@ class ReplicaAppender:
         *,
         allows_zstd: bool,
     ) -> AppendResult:
-        """Raises as `Partition.append_as_leader`. What only the state of a producer speaks against is final where this
-        broker is sure to lead; another leader may know more of the producer."""
+        """Append the records. Raises as `Partition.append_as_leader`.
+
+        An error of the producer state is final only where this broker is sure to lead: another leader may have a newer
+        state.
+        """
         try:
             return partition.append_as_leader(
                 records,
@@ -338,18 +342,18 @@ class ReplicaAppender:
 
 
 class _Opened(NamedTuple):
-    """What became of the records of an entry, and what they were opened for."""
+    """The result of validating the records of an entry, and the partition, configuration and producers used for it."""
 
     partition: Partition
     config: LogConfig
     states: ProducerStates
     producer_id: int
-    """Of a batch in a transaction, else -1."""
+    """The producer of a transactional batch, else -1."""
     admitted: ValidatedBatch | None
     refused: ApiError | None
 
     def check(self, partition: Partition) -> ValidatedBatch:
-        """What may be appended now. Raises `ApiError`, also for what has changed while the records were opened."""
+        """Return the validated batch. Raises `ApiError`, also if the partition has changed since then."""
         states = self.states
         is_in_transaction = self.producer_id < 0 or self.producer_id in states.admitting
         states.admitting.discard(self.producer_id)
@@ -367,7 +371,7 @@ class _Opened(NamedTuple):
 
 
 def unwritable(topic: str, number: int) -> str:
-    """What a client is told of a log whose disk failed; where it lies is for the broker's log."""
+    """Return the error message for a client whose log cannot be written; it does not contain the path of the log."""
     return f"the log of {topic[:260]}-{number} cannot be written; the broker's log says why"
 
 
@@ -384,7 +388,7 @@ def _final(
     required: dict[Hashable, ProducePartitionStatus],
     pending: dict[Hashable, ProducePartitionStatus],
 ) -> ProduceResultPartition:
-    """The result of a partition at the end of the wait: the provisional one, or why it does not stand."""
+    """Return the final result of a partition after the wait: the provisional result, or an error."""
     key = (result.topic, result.partition)
     wanted = required.get(key)
     if wanted is None or result.error is not ErrorCode.NONE:

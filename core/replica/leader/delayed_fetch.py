@@ -1,4 +1,4 @@
-"""Reads that wait until there is enough."""
+"""Fetches that wait until there are enough bytes."""
 
 from collections.abc import Callable, Hashable
 
@@ -29,17 +29,17 @@ class FetchPartitionStatus:
         self.ready = 0
 
     def ready_bytes(self) -> int:
-        """How much a read could give now. Raises as `Partition.read` does."""
+        """Return the number of bytes that a read could return now. Raises as `Partition.read` does."""
         if self.reading.held_back(self.partition):
             return 0
         return self.partition.ready_bytes(self.entry.offset, self.entry.max_bytes, self.reading.isolation)
 
     def rolled_past(self) -> bool:
-        """True if waiting adds nothing to what a read gives."""
+        """Return True if waiting adds nothing to the result of a read."""
         return self.partition.rolled_past(self.entry.offset, self.reading.isolation)
 
     def look_again(self) -> int:
-        """As `ready_bytes`. Raises `ApiError` when the reader may not read here any more."""
+        """Return `ready_bytes` after a check. Raises `ApiError` when the reader may no longer read here."""
         self._check(self.partition, self.entry)
         return self.ready_bytes()
 

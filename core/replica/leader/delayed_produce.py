@@ -1,4 +1,4 @@
-"""Appends that wait for the in-sync replicas, or for the disk."""
+"""Appends that wait for the in-sync replicas, or for a flush."""
 
 from collections.abc import Callable, Hashable
 
@@ -7,11 +7,11 @@ from ..partition.partition import Partition
 from ..purgatory import DelayedOperation
 
 NONE = Offset(0)
-"""Nothing to reach."""
+"""No offset to wait for."""
 
 
 class ProducePartitionStatus:
-    """What one partition must reach: a high watermark, and a recovery point (0: none)."""
+    """The offsets that one partition must reach: a high watermark, and a recovery point (0: none)."""
 
     __slots__ = ("high_watermark", "leader_epoch", "partition", "recovery_point")
 
@@ -22,7 +22,7 @@ class ProducePartitionStatus:
         self.recovery_point = recovery_point
 
     def reached(self) -> bool:
-        """True also when the leadership or the disk is lost: then there is nothing to wait for."""
+        """Return True if the offsets are reached, or if the leadership or the disk is lost: then the wait is over."""
         partition = self.partition
         return (
             self.lost()
@@ -31,17 +31,17 @@ class ProducePartitionStatus:
         )
 
     def failed(self) -> bool:
-        """True if it was to become durable, and cannot."""
+        """Return True if it was to become durable, and cannot."""
         log = self.partition.log
         return log.recovery_point < self.recovery_point and log.failure is not None
 
     def lost(self) -> bool:
-        """True if this broker does not lead the partition in the epoch of the append any more."""
+        """Return True if this broker no longer leads the partition in the leader epoch of the append."""
         return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
 
 
 class DelayedProduce(DelayedOperation):
-    """An append that is answered when the in-sync replicas have it, and the disk where that was asked for.
+    """An append that is answered when the in-sync replicas have it, and after a flush where that was asked for.
 
     `pending` maps partitions to what they must reach; what is left in it when the operation finishes has timed out.
     """

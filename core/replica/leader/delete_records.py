@@ -1,4 +1,4 @@
-"""Records are deleted from the front: here at once, and told when all live replicas have done so (facts C6, D8)."""
+"""DeleteRecords: the leader deletes at once, and answers when all live replicas have done so (facts C6, D8)."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -12,11 +12,11 @@ from ..partition.partition import Partition
 from ..purgatory import DelayedOperation, Purgatory
 
 DeletionResults = Callable[[Sequence[DeleteRecordsResultPartition] | ApiError], None]
-"""Told the outcomes in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
+"""Called with the results in the order of the request, or with an `ApiError` when the broker itself failed."""
 
 
 class _DeleteRecordsPartitionStatus:
-    """Up to where one partition is to be emptied, on all its live replicas."""
+    """The offset below which one partition is to be deleted on all its live replicas."""
 
     def __init__(self, partition: Partition, offset: int, is_alive: Callable[[int], bool]) -> None:
         self.partition = partition
@@ -25,7 +25,7 @@ class _DeleteRecordsPartitionStatus:
         self._is_alive = is_alive
 
     def lost(self) -> bool:
-        """True if this broker does not lead the partition in that epoch any more."""
+        """Return True if this broker no longer leads the partition in that leader epoch."""
         return not self.partition.is_leader or self.partition.leader_epoch != self._leader_epoch
 
     @property
@@ -58,7 +58,7 @@ class DelayedDeleteRecords(DelayedOperation):
 
 
 class RecordDeleter:
-    """One partition's failure leaves the others alone. Owner thread only."""
+    """Deletes records. A failure in one partition does not affect the others. Owner thread only."""
 
     def __init__(self, local: LocalPartitions, purgatory: Purgatory, is_alive: Callable[[int], bool]) -> None:
         self._local = local
@@ -66,11 +66,10 @@ class RecordDeleter:
         self._is_alive = is_alive
 
     def delete(self, entries: Sequence[DeleteRecordsPartition], done: DeletionResults, *, timeout_ms: float) -> None:
-        """Drop the records below an offset (-1 = below the high watermark) of partitions that this broker leads.
+        """Delete the records below an offset (-1 = below the high watermark) of partitions that this broker leads.
 
-        `done` is called once, when no live replica has them any more, at the latest after `timeout_ms`
-        (REQUEST_TIMED_OUT). POLICY_VIOLATION for a topic that deletes nothing, OFFSET_OUT_OF_RANGE above the high
-        watermark.
+        `done` is called once, when no live replica has them, at the latest after `timeout_ms` (REQUEST_TIMED_OUT).
+        POLICY_VIOLATION for a topic whose cleanup.policy lacks delete, OFFSET_OUT_OF_RANGE above the high watermark.
         """
         targets: dict[Hashable, _DeleteRecordsPartitionStatus] = {}
         refused: dict[Hashable, ErrorCode] = {}

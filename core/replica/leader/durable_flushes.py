@@ -1,4 +1,4 @@
-"""Flushes that somebody waits for (facts B3: `flush.messages`, `flush.ms`)."""
+"""Flushes that appends wait for (facts B3: `flush.messages`, `flush.ms`)."""
 
 from ....ports.types import TopicPartition
 from ...log.manager.log_manager import LogManager
@@ -8,7 +8,7 @@ from ..purgatory import Purgatory
 
 
 class DurableFlushes:
-    """Has logs flushed until what was appended is durable, and tells the purgatory. Owner thread only."""
+    """Flushes logs until what was appended is durable, and checks the purgatory. Owner thread only."""
 
     def __init__(self, logs: LogManager, purgatory: Purgatory) -> None:
         self._logs = logs
@@ -17,7 +17,7 @@ class DurableFlushes:
         logs.add_flush_listener(self._flushed)
 
     def begin_if_due(self, partition: Partition, now_ms: int) -> bool:
-        """True if what was appended asks for a flush, which is under way then; answers wait for it."""
+        """Return True if the append requires a flush, which is under way then; responses wait for it."""
         log = partition.log
         if not self._logs.flush_if_due(log, now_ms):
             return False
@@ -25,11 +25,11 @@ class DurableFlushes:
         return True
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is no more."""
+        """Forget a partition that is removed."""
         self._wanted.pop(key, None)
 
     def _flushed(self, log: UnifiedLog) -> None:
-        """A flush is over. One that was under way when more was appended is followed by another."""
+        """Check the purgatory after a flush, and start another if more was appended during it."""
         key = log.topic_partition
         self._purgatory.check(key)
         wanted = self._wanted.get(key)

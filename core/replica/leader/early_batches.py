@@ -1,4 +1,4 @@
-"""Batches that come before their partition: producers may hear of a new topic before its leader has made the log."""
+"""Batches for partitions whose log is not open yet: producers may know a new topic before its leader has the log."""
 
 from ....ports.broker_api.produce import ProducePartition
 from ....ports.error_codes import ErrorCode
@@ -7,21 +7,23 @@ from ...message.batch_header import BatchHeader, parse_header
 from ..partition.partition import Partition
 
 PATIENCE_MS = 30_000
-"""What was refused longer ago is not on its way any more."""
+"""The age beyond which a refused batch is no longer expected again."""
 BATCHES_MAX = 1_000
-"""Beyond, all are forgotten: then a producer may begin with what was sent behind one of them, as without this."""
+"""The limit, beyond which all are forgotten: a producer may then begin with a later batch than its first."""
 
 
 class EarlyBatches:
-    """Remembers the first batch of each producer that was refused in partitions that are not here. When one comes, that
-    is where its producer begins, and not with what it has sent behind it. Owner thread only."""
+    """Remembers the first batch of each producer that was refused because the partition is not open here.
+
+    When the partition opens, its producer has to begin with that batch, not with a later one. Owner thread only.
+    """
 
     def __init__(self) -> None:
         self._by_place: dict[tuple[str, int], dict[int, tuple[BatchHeader, int]]] = {}
         self._count = 0
 
     def note(self, entry: ProducePartition, now_ms: int) -> None:
-        """It was refused."""
+        """Note a refused batch."""
         try:
             header = parse_header(entry.records)
         except ApiError:
@@ -39,7 +41,7 @@ class EarlyBatches:
         refused[header.producer_id] = header, now_ms
 
     def opened(self, partition: Partition, now_ms: int) -> None:
-        """The partition is here now."""
+        """Apply the noted batches to the producers of a partition that was opened."""
         refused = self._by_place.pop(partition.topic_partition, {})
         self._count -= len(refused)
         for header, since_ms in refused.values():

@@ -1,4 +1,4 @@
-"""Who reads, and what that means for each partition that it reads (facts C6, D4)."""
+"""The parameters of a fetch: the reader, and the rules for each partition that it reads (facts C6, D4)."""
 
 from collections.abc import Callable
 
@@ -17,15 +17,17 @@ from ..partition.partition import Partition
 from ..partition.replication_quota import ReplicationQuotaManager
 
 HEADERS_MAX = 2000
-"""So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
-client goes on from there with the next."""
+"""The number of batch headers that a fetch reads for a client without zstd, which takes a few milliseconds.
+
+The response ends there, and the client continues from there with the next fetch.
+"""
 
 FindPreferredReadReplica = Callable[[Partition, int], int]
-"""Tells which replica of a partition a consumer should read from at this offset; -1, or this broker: here."""
+"""Returns the replica from which a consumer should read a partition at this offset; -1, or this broker: from here."""
 
 
 class FetchParams:
-    """A consumer that reads. Not frozen: it counts what it has left."""
+    """The parameters of a consumer's fetch. Not frozen: it counts the headers that are left."""
 
     __slots__ = ("anywhere", "headers_left", "is_plain", "isolation", "nearest")
 
@@ -39,15 +41,15 @@ class FetchParams:
     ) -> None:
         self.isolation = isolation
         self.headers_left: int | None = None if allows_zstd else HEADERS_MAX
-        """How many more may be read for it; None: it knows zstd."""
+        """The number of headers that may still be read for it; None: the client knows zstd."""
         self.anywhere = anywhere
-        """True if it may read from a follower."""
+        """True if the consumer may read from a follower."""
         self.nearest = nearest
         self.is_plain = nearest is None
-        """True if `check_readable` alone can keep it from the records of a leader."""
+        """True if only `check_readable` can refuse it the records of a leader."""
 
     def again(self) -> None:
-        """It reads once more, after a wait."""
+        """Prepare for a second read, after a wait."""
         if self.headers_left is not None:
             self.headers_left = HEADERS_MAX
 
@@ -59,8 +61,8 @@ class FetchParams:
             local.check_readable(partition, entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
-        """The answer where it is to get no records from here; None: it is."""
-        if entry.last_fetched_epoch >= 0 and partition.is_leader:  # a follower that lacks something is behind
+        """Return the response of a partition from which it gets no records here; None: it gets records."""
+        if entry.last_fetched_epoch >= 0 and partition.is_leader:  # a follower that lacks records is behind
             diverging = partition.diverging(entry.offset, entry.last_fetched_epoch)
             if diverging is not None and entry.offset >= partition.log.log_start_offset:
                 return empty(partition, entry, diverging=diverging)
@@ -71,8 +73,11 @@ class FetchParams:
         return None
 
     def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
-        """The answer in place of an error. A follower that has less than the reader is behind, which passes: one that
-        takes it for the leader would go back to the beginning of what it has read."""
+        """Return the response of a partition whose read has failed.
+
+        A follower whose log ends before the offset is behind, which passes, and answers OFFSET_NOT_AVAILABLE. At
+        OFFSET_OUT_OF_RANGE a consumer that takes it for the leader would reset its offset.
+        """
         code = error.code
         is_behind = partition is not None and not partition.is_leader and entry.offset > partition.log.log_end_offset
         if is_behind and code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -80,16 +85,16 @@ class FetchParams:
         return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
 
     def held_back(self, partition: Partition) -> bool:  # noqa: ARG002
-        """True if it gets no records of the partition for now."""
+        """Return True if it gets no records of the partition for now."""
         return False
 
     def needs_news(self, partition: Partition) -> bool:  # noqa: ARG002
-        """True if it is to be answered at once, whether there are records or not."""
+        """Return True if it must be answered at once, with or without records."""
         return False
 
 
 class FollowerFetchParams(FetchParams):
-    """A follower that reads, and tells by that how far it is."""
+    """The parameters of a follower's fetch, whose fetch offsets show its progress."""
 
     __slots__ = ("_isr_manager", "_noted", "_replica", "_throttle", "changed", "now_ms", "refused_records")
 
@@ -102,20 +107,22 @@ class FollowerFetchParams(FetchParams):
         self._isr_manager = isr_manager
         self._throttle = throttle
         self.now_ms = now_ms
-        """When it asked, monotonic."""
+        """The monotonic time of the request."""
         self._noted = False
         self.changed: list[Partition] = []
-        """The partitions of which it told something that others may wait for."""
+        """The partitions in which the follower has made progress that requests may wait for."""
         self.refused_records: list[tuple[Partition, int]] = []
-        """Where it asks again for records that it was given: it may have found them damaged."""
+        """The offsets at which it fetches the same records again: it may have found them damaged."""
 
     def again(self) -> None:
         self._noted = True
 
     def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:  # noqa: ARG002
-        """Raise `ApiError` where this broker is not its leader, as far as it knows, with or without the lease: a
-        follower that knows of a later leader does not ask here.
-        See docs/design/replication.md, 'Without the coordination service'."""
+        """Raise `ApiError` where this broker is not the leader as far as it knows, with or without the lease.
+
+        A follower that knows of a later leader does not fetch here. See docs/design/replication.md, 'Without the
+        coordination service'.
+        """
         # First, as the leader epochs of two topics do not compare: FENCED_LEADER_EPOCH would make the follower wait for
         # a newer state, which the later topic does not get.
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
@@ -124,7 +131,7 @@ class FollowerFetchParams(FetchParams):
         partition.check_leader(entry.current_leader_epoch)
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
-        # One that does not know itself in which life it is may read; what it has counts for nothing.
+        # A follower whose broker epoch is unknown may read; its progress is not counted.
         follower = self._follower(partition) if self._replica.broker_epoch >= 0 else None
         result = super().without_records(partition, entry)
         if result is None and not self._noted and follower is not None:
@@ -148,7 +155,7 @@ class FollowerFetchParams(FetchParams):
         return partition.followers.of(self._replica)
 
     def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
-        """One that is out of range is told the range, so that it need not ask."""
+        """Return the response of a failed read; OFFSET_OUT_OF_RANGE includes the range, to save a second request."""
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or partition is None:
             return super().refused(partition, entry, error)
         log = partition.log
@@ -162,7 +169,7 @@ class FollowerFetchParams(FetchParams):
         )
 
     def answered(self, partition: Partition, result: FetchResultPartition, *, is_taken: bool = True) -> None:
-        """This is what it is told of the partition; `is_taken` off: it is sure to pass over it."""
+        """Record the response for the partition; `is_taken` off: the follower is sure to skip it."""
         follower = self._known(partition)
         if follower is not None:
             if is_taken:
@@ -177,7 +184,9 @@ class FollowerFetchParams(FetchParams):
         return follower is not None and self._throttle.holds(partition) and not partition.is_in_sync(follower)
 
     def needs_news(self, partition: Partition) -> bool:
-        """Also when it follows no more: it is to hear of that."""
+        """Return True if the follower lacks a high watermark or log start, or if it follows no longer and must learn
+        that.
+        """
         if self._replica.broker_epoch < 0:
             return False
         follower, start = self._known(partition), partition.log.log_start_offset

@@ -1,6 +1,6 @@
-"""Fetch sessions of followers (KIP-227): what a follower asks for is remembered, and both sides tell what has changed.
+"""Fetch sessions of followers (KIP-227): the leader caches the partitions, and both sides send only changes.
 
-Without them, brokers that have nothing to copy would tell each other so for every partition, twice a second.
+Without sessions, idle brokers would exchange every partition in full, twice a second.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -27,12 +27,12 @@ TopicIdPartition = tuple[bytes, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """Of the request that follows in a session."""
+    """Return the epoch of the next request in a session."""
     return epoch + 1 if epoch < EPOCH_MAX else 1
 
 
 class FetchSessionResult(NamedTuple):
-    """In a session `results` tell only of partitions that have something new."""
+    """The response of a fetch. In a session `results` contain only partitions that have something new."""
 
     results: Sequence[FetchResultPartition]
     session_id: int = NO_SESSION
@@ -43,28 +43,29 @@ OnFetchSessionResult = Callable[[FetchSessionResult | ApiError], None]
 
 
 class _CachedPartition:
-    """One partition of a session, as it was asked for and answered last."""
+    """One partition of a session, with its last request and response."""
 
     __slots__ = ("entry", "followers", "is_answered", "partition", "progress", "was_served")
 
     def __init__(self, entry: FetchPartition, *, is_answered: bool) -> None:
         self.entry = entry
         self.is_answered = is_answered
-        """False for one that has come into the session: what the follower was told before, it may not have taken."""
+        """False for a partition that was added to the session: the follower may not have applied an earlier response.
+        """
         self.was_served = False
-        """True if records were sent for this entry: the follower passes over what else it is told of the offset."""
+        """True if records were sent for this entry: the follower skips further responses for the offset."""
         self.partition: Partition | None = None
         self.followers: Followers | None = None
         self.progress: FollowerProgress | None = None
 
     def update(self, partition: Partition | None, replica: ReplicaId) -> None:
-        """It has been read. Without errors the follower's place is known then."""
+        """Store the partition after a read. Without errors the follower's progress is known then."""
         self.partition = partition
         self.followers = None if partition is None else partition.followers
         self.progress = None if self.followers is None else self.followers.known(replica)
 
     def has_news(self, reading: FollowerFetchParams) -> bool:
-        """True if an answer would tell anything, or is not known to tell nothing."""
+        """Return True if a response would contain something new, or may contain it."""
         partition, progress, entry = self.partition, self.progress, self.entry
         if partition is None or progress is None or partition.followers is not self.followers:
             return True
@@ -76,7 +77,7 @@ class _CachedPartition:
         return log.log_end_offset != entry.offset and not reading.held_back(partition)
 
     def is_unchanged(self) -> bool:
-        """True if what the follower tells of itself is known, and it needs nothing but to be seen again."""
+        """Return True if the follower's progress is known, and only the time of its fetch has to be noted."""
         progress, entry, partition = self.progress, self.entry, self.partition
         return (
             progress is not None
@@ -89,20 +90,20 @@ class _CachedPartition:
 
 
 class _FetchSession:
-    """The leader's end of a session: what one follower asks for."""
+    """The leader's side of a session: the partitions that one follower fetches."""
 
     def __init__(self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition]) -> None:
         self.id = session_id
         self.replica = replica
         self.epoch = 1
-        """That of the next request."""
+        """The epoch of the next request."""
         self.partitions: dict[TopicIdPartition, _CachedPartition] = {}
         self.update(entries, (), are_answered=True)
 
     def update(
         self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition], *, are_answered: bool = False
     ) -> None:
-        """`are_answered`: the answer to this request tells of all of them."""
+        """Update the partitions. `are_answered`: the response to this request contains all of them."""
         for place in forgotten:
             self.partitions.pop(place, None)
         for entry in entries:
@@ -115,7 +116,7 @@ class _FetchSession:
 
 
 class _DelayedSessionFetch(DelayedOperation):
-    """A request of a session that waits until there is something to tell."""
+    """A request of a session that waits until a partition has something new."""
 
     __slots__ = ("_by_key", "_reading")
 
@@ -192,7 +193,7 @@ class FetchSessionManager:
     def _read_incremental(
         self, session: _FetchSession, request: Fetch, done: OnFetchSessionResult, max_bytes: int, reader: Hashable
     ) -> None:
-        self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
+        self._purgatory.finish_all(session)  # a newer request ends the one before it, whose response comes first
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
         reading = self._reads.follower_reading(session.replica)
@@ -224,7 +225,7 @@ class FetchSessionManager:
     def _news(
         self, session: _FetchSession, reading: FollowerFetchParams, max_bytes: int
     ) -> list[tuple[_CachedPartition, FetchResultPartition]]:
-        """What there is to tell now."""
+        """Return the partitions that have something new, with their results."""
         news: list[tuple[_CachedPartition, FetchResultPartition]] = []
         served: list[TopicIdPartition] = []
         left, read = max_bytes, self._reads.read_one

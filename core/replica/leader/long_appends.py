@@ -1,9 +1,9 @@
-"""Produce requests whose records take long to open: they are checked in turns, while others are served.
+"""Produce requests whose records take long to decompress: they are validated in turns with other work.
 
 The reasons are in docs/design/log.md, 'Long appends'.
 
-What opens quickly never comes here. Records are opened where a topic asks for it: compaction, log-append time of
-untimed messages, a compression of the topic, `record.validation`.
+Requests that are validated quickly never come here. Records are decompressed where a topic requires it: compaction,
+log-append time of messages without a timestamp, a compression of the topic, `record.validation`.
 """
 
 from collections import deque
@@ -22,13 +22,13 @@ from ...message.codec import DECOMPRESSED_BYTES_MAX
 from ...traffic.steps import StepRunner
 
 COPIED_BYTES_MAX = 256 << 20
-"""Of the records of all such requests; one request may always."""
+"""The limit for the records of all such requests; a single request may exceed it."""
 _OVERHEAD_BYTES = 1_000
-"""What a request costs besides its records."""
+"""The memory of a request in addition to its records."""
 
 
 class LongAppend:
-    """A produce request on its way into the logs, with its own memory."""
+    """A produce request that is being appended, with its own copy of the records."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LongAppend:
     ) -> None:
         self.entries = entries
         self.results = results
-        """Of the first entries: so many are done."""
+        """The results of the first entries, as many as are done."""
         self.pending = pending
         self.done = done
         self.acks = acks
@@ -57,7 +57,7 @@ class LongAppend:
         self.through = through
         self.size = _OVERHEAD_BYTES + sum(len(each.records) for each in entries[len(results) :])
         self.admitting: tuple[int, ProducerStates] | None = None
-        """The entry, of a transaction, whose records are being opened, and the producers of its partition."""
+        """The transactional entry whose records are being validated, and the producers of its partition."""
 
     @property
     def rest(self) -> Sequence[ProducePartition]:
@@ -65,14 +65,14 @@ class LongAppend:
         return self.entries[len(self.results) :]
 
     def keep(self) -> None:
-        """Copy the records: their memory is the caller's again soon."""
+        """Copy the records: the caller will soon reuse their memory."""
         done = len(self.results)
         copies = [evolve(each, records=memoryview(bytearray(each.records))) for each in self.entries[done:]]
         self.entries = [*self.entries[:done], *copies]
 
 
 class _Lane:
-    """Requests whose batches decompress to at most so many bytes; a few of them at a time."""
+    """Requests whose batches decompress to at most `unpacked_max` bytes; at most `at_a_time` of them run."""
 
     def __init__(self, unpacked_max: int, at_a_time: int) -> None:
         self.unpacked_max = unpacked_max
@@ -84,10 +84,10 @@ Steps = Generator[Callable[[], Any] | None, Any, None]
 
 
 class LongAppends:
-    """Owner thread only.
+    """Runs the requests. Owner thread only.
 
-    One request of an owner is under way at a time, those that come meanwhile wait behind it: what one connection sends
-    is appended in its order. `append_steps` appends what is left of a request; `finish` answers it.
+    One request of an owner is under way at a time; later ones wait behind it, so that the requests of one connection
+    are appended in their order. `append_steps` appends the rest of a request; `finish` answers it.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LongAppends:
         self._append_steps = append_steps
         self._finish = finish
         self._report = report
-        # A batch that decompresses to much must not hold up those that do not, nor many of them fill the memory.
+        # Batches that decompress to many bytes must not delay the others, nor fill the memory.
         self._large = _Lane(DECOMPRESSED_BYTES_MAX, 2)
         self._small = _Lane(4 << 20, 32)
         self.by_owner: dict[Hashable, deque[LongAppend]] = {}
@@ -111,11 +111,11 @@ class LongAppends:
         self.copied_bytes = 0
 
     def is_busy(self, owner: Hashable) -> bool:
-        """True while a request of this owner is being opened."""
+        """Return True while a request of this owner is being validated."""
         return owner in self.by_owner
 
     def add(self, request: LongAppend) -> bool:
-        """Take over a request, whose memory is copied; False if too many are under way: nothing has been taken."""
+        """Accept a request and copy its records; returns False, and takes nothing, if too many bytes are waiting."""
         if self.copied_bytes and self.copied_bytes + request.size > COPIED_BYTES_MAX:
             return False
         request.keep()

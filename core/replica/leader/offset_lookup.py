@@ -1,4 +1,4 @@
-"""Where a partition begins and ends for who asks, and where a time is in it (facts B3, C6)."""
+"""Offset lookup: the ends of a partition for a reader, and the offset of a timestamp (facts B3, C6)."""
 
 from ....ports.broker_api.offsets import (
     EARLIEST,
@@ -20,11 +20,12 @@ _NOTHING = TimestampOffset(-1, Offset(-1), -1)
 
 
 def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Steps[TimestampOffset]:
-    """The first record that is not older than `timestamp` (ms), below the end that such a reader sees; or what
-    EARLIEST, LATEST and the like stand for. All -1 when there is none.
+    """Return the first record that is not older than `timestamp` (ms), below the end that such a reader sees.
 
-    Raises `ApiError` UNSUPPORTED_VERSION for a time that means nothing; OFFSET_NOT_AVAILABLE instead of an end that may
-    be below one that a former leader has told (KIP-207). `StorageError` as the log.
+    The special timestamps EARLIEST, LATEST and the like return their offset. All -1 when there is none.
+
+    Raises `ApiError` UNSUPPORTED_VERSION for an unknown special timestamp, and OFFSET_NOT_AVAILABLE instead of an end
+    that may be below one that a former leader has returned (KIP-207). `StorageError` as the log.
     """
     end = partition.end_for(isolation)
     found = yield from _find(partition, timestamp, end)

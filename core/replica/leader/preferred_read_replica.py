@@ -1,4 +1,4 @@
-"""Consumers are sent to a replica near them (KIP-392): the leader asks the selector about each of its partitions."""
+"""Preferred read replicas (KIP-392): the leader asks the selector about each partition of a consumer's fetch."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,13 +8,13 @@ from ..partition.partition import Partition
 from .replica_selector import NearReader, ReplicaSelector, ReplicaView
 
 HERE = -1
-"""Read where you are."""
+"""The consumer should read from this broker."""
 
 
 class PreferredReadReplicas:
-    """Owner thread only.
+    """Asks the replica selector. Owner thread only.
 
-    rack: of this broker. brokers: those that live. failed: is told of a selector that raised.
+    rack: the rack of this broker. brokers: returns the live brokers. failed: is called with the error of a selector.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class PreferredReadReplicas:
         self._failed = failed
 
     def nearest(self, reader: NearReader, partition: Partition, offset: int) -> int:
-        """The broker that the reader should read from at this offset; `HERE` for this one, which leads."""
+        """Return the broker that the reader should read from at this offset; `HERE` for this one, which leads."""
         followers = partition.followers
         if followers is None:
             return HERE

@@ -1,4 +1,4 @@
-"""Reads of the partitions that a broker leads: at once, or when enough is there (facts C6, D8)."""
+"""Reads of the partitions that a broker leads, answered at once or when there are enough bytes (facts C6, D8)."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from .delayed_fetch import DelayedFetch, FetchPartitionStatus
 from .fetch_params import FetchParams, FindPreferredReadReplica, FollowerFetchParams
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
-"""Told what was read, in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
+"""Called with the results in the order of the request, or with an `ApiError` when the broker itself failed."""
 
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
@@ -31,11 +31,11 @@ _COMMON = [
     [FetchParams(isolation, allows_zstd=True, anywhere=anywhere) for isolation in sorted(FetchIsolation)]
     for anywhere in (False, True)
 ]
-"""Readers that count nothing, by `anywhere` and isolation: one of each is enough."""
+"""The parameters without counters, by `anywhere` and isolation: one of each is enough."""
 
 
 class ReplicaReader:
-    """One partition's failure leaves the others of a read alone. Owner thread only."""
+    """Reads partitions. A failure in one partition does not affect the others. Owner thread only."""
 
     def __init__(
         self,
@@ -71,19 +71,20 @@ class ReplicaReader:
     ) -> None:
         """Read record batches from partitions that this broker leads.
 
-        `max_bytes` and `min_bytes` count for all of them together. `done` is called once: at once when there is enough,
-        an error, or no time to wait; else when there is, or after `max_wait_ms`. `reader` is a key that ends the
-        wait, too: that of a connection. A reader that knows no zstd gets error 76 for it.
+        `max_bytes` and `min_bytes` count for all of them together. `done` is called once: at once when there are enough
+        bytes, an error, or no time to wait; else when there are enough, or after `max_wait_ms`. `reader` is a key that
+        ends the wait, too: that of a connection. A client without zstd gets error 76 (UNSUPPORTED_COMPRESSION_TYPE) for
+        it.
 
-        replica:  the follower that reads: up to the log end, and what it asks for tells how far it is.
-        anywhere: a consumer that reads what this broker follows, too, up to the high watermark known here (KIP-392).
-        nearest:  asked for the replica that a consumer should rather read from; see `FindPreferredReadReplica`.
+        replica:  the follower that reads: up to the log end, and its fetch offsets show its progress.
+        anywhere: True for a consumer that also reads from followers, up to the high watermark known here (KIP-392).
+        nearest:  returns the replica that a consumer should rather read from; see `FindPreferredReadReplica`.
         """
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
             return
         if not self._local.may_lead():
-            nearest = None  # followers without the lease refuse their readers, who would come back for ever
+            nearest = None  # followers without the lease refuse consumers, which would return for ever
         if allows_zstd and nearest is None:
             reading = _COMMON[anywhere][isolation]
         else:
@@ -115,11 +116,11 @@ class ReplicaReader:
     # --- for fetch sessions of followers
 
     def follower_reading(self, replica: ReplicaId) -> FollowerFetchParams:
-        """A follower that reads now."""
+        """Return the parameters of a follower that fetches now."""
         return FollowerFetchParams(replica, self._isr_manager, self._throttle, self._clock.monotonic_ms())
 
     def check_changed(self, reading: FollowerFetchParams) -> None:
-        """Look after those who wait for what a follower has told."""
+        """Check the requests that wait for the progress of a follower, and the records that it fetched again."""
         for partition in reading.changed:
             self._purgatory.check(partition.topic_partition)
         for partition, offset in reading.refused_records:
@@ -135,10 +136,10 @@ class ReplicaReader:
         reading: FollowerFetchParams,
         passed_over: Sequence[FetchResultPartition] = (),
     ) -> None:
-        """These go to the follower now; what it will pass over does not count as told."""
+        """Record the responses that go to the follower now; those that it will skip are not counted as sent."""
         untaken = {id(result) for result in passed_over}
         for result in results:
-            if result.error is ErrorCode.NONE and result.diverging is None:  # else it cuts, and takes nothing else
+            if result.error is ErrorCode.NONE and result.diverging is None:  # else the follower truncates first
                 partition = self._partitions[result.topic, result.partition]
                 reading.answered(partition, result, is_taken=id(result) not in untaken)
 
@@ -155,7 +156,7 @@ class ReplicaReader:
         reader: Hashable,
         reading: FetchParams,
     ) -> None:
-        """Answer later, or now if waiting is useless."""
+        """Wait in the purgatory, or answer now if waiting is useless."""
         awaited = self._awaited(entries, results, reading)
         if awaited is None:
             self._answer(results, reading, done)
@@ -182,7 +183,7 @@ class ReplicaReader:
     def _read_all(
         self, entries: Sequence[FetchPartition], max_bytes: int, reading: FetchParams
     ) -> tuple[list[FetchResultPartition], int]:
-        """Every partition in the order asked for, within `max_bytes` all told; and how many bytes that came to."""
+        """Read every partition in the given order, within `max_bytes` in total; return the results and their size."""
         left = max_bytes
         total = 0
         results = []
@@ -196,7 +197,7 @@ class ReplicaReader:
         return results, total
 
     def read_one(self, entry: FetchPartition, left: int, reading: FetchParams, *, first: bool) -> FetchResultPartition:
-        """One partition, within `left` bytes; the `first` that has any gives a whole batch."""
+        """Read one partition, within `left` bytes; the `first` that has any gives a whole batch."""
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:
@@ -248,14 +249,16 @@ class ReplicaReader:
         )
 
     def _may_lack(self, partition: Partition, offset: int) -> bool:
-        """True if this leader has no lease, and its log ends before `offset`: a consumer that has read on from a later
-        leader must not be sent back."""
+        """Return True if this leader has no lease, and its log ends before `offset`.
+
+        A consumer that has read from a later leader must not be sent back.
+        """
         return partition.is_leader and offset > partition.log.log_end_offset and not self._local.may_lead()
 
     def _awaited(
         self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchParams
     ) -> dict[Hashable, FetchPartitionStatus] | None:
-        """What to wait for; None when an error, news, or a log that rolled on, makes waiting useless."""
+        """Return the partitions to wait for; None if an error, news or a rolled log makes waiting useless."""
         awaited: dict[Hashable, FetchPartitionStatus] = {}
         check = partial(reading.check, self._local)
         for entry, result in zip(entries, results, strict=True):
@@ -275,7 +278,7 @@ class ReplicaReader:
 
 
 def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchParams) -> Buffer | Region:
-    """The batches before the first zstd one, for readers that do not know it. Raises `ApiError` when none is left."""
+    """Return the batches before the first zstd one, for clients without zstd. Raises `ApiError` when none is left."""
     left = reading.headers_left or 0
     size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, left))
     reading.headers_left = left - looked

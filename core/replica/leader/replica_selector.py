@@ -1,4 +1,4 @@
-"""Which replica of a partition a consumer should read from (KIP-392): what a selector is told, and what it says."""
+"""The replica selector, which chooses the replica that a consumer should read from (KIP-392), and its arguments."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from ....ports.values import frozen
 
 @frozen(kw_only=True)
 class NearReader:
-    """The consumer, as it says itself; `host` is its address, `listener` what it came in on."""
+    """The consumer as it describes itself; `host` is its address, `listener` the listener of its connection."""
 
     rack: str
     client_id: str | None
@@ -21,7 +21,7 @@ class NearReader:
 
 @frozen(kw_only=True)
 class ReplicaView:
-    """A replica, as its leader knows it. `behind_ms`: since it last had everything; 0 for the leader."""
+    """A replica as its leader knows it. `behind_ms` is the time since it was last caught up; 0 for the leader."""
 
     broker_id: int
     rack: str | None
@@ -30,11 +30,13 @@ class ReplicaView:
 
 
 class ReplicaSelector(Protocol):
-    """Chooses for one read. Called on the broker's owner thread, with each fetch: it must be quick."""
+    """Chooses the replica for one read. Called on the broker's owner thread at each fetch: it must be quick."""
 
     def select(
         self, place: TopicPartition, reader: NearReader, leader: ReplicaView, replicas: Sequence[ReplicaView]
     ) -> int:
-        """The id of the broker to read from. `replicas` are those that live and have what is asked for, the leader
-        among them; any other answer means the leader."""
+        """Return the id of the broker to read from.
+
+        `replicas` are the live ones that have the offset, the leader among them; any other id means the leader.
+        """
         ...

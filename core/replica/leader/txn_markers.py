@@ -1,4 +1,4 @@
-"""Markers end transactions in the partitions that a broker leads; whoever waits for an end hears of it (facts C6)."""
+"""Transaction markers in the partitions that a broker leads, and listeners for completed transactions (facts C6)."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -15,16 +15,16 @@ from .delayed_produce import NONE, ProducePartitionStatus
 from .durable_flushes import DurableFlushes
 
 MarkerResults = Callable[[Sequence[WrittenTxnMarker]], None]
-"""Told the outcomes, in the order of the markers and of the partitions of each."""
+"""Called with the results, in the order of the markers and of the partitions of each."""
 OnTxnCompleted = Callable[[TopicPartition, int, int, bool], None]
-"""Told (partition, producer id, producer epoch, committed) when the in-sync replicas have the marker."""
+"""Called with (partition, producer id, producer epoch, committed) when the in-sync replicas have the marker."""
 
 _WATCH_MS = 3_600_000.0
-"""A marker whose request is over is watched so long at a time, as long as this broker leads its partition."""
+"""The interval at which the watch of a marker is renewed after its request, while this broker leads the partition."""
 
 
 class _AppendedMarker:
-    """A marker in one partition: what it needs to count, or why it is not there."""
+    """A marker in one partition: the offsets that it must reach, or the error of its append."""
 
     __slots__ = ("code", "key", "marker", "required")
 
@@ -45,7 +45,7 @@ class _AppendedMarker:
         return required is not None and required.reached() and not (required.lost() or required.failed())
 
     def outcome(self) -> PartitionOutcome:
-        """What is told of it now."""
+        """Return the outcome for the response now."""
         code, required = self.code, self.required
         if required is not None and required.lost():
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -59,7 +59,7 @@ class _AppendedMarker:
 
 
 class _DelayedMarkers(DelayedOperation):
-    """Markers that not all in-sync replicas have yet; `reached` is told of each that they have."""
+    """Markers that not all in-sync replicas have yet; `reached` is called with each marker that they have."""
 
     __slots__ = ("_reached", "waiting")
 
@@ -88,7 +88,7 @@ class _DelayedMarkers(DelayedOperation):
 
 
 class TxnMarkerWriter:
-    """Owner thread only."""
+    """Writes transaction markers. Owner thread only."""
 
     def __init__(self, local: LocalPartitions, purgatory: Purgatory, flushes: DurableFlushes, clock: Clock) -> None:
         self._local = local
@@ -98,16 +98,16 @@ class TxnMarkerWriter:
         self._when_ended: list[OnTxnCompleted] = []
 
     def when_ended(self, listener: OnTxnCompleted) -> None:
-        """Have this told of each transaction that ends in a partition which this broker leads. Several may listen."""
+        """Add a listener for each transaction that completes in a partition which this broker leads."""
         self._when_ended.append(listener)
 
     def write(self, markers: Sequence[TxnMarker], done: MarkerResults, timeout_ms: float) -> None:
         """Write markers into partitions that this broker leads.
 
-        `done` is called once, when the in-sync replicas have them, and the disk where the topic asks for a flush, at
-        the latest after `timeout_ms` (REQUEST_TIMED_OUT: the marker is there, and may yet count).
-        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for what has come too late, NOT_ENOUGH_REPLICAS where
-        too few are in sync.
+        `done` is called once, when the in-sync replicas have them, and after a flush where the topic asks for one, at
+        the latest after `timeout_ms` (REQUEST_TIMED_OUT: the marker is in the log, and may yet count).
+        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a late marker, NOT_ENOUGH_REPLICAS where too few
+        replicas are in sync.
         """
         now_ms = self._clock.now_ms()
         placed = [[self._place(key, marker, now_ms) for key in marker.partitions] for marker in markers]
@@ -160,11 +160,11 @@ class TxnMarkerWriter:
         for listener in self._when_ended:
             try:
                 listener(placed.key, marker.producer_id, marker.producer_epoch, marker.committed)
-            except Exception as error:  # noqa: BLE001  reported; the others are told, and the coordinator is answered
+            except Exception as error:  # noqa: BLE001  reported; the other listeners are still called
                 self._local.failed(f"taking the end of a transaction in {placed.key}", error)
 
     def _watch_on(self, placed: Sequence[_AppendedMarker]) -> None:
-        """Their request is over, but some stand in the log, and those who listen are to hear when they count."""
+        """Watch the markers whose request has timed out, so that the listeners are called when they count."""
         late = [each for each in placed if each.is_waiting]
         if late and self._when_ended:
             waiting = _DelayedMarkers(late, self._reached, lambda: self._watch_on(late), lambda: None)

@@ -1,8 +1,8 @@
-"""Batches of transactions are appended once their coordinator has said that they belong there (KIP-890, part 1).
+"""Transactional batches are appended after their coordinator has verified the partition (KIP-890, part 1).
 
-A producer that has not told its coordinator of a partition would leave a transaction there that nobody ends. So the
-first batch of a transaction in a partition waits for the coordinator's word, and whatever the producer sends meanwhile
-waits behind it: its batches stay in order.
+A producer that has not added a partition at its coordinator would leave a hanging transaction there. So the first batch
+of a transaction in a partition waits for the coordinator's answer. Later batches of the producer wait behind it, so
+that they stay in order.
 """
 
 from collections import deque
@@ -22,15 +22,16 @@ from ..partition.local_partitions import LocalPartitions
 from .appender import AppendResults, ReplicaAppender
 
 Verify = Callable[[str, int, int, TopicPartition, Callable[[ErrorCode], None]], None]
-"""Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction; the last
-argument is told once, at once or later."""
+"""Asks the coordinator of (transactional id, producer id, epoch) if the partition is in the transaction. The last
+argument is called once with the result, at once or later.
+"""
 
 WAITING_BYTES_MAX = 64 << 20
-"""Of all batches that wait; one request may always."""
+"""The limit for all waiting batches; a single request may exceed it."""
 _PATIENCE_MS = 1_000.0
-"""A coordinator has at least so long to answer."""
+"""The minimum time that a coordinator has to answer."""
 _OVERHEAD_BYTES = 1_000
-"""What a request costs besides its records."""
+"""The memory of a request in addition to its records."""
 _LATER = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -42,11 +43,11 @@ _LATER = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""Nobody knows yet. The producer is to try again: at NOT_ENOUGH_REPLICAS all do."""
+"""The errors that leave it unknown. The producer must retry, which all producers do at NOT_ENOUGH_REPLICAS."""
 
 
 class _UnverifiedRequest:
-    """A request on its way into the logs."""
+    """A request that is not appended yet."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class _UnverifiedRequest:
     ) -> None:
         self.entries = entries
         self.headers = headers
-        """Those of batches in a transaction."""
+        """The headers of the transactional batches; None for other entries."""
         self.done = done
         self.transactional_id = transactional_id
         self.acks = acks
@@ -70,20 +71,20 @@ class _UnverifiedRequest:
         self.allows_zstd = allows_zstd
         self.owner = owner
         self.size = 0
-        """Of the memory that is kept while it waits; 0: none is."""
+        """The bytes of the copied records while the request waits; 0: none were copied."""
         self.asked: dict[TopicPartition, ProducerStates] = {}
         """The partitions whose coordinator has not answered."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
         self.timer: Timer | None = None
 
     def keep(self) -> None:
-        """Copy the records: their memory is the caller's again soon."""
+        """Copy the records: the caller will soon reuse their memory."""
         self.entries = [evolve(each, records=memoryview(bytearray(each.records))) for each in self.entries]
         self.size = _bytes_of(self.entries)
 
 
 class VerifiedAppends:
-    """Owner thread only. `verify` (settable) asks coordinators; without it nothing is verified."""
+    """Verifies and appends. `verify` (settable) asks coordinators; without it none is asked. Owner thread only."""
 
     def __init__(self, appends: ReplicaAppender, local: LocalPartitions, scheduler: Scheduler) -> None:
         self.verify: Verify | None = None
@@ -91,7 +92,7 @@ class VerifiedAppends:
         self._local = local
         self._scheduler = scheduler
         self._waiting: dict[int, deque[_UnverifiedRequest]] = {}
-        """By producer id; the first of each is being verified, or its records are being opened."""
+        """The requests by producer id; the first of each is being verified, or its records are being validated."""
         self.waiting_bytes = 0
 
     def append(
@@ -105,7 +106,7 @@ class VerifiedAppends:
         allows_zstd: bool = True,
         owner: Hashable = None,
     ) -> None:
-        """Append what a client sends that has named its transactional id: see `ReplicaAppender.append`."""
+        """Append batches of a client that names its transactional id: see `ReplicaAppender.append`."""
         headers = [_in_transaction(each) for each in entries]
         producers = {header.producer_id for header in headers if header is not None}
         request = _UnverifiedRequest(
@@ -149,8 +150,7 @@ class VerifiedAppends:
             waiting.append(request)
 
     def _ask(self, producer_id: int, request: _UnverifiedRequest) -> bool:
-        """Ask the coordinator about the partitions that the producer comes to; True if that is answered, or not
-        needed."""
+        """Ask the coordinator about new partitions of the transaction; True if all are answered, or none is needed."""
         verify = self.verify
         assert verify is not None
         wanted: list[tuple[TopicPartition, BatchHeader]] = []
@@ -184,7 +184,7 @@ class VerifiedAppends:
             error = ErrorCode.INVALID_TXN_STATE  # a marker has ended the transaction meanwhile
         partition = self._local.by_key.get(key)
         if error is ErrorCode.NONE and partition is not None and partition.log.producers is not states:
-            error = ErrorCode.NOT_ENOUGH_REPLICAS  # the log was cut: what was asked may not be what is true
+            error = ErrorCode.NOT_ENOUGH_REPLICAS  # the log was truncated: the answer may be for a state that is gone
         states.verifying.discard(producer_id)
         if error is not ErrorCode.NONE:
             request.refused[key] = error
@@ -199,7 +199,7 @@ class VerifiedAppends:
         request.timer = self._scheduler.call_later(max(_PATIENCE_MS, request.timeout_ms), over)
 
     def _append_verified(self, producer_id: int) -> None:
-        """The first of the producer's requests is verified: append it, and those behind it that need not wait."""
+        """Append the first request of the producer, which is verified, and those behind it that need not wait."""
         waiting = self._waiting[producer_id]
         while True:
             request = waiting[0]
@@ -211,7 +211,7 @@ class VerifiedAppends:
                 return
 
     def _next(self, producer_id: int) -> bool:
-        """The first of the producer's requests is done; True if the one behind it is verified."""
+        """Remove the producer's first request, which is done; return True if the next one is verified."""
         waiting = self._waiting[producer_id]
         waiting.popleft()
         if not waiting:
@@ -226,7 +226,7 @@ class VerifiedAppends:
         return verified
 
     def _append(self, request: _UnverifiedRequest, producer_id: int | None) -> bool:
-        """False if the records take long to open: what the producer sends meanwhile waits."""
+        """Append; returns False if the records take long to validate: the producer's later requests wait then."""
 
         def through() -> None:
             if producer_id is not None and self._next(producer_id):
@@ -251,7 +251,7 @@ class VerifiedAppends:
         return self._hand_over(request, [entry for entry, code in outcomes if code is None], done, through)
 
     def _reject_retriable(self, entries: Sequence[ProducePartition]) -> None:
-        """These come again: what their producer has sent behind them must not be taken for the beginning."""
+        """Note batches that their producer will send again: it must not begin with a later batch."""
         for each in entries:
             self._appends.reject_retriable(each, ErrorCode.NOT_ENOUGH_REPLICAS)
 
@@ -275,7 +275,7 @@ class VerifiedAppends:
 
 
 def _in_transaction(entry: ProducePartition) -> BatchHeader | None:
-    """The header of a batch that says that it is part of a transaction. What is wrong with it the log will say."""
+    """Return the header of a transactional batch, else None. The log reports an invalid batch."""
     try:
         header = parse_header(entry.records)
     except ApiError:

@@ -1,7 +1,7 @@
-"""What the leader of a partition knows of its followers (facts D4, D5). Times in ms, monotonic.
+"""The progress of a partition's followers, as its leader knows it (facts D4, D5). Times in ms, monotonic.
 
-What a follower says of itself counts for one life of its broker: one that came back has to catch up again, since what
-it had and had not synced may be lost.
+The progress counts for one broker epoch: a follower that returns with another one has to catch up again, since it may
+have lost unflushed records.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ _NEVER = float("-inf")
 
 
 class FollowerProgress:
-    """How far one follower is. A plain slotted class: it is changed with every fetch."""
+    """The progress of one follower. A plain slotted class: it is changed with every fetch."""
 
     __slots__ = (
         "broker_epoch",
@@ -43,7 +43,7 @@ class FollowerProgress:
         self.log_end = self.log_start = UNKNOWN
         self.sent_high_watermark = self.sent_log_start = UNKNOWN
         self.given_at = UNKNOWN
-        """The offset from which on it was given records last; it has them unless it asks for them again."""
+        """The offset of the last response with records; the follower has them unless it fetches them again."""
         self.leader_end = Offset(0)
         self.fetched_ms = _NEVER
 
@@ -52,7 +52,7 @@ class FollowerProgress:
         return ReplicaId(self.broker_id, self.broker_epoch)
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: float) -> None:
-        """It has asked for what comes at `offset`: it has everything below."""
+        """Update the progress after a fetch: the follower has everything below `offset`."""
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_end:
@@ -61,12 +61,12 @@ class FollowerProgress:
         self.leader_end, self.fetched_ms = leader_end, now_ms
 
     def seen(self, now_ms: float) -> None:
-        """It has asked again, and both it and the leader are where they were, with the same log end."""
+        """Note another fetch of a caught-up follower, at an unchanged log end."""
         self.caught_up_ms = self.fetched_ms = now_ms
 
 
 class Followers:
-    """All followers of one partition, as of one leader epoch. Owner thread only."""
+    """All followers of one partition, in one leader epoch. Owner thread only."""
 
     __slots__ = ("_by_id",)
 

@@ -1,5 +1,7 @@
-"""The leader expands and shrinks the ISR of its partitions, one change of each partition at a time (Kafka:
-`Partition.maybeExpandIsr`, `maybeShrinkIsr`)."""
+"""The ISR manager: the leader expands and shrinks the ISR of its partitions, one change of each at a time.
+
+Kafka has these as `Partition.maybeExpandIsr` and `maybeShrinkIsr`.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -19,10 +21,10 @@ class IsrManager:
 
     own:         returns this broker with its present broker epoch.
     submit:      None for a broker without others, whose ISR never changes.
-    is_eligible: tells if a replica may be added to an ISR: its broker lives, in this broker epoch, and is not about to
-                 stop (Kafka: `isReplicaIsrEligible`).
-    may_submit:  tells if a change can be stored. Without the lease none can, and a pending change would hold the high
-                 watermark back until its outcome is known.
+    is_eligible: returns True if a replica may be added to an ISR: its broker lives, in this broker epoch, and is not
+    about to stop (Kafka: `isReplicaIsrEligible`).
+    may_submit:  returns True if a change can be stored. Without the lease none can, and a pending change would hold the
+                 high watermark back until its outcome is known.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The partitions that live on one broker: looked up, and complained about."""
+"""The open partitions of one broker, and the checks of leadership and lease."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from .partition import Partition
 
 
 class LocalPartitions:
-    """Owner thread only.
+    """The open partitions. Owner thread only.
 
-    `unknown` tells why a partition is not here, for whoever asks for it; `report` takes lines for the broker's log.
-    `lease_valid` tells if the broker may still act as leader: nobody can have elected another one. `broken` is told of
-    a partition whose disk has failed; a full disk has not, and where there is no `broken` nothing comes of it.
+    `unknown` returns the error for a partition that is not here; `report` takes lines for the broker's log.
+    `lease_valid` returns True if the broker may still act as leader: no other one can have been elected. `broken`
+    (settable) is called with a partition whose disk has failed, but not for a full or read-only disk.
 
-    Three questions are asked of a leader (docs/design/replication.md, 'Without the coordination service'):
+    A leader checks one of three conditions (docs/design/replication.md, 'Without the coordination service'):
 
     - `check_led`: the lease is valid. Required by everything that counts as soon as this broker has done it.
     - `check_readable`: the lease is valid, or the ISR still fetches here. Required by reads below the high watermark.
@@ -35,8 +35,11 @@ class LocalPartitions:
         clock: Clock,
         isr_silence_max_ms: float,
     ) -> None:
-        """`isr_silence_max_ms`: without the lease, a member of the ISR that has not fetched for longer may follow
-        another leader."""
+        """Create it without partitions.
+
+        `isr_silence_max_ms`: without the lease, a member of the ISR that has not fetched for longer may follow another
+        leader.
+        """
         self._clock = clock
         self._isr_silence_max_ms = isr_silence_max_ms
         self.by_key: dict[tuple[str, int], Partition] = {}
@@ -46,26 +49,26 @@ class LocalPartitions:
         """Called where the records at an offset of a log could not be read, here or by a follower."""
         self._lease_valid = lease_valid
         self.has_lease = lease_valid is not None
-        """Others could lead in place of this broker, once its lease is over."""
+        """True if another broker could lead in place of this one after the end of its lease."""
         self._report = report
         self._failing: set[TopicPartition] = set()
 
     def held(self, topic: str, number: int) -> Partition:
-        """A partition that this broker has a replica of. Raises `ApiError`: why it is not here."""
+        """Return a partition that has a replica here. Raises the `ApiError` of `unknown` if it has none."""
         partition = self.by_key.get((topic, number))
         if partition is None:
             raise self.unknown(topic, number)
         return partition
 
     def led(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
-        """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `check_led`."""
+        """Return a partition that this broker leads. Raises the `ApiError` of `unknown`, or as `check_led`."""
         partition = self.held(topic, number)
         if partition.leader != partition.broker_id or current_leader_epoch >= 0 or self.has_lease:
             self.check_led(partition, current_leader_epoch)
         return partition
 
     def leads(self, topic: str, number: int) -> bool:
-        """True where `led` finds it."""
+        """Return True if `led` would return the partition."""
         partition = self.by_key.get((topic, number))
         if partition is None or partition.leader != partition.broker_id:
             return False
@@ -77,14 +80,16 @@ class LocalPartitions:
         return True
 
     def check_led(self, partition: Partition, current_leader_epoch: int = -1) -> None:
-        """Raises `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over."""
+        """Raise `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over."""
         partition.check_leader(current_leader_epoch)
         if self._lease_valid is not None and not self._lease_valid():
             raise _may_have_another_leader(partition)
 
     def led_for_append(self, topic: str, number: int, *, all_in_sync: bool) -> Partition:
-        """A partition that this broker leads, to append to; `all_in_sync`: the append counts when the in-sync replicas
-        have it. Raises `ApiError` as `led`."""
+        """Return a partition that this broker leads, to append to. Raises `ApiError` as `led`.
+
+        `all_in_sync`: the append counts when the in-sync replicas have it.
+        """
         partition = self.by_key.get((topic, number))
         if partition is None:
             raise self.unknown(topic, number)
@@ -96,8 +101,10 @@ class LocalPartitions:
         return partition
 
     def readable(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
-        """A partition that this broker leads, to read from. Raises `ApiError`: why it is not here, or as
-        `check_readable`."""
+        """Return a partition that this broker leads, to read from.
+
+        Raises the `ApiError` of `unknown`, or as `check_readable`.
+        """
         partition = self.by_key.get((topic, number))
         if partition is None:
             raise self.unknown(topic, number)
@@ -105,41 +112,48 @@ class LocalPartitions:
         return partition
 
     def check_readable(self, partition: Partition, current_leader_epoch: int = -1) -> None:
-        """Raises `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over and the ISR
-        does not fetch here either: others may read from another leader, and readers here would wait for nothing."""
+        """Raise `ApiError` as `Partition.check_leader`; NOT_LEADER_OR_FOLLOWER without the lease and fetches of the
+        ISR.
+
+        Without both, other clients may write to another leader, and readers here would wait for nothing.
+        """
         partition.check_leader(current_leader_epoch)
         if not (self.may_lead() or self._isr_fetches_here(partition)):
             raise _may_have_another_leader(partition)
 
     def _isr_fetches_here(self, partition: Partition) -> bool:
-        """True if no member of the ISR is known to follow another leader. Where elections may be unclean, the next
-        leader need not be one of them."""
+        """Return True if no member of the ISR is known to follow another leader.
+
+        Where elections may be unclean, this returns False: the next leader need not be one of them.
+        """
         if partition.log.config.unclean_leader_election_enable:
             return False
         return partition.isr_fetched_since(self._clock.monotonic_ms() - self._isr_silence_max_ms)
 
     def check_followed(self, partition: Partition, current_leader_epoch: int = -1) -> None:
-        """Raises `ApiError` as `Partition.check_replica`, and NOT_LEADER_OR_FOLLOWER when the lease is over: who is cut
-        off would have its readers wait for messages that come to others."""
+        """Raise `ApiError` as `Partition.check_replica`, and NOT_LEADER_OR_FOLLOWER when the lease is over.
+
+        A follower that is cut off would have its readers wait for messages that only other replicas get.
+        """
         partition.check_replica(current_leader_epoch)
         if not self.may_lead():
             text = f"{partition.topic_partition} is not followed here: this broker has lost touch with the cluster"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def may_lead(self) -> bool:
-        """False when the lease is over."""
+        """Return False when the lease is over."""
         return self._lease_valid is None or self._lease_valid()
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Report something that should not have happened."""
+        """Report an unexpected error."""
         self._report(f"{what} failed: {type(error).__name__}: {error}")
 
     def report(self, line: str) -> None:
-        """Report something that a person should know."""
+        """Write a line into the broker's log."""
         self._report(line)
 
     def storage_failed(self, key: TopicPartition, error: StorageError) -> None:
-        """Report that the disk of a log failed: once, as long as the log is here."""
+        """Report the failed disk of a log, once as long as the log is open."""
         if key not in self._failing:
             self._failing.add(key)
             self._report(f"{key}: {error}")
@@ -148,13 +162,13 @@ class LocalPartitions:
             self.broken(partition)
 
     def remove(self, key: TopicPartition) -> Partition | None:
-        """Forget a partition, and that it failed."""
+        """Forget a partition and its failure."""
         self._failing.discard(key)
         return self.by_key.pop(key, None)
 
 
 def _ignore(log: UnifiedLog, offset: int) -> None:
-    """Where nothing is repaired."""
+    """Ignore a suspect offset, where nothing is repaired."""
 
 
 def _may_have_another_leader(partition: Partition) -> ApiError:

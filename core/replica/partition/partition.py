@@ -1,4 +1,4 @@
-"""One partition as a broker holds it: a log with a leader epoch, a high watermark and an in-sync set (facts D4, D5)."""
+"""One replica of a partition: a log with a leader epoch, a high watermark and an ISR (facts D4, D5)."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,15 +21,15 @@ _BEGINNING = Offset(0)
 
 
 class Partition:
-    """The log of one replica, and what the replicas have agreed on about it. Not frozen: it is the state itself.
+    """The log of one replica, with the partition state. Not frozen: it is the state itself.
 
     The high watermark is the smallest log end offset of the in-sync set; with one replica it follows each append at
-    once. All offsets are exclusive ends except `log_start_offset`. An `int` in place of an `Offset` is what others
-    name, and need not be one of this log. Owner thread only.
+    once. All offsets are exclusive ends except `log_start_offset`. An `int` in place of an `Offset` comes from a
+    request, and need not be an offset of this log. Owner thread only.
 
-    leader:             who leads by the state in the tree; nobody (-1) if that is an earlier life of this broker.
-    epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
-    followers:          what is known of them where this broker leads; None where it does not, or there are none.
+    leader:             the leader by the state in the tree; -1 if that is an earlier broker epoch of this broker.
+    epoch_start_offset: the log end offset at which this broker began to lead in this leader epoch.
+    followers:          the followers' progress where this broker leads; None where it does not, or there are none.
     isr_state:          the ISR of the tree, with the change that the leader has asked for; `IsrManager` changes it.
     offline:            the disk of this replica has failed: it neither leads nor follows.
     is_ahead:           the log has a later leader epoch than the state, or, where this broker is to lead, the same one:
@@ -82,7 +82,7 @@ class Partition:
         self._epochs_in_sync: dict[int, int] = {}
         self._lowest_log_end = NO_BOUND  # over the maximal ISR and the followers that are about to join it
         self.offline = self.is_ahead = False
-        self._led = -1, -1  # the leader epoch, and the life, in which this broker has led last
+        self._led = -1, -1  # the leader epoch, and the broker epoch, in which this broker has led last
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
         self.apply_state(state, replicas, own, now_ms)
 
@@ -120,7 +120,7 @@ class Partition:
         return self.set_isr_state(with_partition_state(self.isr_state, state, isr, catching_up))
 
     def set_isr_state(self, isr_state: IsrState) -> bool:
-        """Compute the high watermark by this ISR from now on; True if that raised it."""
+        """Compute the high watermark by this ISR from now on; return True if that raised it."""
         self.isr_state = isr_state
         self._maximal_isr = tuple(each for each in isr_state.maximal_isr if each.broker_id != self.broker_id)
         self._epochs_in_sync = {each.broker_id: each.broker_epoch for each in isr_state.isr}
@@ -131,8 +131,11 @@ class Partition:
         return self._epochs_in_sync.get(follower.broker_id) == follower.broker_epoch
 
     def _is_ahead(self, own: ReplicaId) -> bool:
-        """No two leaders have one epoch, so a log has nothing of an epoch in which this broker begins to lead; and what
-        a log has of later epochs was written by leaders that the state does not know of."""
+        """Return True if the log has a later epoch than the state allows.
+
+        No two leaders have the same epoch. So a log has no records of an epoch in which this broker begins to lead, and
+        records of later epochs were written by leaders that are missing in the state.
+        """
         latest = self.log.epochs.latest
         if self.leader == self.broker_id:
             return latest >= self.leader_epoch and self._led != (self.leader_epoch, own.broker_epoch)
@@ -144,14 +147,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where read_committed readers stop; the high watermark while nothing is in a transaction (facts B2)."""
+        """The end for read_committed readers; the high watermark while no transaction is open (facts B2)."""
         end = self.high_watermark
         first = self.log.transactions.first_unstable_offset(end)
         return end if first is None or first >= end else max(first, self.log.log_start_offset)
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas` as the state has it, or as many as there are where they are fewer (KIP-966)."""
+        """`min.insync.replicas` of the state, or the number of replicas if that is smaller (KIP-966)."""
         return self.state.enough_in_sync(self.replicas, self.log.config.min_insync_replicas)
 
     @property
@@ -159,8 +162,10 @@ class Partition:
         return len(self.isr) < self.min_isr
 
     def isr_fetched_since(self, since_ms: float) -> bool:
-        """True if every follower in the ISR has fetched from this leader, in its leader epoch, since then; also where
-        the leader is the only member."""
+        """Return True if every follower in the ISR has fetched in this leader epoch since then.
+
+        True also where the leader is the only member.
+        """
         followers = self.followers
         if followers is None:
             return True
@@ -168,10 +173,10 @@ class Partition:
         return all(each is not None and each.fetched_ms >= since_ms for each in members)
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
-        """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
+        """Refuse requests that only the leader of that epoch may answer; -1 = any epoch (facts D6).
 
         Raises `ApiError` NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the caller is behind) or UNKNOWN_LEADER_EPOCH
-        (the caller knows more than we do); KAFKA_STORAGE_ERROR when the disk has failed.
+        (the caller knows a later epoch than this broker); KAFKA_STORAGE_ERROR when the disk has failed.
         """
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             self._refuse_epoch(current_leader_epoch)
@@ -180,7 +185,7 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader}")
 
     def check_replica(self, current_leader_epoch: int = -1) -> None:
-        """The same for what a follower may answer, too. Raises as `check_leader`."""
+        """Refuse requests that neither the leader nor a follower may answer. Raises as `check_leader`."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             self._refuse_epoch(current_leader_epoch)
         self._refuse_offline()
@@ -239,7 +244,7 @@ class Partition:
         return appended
 
     def follower_fetched(self, follower: FollowerProgress, offset: int, log_start: int, now_ms: float) -> bool:
-        """A follower has everything below `offset`; True if that raised the high watermark.
+        """Update a follower that has everything below `offset`; return True if that raised the high watermark.
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE. `now_ms`: monotonic.
         """
@@ -260,7 +265,7 @@ class Partition:
         followers = self.followers
         if followers is not None:
             if self.under_min_isr:
-                return False  # so that whoever leaves the ISR now has all that is committed (KIP-966)
+                return False  # replicas that leave the ISR now have everything committed (KIP-966)
             end = min(end, self._lowest_log_end)
         if end <= self.high_watermark:
             return False
@@ -268,9 +273,10 @@ class Partition:
         return True
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest leader epoch up to this one, the offset at which it ends); -1 and -1 when unknown (facts B4).
+        """Return the largest leader epoch up to this one and the offset at which it ends; -1 and -1 when unknown (facts
+        B4).
 
-        The epoch of now reaches to the log end even before its first message.
+        The present epoch ends at the log end, even before its first message.
         """
         epochs, end = self.log.epochs, self.log.log_end_offset
         if epoch == self.leader_epoch:
@@ -280,15 +286,17 @@ class Partition:
         return epochs.end_offset_for(epoch, end)
 
     def diverging(self, offset: int, last_epoch: int) -> DivergingEpoch | None:
-        """Where a reader's log, which ends at `offset` with a batch of `last_epoch`, parts from this one; None: it does
-        not (KIP-595)."""
+        """Return the point at which a reader's log diverges from this one; None if it does not (KIP-595).
+
+        The reader's log ends at `offset` with a batch of `last_epoch`.
+        """
         epoch, end = self.end_of_epoch(last_epoch)
-        if end < 0:  # later than all that there ever was here
+        if end < 0:  # later than all epochs of this log
             epoch, end = self.log.epochs.latest, self.log.log_end_offset
         return DivergingEpoch(epoch, end) if epoch < last_epoch or end < offset else None
 
     def delete_records(self, offset: int) -> Offset:
-        """Drop the records below `offset` (-1 = below the high watermark); returns the offset that this comes to.
+        """Delete the records below `offset` (-1 = below the high watermark); return the resulting offset.
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
         """
@@ -300,14 +308,15 @@ class Partition:
         return target
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> Offset:
-        """Below this offset no live replica has a record any more."""
+        """Return the offset below which no live replica has a record."""
         starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
         return min([self.log.log_start_offset, *starts])
 
     # --- as a follower
 
     def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:
-        """Append what the leader sent, and go by its high watermark and log start; True if the one here has risen.
+        """Append the leader's records, and apply its high watermark and log start; True if the high watermark here
+        rose.
 
         Raises as `UnifiedLog.append_replicated`.
         """
@@ -323,19 +332,19 @@ class Partition:
         return True
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop what the leader does not have. Raises `StorageError`."""
+        """Truncate the end of the log, which the leader does not have. Raises `StorageError`."""
         self.log.truncate_to(offset, now_ms)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything: the leader has no record below `offset` any more. Raises `StorageError`."""
+        """Delete all records, since the leader has none below `offset`. Raises `StorageError`."""
         self.log.truncate_fully_and_start_at(offset, now_ms)
         self.high_watermark = Offset(offset)
 
     # --- read
 
     def end_for(self, isolation: FetchIsolation) -> Offset:
-        """The offset below which such a reader sees the log."""
+        """Return the end of the log for such a reader."""
         if isolation is _HIGH_WATERMARK:
             return self.high_watermark
         return self.log.readable_end if isolation is FetchIsolation.LOG_END else self.last_stable_offset
@@ -348,9 +357,9 @@ class Partition:
         whole_first_batch: bool,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
     ) -> Buffer | Region:
-        """Record batches from the one that holds `offset` up to where such a reader sees, about `max_bytes` of them.
+        """Return record batches from the one that contains `offset` up to the reader's end, about `max_bytes` of them.
 
-        Empty at that end. With `whole_first_batch` the first batch comes whole even if larger. Raises
+        Returns nothing at that end. With `whole_first_batch` the first batch comes whole even if larger. Raises
         `ApiError` OFFSET_OUT_OF_RANGE below the log start and above the log end.
         """
         end = self.end_for(isolation)
@@ -362,7 +371,9 @@ class Partition:
     def read_committed(
         self, offset: int, max_bytes: int, *, whole_first_batch: bool
     ) -> tuple[Buffer | Region, Sequence[AbortedTransaction]]:
-        """Record batches up to the last stable offset, and the transactions that were aborted among them. As `read`."""
+        """Return record batches up to the last stable offset, and the aborted transactions among them. Raises as
+        `read`.
+        """
         end = self.last_stable_offset
         if offset >= end:
             self._check_range(offset)
@@ -373,13 +384,15 @@ class Partition:
         return found.records, [AbortedTransaction(producer, first) for first, producer in transactions]
 
     def ready_bytes(self, offset: int, max_bytes: int, isolation: FetchIsolation) -> int:
-        """How much `read` could give now, at most `max_bytes`. Raises as `read` does."""
+        """Return the number of bytes that `read` could return now, at most `max_bytes`. Raises as `read` does."""
         self._check_range(offset)
         end = self.end_for(isolation)
         return 0 if offset >= end else self.log.available_bytes(offset, end, max_bytes)
 
     def rolled_past(self, offset: int, isolation: FetchIsolation) -> bool:
-        """True if the reader's end is in a newer segment than `offset`: waiting adds nothing to what a read gives."""
+        """Return True if the reader's end is in a newer segment than `offset`: waiting adds nothing to a read's
+        result.
+        """
         return offset < self.log.segments[-1].base_offset < self.end_for(isolation)
 
     def _check_range(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""How quickly replicas that topics name are copied, while they are not in sync (facts D9, KIP-73)."""
+"""The replication quota of throttled replicas that are not in sync (facts D9, KIP-73)."""
 
 from collections.abc import Callable
 
@@ -8,28 +8,28 @@ from ...log.config import LogConfig
 from .partition import Partition
 
 UNTHROTTLED = 2**63 - 1
-"""The rate that means that there is none."""
+"""The rate without a limit."""
 _BURST_S = 1.0
-"""So many seconds' worth may pass at once after a pause."""
+"""The seconds of the rate that may pass at once after a pause."""
 LOOK_AGAIN_MS = 1000.0
 ALL = "*"
 
 
 def leader_throttled_replicas(config: LogConfig) -> frozenset[str]:
-    """The replicas that give to others no quicker."""
+    """Return the throttled replicas of the leader side."""
     return config.leader_replication_throttled_replicas
 
 
 def follower_throttled_replicas(config: LogConfig) -> frozenset[str]:
-    """The replicas that fetch no quicker."""
+    """Return the throttled replicas of the follower side."""
     return config.follower_replication_throttled_replicas
 
 
 class ReplicationQuotaManager:
-    """Bytes that may pass in either direction, in all; what is in sync is counted by nobody. Owner thread only.
+    """Limits the bytes of throttled replicas in one direction; the caller counts no in-sync replica. Owner thread only.
 
-    rate:  bytes a second, as it is set by now.
-    named: what a topic says of its replicas: `PARTITION:BROKER`, or `*` for all.
+    rate:  returns the present limit in bytes per second.
+    named: returns the throttled replicas of a topic: `PARTITION:BROKER`, or `*` for all.
     """
 
     def __init__(
@@ -47,23 +47,23 @@ class ReplicationQuotaManager:
         self._counted_ms = float("-inf")
 
     def covers(self, partition: Partition) -> bool:
-        """True if what is copied of this partition counts."""
+        """Return True if this partition is throttled."""
         named = self._named(partition.log.config)
         if not named or self._rate() >= UNTHROTTLED:
             return False
         return ALL in named or f"{partition.topic_partition.partition}:{self._own().broker_id}" in named
 
     def holds(self, partition: Partition) -> bool:
-        """True if nothing may be copied of this partition now."""
+        """Return True if nothing may be copied for this partition now."""
         return self.covers(partition) and self._refilled() <= 0
 
     def spend(self, partition: Partition, size: int) -> None:
-        """So much of it was copied."""
+        """Count bytes that were copied."""
         if size and self.covers(partition):
             self._left = self._refilled() - size
 
     def wait_ms(self) -> float:
-        """How long until something may be copied again, or the rate may have been changed."""
+        """Return the time until more may be copied, or until the rate should be read again."""
         rate, left = self._rate(), self._refilled()
         if left > 0:
             return 0.0

@@ -1,4 +1,4 @@
-"""What goes in and out of topics."""
+"""The counters of messages and bytes by topic."""
 
 from ....ports.metrics import Counter, Metrics
 from ....ports.values import frozen
@@ -21,7 +21,7 @@ class BrokerTopicStats:
         self._stats: dict[str, TopicStats] = {}
 
     def of(self, topic: str) -> TopicStats:
-        """The counters of a topic, made when first asked for."""
+        """Return the counters of a topic; they are created at the first call."""
         stats = self._stats.get(topic)
         if stats is None:
             counter = self._metrics.counter
@@ -33,6 +33,6 @@ class BrokerTopicStats:
         return stats
 
     def forget(self, topic: str) -> None:
-        """The topic is no more: neither is any metric that names it."""
+        """Forget the counters of a deleted topic, and remove all metrics that name it."""
         self._stats.pop(topic, None)
         self._metrics.forget(topic=topic)

@@ -37,7 +37,7 @@ def test_more_than_a_request_may_make_are_asked_for_again() -> None:
     assert sum("too many" in line for line in broker.reports) == 1, "not one line for each request"
 
 
-def test_bad_names_are_told_at_once_and_do_not_count() -> None:
+def test_auto_creation_rejects_invalid_names_without_counting_them_to_limit() -> None:
     broker = ManualBroker(auto_create_topics_max_per_request=1)
     assert errors(broker, "a/b", "..", "fine") == {
         "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -46,7 +46,7 @@ def test_bad_names_are_told_at_once_and_do_not_count() -> None:
     }
 
 
-def test_while_a_topic_is_made_clients_are_told_to_ask_again() -> None:
+def test_requests_during_auto_creation_get_retriable_errors() -> None:
     broker = ManualBroker()
     asked = broker.submit(Metadata(topics=["t"]))
     known = broker.submit(Metadata(topics=["t"], allow_auto_topic_creation=False))[0].topics[0]
@@ -58,7 +58,7 @@ def test_while_a_topic_is_made_clients_are_told_to_ask_again() -> None:
     assert broker.produce("t", b"x").error is NONE
 
 
-def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_answers_leader_not_available_when_auto_creation_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = ManualBroker()
     kept: list[Callable[[], object]] = []
     with monkeypatch.context() as patch:
@@ -73,7 +73,7 @@ def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(first) == len(second) == 1
 
 
-def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_creation_reports_storage_error_and_succeeds_on_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = ManualBroker()
 
     def broken(*_: object, **__: object) -> None:
@@ -85,7 +85,7 @@ def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyP
     assert errors(broker, "t") == {"t": NONE}
 
 
-def test_a_big_request_of_somebody_else_does_not_come_first() -> None:
+def test_auto_creation_is_not_delayed_by_large_create_topics_request() -> None:
     broker = ManualBroker()
     big = broker.submit(CreateTopics(topics=[NewTopic(name=f"big{number}") for number in range(100)]))
     small = broker.submit(Metadata(topics=["small"]))

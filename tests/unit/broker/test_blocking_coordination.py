@@ -110,7 +110,7 @@ def test_other_requests_are_answered_while_a_change_waits(broker: SlowBroker) ->
     assert broker.topics_after_a_restart() == {"t", "u", "v"}
 
 
-def test_of_two_who_make_one_topic_the_second_is_told(broker: SlowBroker) -> None:
+def test_second_concurrent_create_of_topic_gets_topic_already_exists(broker: SlowBroker) -> None:
     requests = [CreateTopics(topics=[NewTopic(name="t")]) for _ in range(2)]
     first, second = (broker.submit(request) for request in requests)
     named = [broker.submit(Metadata(topics=["t", "auto"])) for _ in range(3)]
@@ -123,7 +123,7 @@ def test_of_two_who_make_one_topic_the_second_is_told(broker: SlowBroker) -> Non
     assert (broker.names(), broker.partitions("t")) == ({"t", "auto"}, 2)
 
 
-def test_everything_works(broker: SlowBroker) -> None:
+def test_topic_and_config_changes_work_with_slow_coordination(broker: SlowBroker) -> None:
     assert broker.create_topics("t", "u", "t.t") == [NONE, NONE, NONE]
     assert broker.grow("t", 3) is NONE
     assert broker.alter(TOPIC, "retention.ms", "5") is NONE
@@ -162,7 +162,7 @@ def test_while_the_service_cannot_be_reached_changes_fail_and_all_else_works(bro
     assert broker.topics_after_a_restart() == {"t", "u"}
 
 
-def test_what_is_wrong_with_a_request_is_told_all_the_same(broker: SlowBroker) -> None:
+def test_invalid_requests_are_rejected_while_coordination_is_down(broker: SlowBroker) -> None:
     broker.service.down = True
     assert broker.create_topics("..") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert broker.create_topics("t", **{"no.such.key": "1"}) == [ErrorCode.INVALID_CONFIG]
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_request_is_told_all_the_same(broker: SlowBroker) -
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_topic_whose_making_was_not_answered_is_there(broker: SlowBroker, restarted: bool) -> None:
+def test_topic_whose_creation_timed_out_appears_later(broker: SlowBroker, restarted: bool) -> None:
     broker.service.fail("commit", len([name for name, _ in broker.service.calls if name == "commit"]) + 1)
     assert broker.create_topics("t") == [TIMED_OUT]  # its node was made, but who knows
     assert broker.names() == set()

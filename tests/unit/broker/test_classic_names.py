@@ -42,12 +42,12 @@ TOO_LONG = ["a" * 256, "a" * 254, "日" * 100]
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_legal(name: str) -> None:
+def test_legal_classic_topic_names_are_accepted(name: str) -> None:
     check_classic_topic(name)
 
 
 @pytest.mark.parametrize("name", [*ILLEGAL, *UNPRINTABLE, *TOO_LONG])
-def test_illegal(name: str) -> None:
+def test_illegal_classic_topic_names_raise_invalid_topic_exception(name: str) -> None:
     with pytest.raises(ApiError) as raised:
         check_classic_topic(name)
     assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

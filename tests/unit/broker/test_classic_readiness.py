@@ -96,7 +96,7 @@ def test_a_predecessor_that_does_not_go_stops_the_broker(waiting: Waiting) -> No
     assert broker.tree.session().get(ID).data == waiting.predecessor.get(ID).data
 
 
-def test_whoever_runs_the_broker_may_decide_what_becomes_of_it(waiting: Waiting) -> None:
+def test_failed_callback_receives_registration_timeout(waiting: Waiting) -> None:
     failures: list[BarnabasError] = []
     waiting.broker.node.failed = failures.append
     waiting.broker.scheduler.advance(PATIENCE_MS)
@@ -108,7 +108,7 @@ def test_stopped_before_it_was_ready(waiting: Waiting) -> None:
     assert [type(error) for error in waiting.told] == [ClosedError]
 
 
-def test_somebody_elses_id_is_an_error_at_once() -> None:
+def test_start_with_broker_id_of_another_broker_fails_at_once() -> None:
     waiting = Waiting(b'{"version":1,"endpoints":["kafka://other:9092"],"rack":null,"started_ms":5}')
     with pytest.raises(ApiError, match="other:9092") as raised:
         waiting.start()
@@ -118,7 +118,7 @@ def test_somebody_elses_id_is_an_error_at_once() -> None:
     assert waiting.told == [None]
 
 
-def test_a_stop_is_told_to_everybody_who_asks(waiting: Waiting) -> None:
+def test_every_stop_call_runs_its_callback(waiting: Waiting) -> None:
     stopped: list[int] = []
     for number in range(2):
         waiting.broker.node.stop(partial(stopped.append, number))

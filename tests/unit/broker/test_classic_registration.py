@@ -218,7 +218,7 @@ def test_a_predecessor_that_lives_on_is_a_failure_in_the_end(world: World) -> No
     assert not broker.ready
 
 
-def test_a_topic_node_of_somebody_else_is_reported_and_tried_again(world: World) -> None:
+def test_conflicting_topic_node_is_reported_and_registration_retried(world: World) -> None:
     world.eyes.create("/brokers/topics/mine/7", b"99", ephemeral=True)
     broker = world.broker()
     broker.registrar.want("mine", 1)

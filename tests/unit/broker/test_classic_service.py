@@ -104,7 +104,7 @@ def test_flushed_by_time() -> None:
     assert broker.records("t") == message_set(b"1")
 
 
-def test_what_is_set_for_the_broker_counts_for_topics_that_nobody_created() -> None:
+def test_broker_config_change_applies_to_auto_created_topics() -> None:
     broker = ClassicBroker(log_flush_interval_messages=1000)
     broker.put("t", message_set(b"1"))
     resource = ConfigResource(kind=ResourceKind.BROKER, name="1")
@@ -171,7 +171,7 @@ def test_offsets_of_segments() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\0b", "x" * 256, "\ud800"])
-def test_illegal_names(broker: ClassicBroker, name: str) -> None:
+def test_requests_with_illegal_topic_names_are_rejected(broker: ClassicBroker, name: str) -> None:
     assert broker.put(name, message_set(b"x")).error is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert broker.take(name).error is ErrorCode.UNKNOWN_SERVER_ERROR, "-1 in the classic protocol"
     assert broker.offsets(name, LATEST).error is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -234,7 +234,7 @@ def test_an_answer_has_a_largest_size(broker: ClassicBroker, monkeypatch: pytest
     assert len(broker.records("a")) == 100
 
 
-def test_statistics(broker: ClassicBroker) -> None:
+def test_produce_and_fetch_update_topic_metrics(broker: ClassicBroker) -> None:
     records = message_set(b"1", b"2") + gzip_wrapper(b"3", b"4", b"5")
     broker.put("t", records)
     broker.records("t")
@@ -243,7 +243,7 @@ def test_statistics(broker: ClassicBroker) -> None:
     assert broker.metrics.value("kafka_topic_partition_current_offset", topic="t", partition="0") == len(records)
 
 
-def test_after_a_restart_everything_is_there() -> None:
+def test_classic_messages_survive_restart() -> None:
     broker = ClassicBroker(num_partitions=2)
     records = message_set(b"one", b"two")
     broker.put("t", records, 1)
@@ -258,7 +258,7 @@ def test_after_a_restart_everything_is_there() -> None:
 # --- the registries
 
 
-def test_the_registry_tells_of_the_broker_and_its_topics() -> None:
+def test_broker_and_topics_are_registered_until_stop() -> None:
     broker = ClassicBroker(num_partitions=3, broker_id=5)
     started = broker.clock.now_ms()
     broker.scheduler.run_pending()

@@ -27,7 +27,7 @@ def take(broker: ManualBroker) -> ClassicFetchResultPartition:
     return broker.ask(ClassicFetch(partitions=[ClassicFetchPartition("t", 0, 0, 1000)])).partitions[0]
 
 
-def test_it_is_neither_begun_anew_nor_set_aside_and_opens_when_it_can() -> None:
+def test_unreadable_classic_log_is_left_untouched_and_opens_after_repair() -> None:
     broker = ManualBroker(
         listeners="classic://broker:9093", log_flush_interval_messages=1, log_segment_bytes=14, num_partitions=1
     )

@@ -60,7 +60,7 @@ def test_for_a_new_topic(broker: ManualBroker, policy: str) -> None:
 
 
 @pytest.mark.parametrize("op", [ConfigOp.SET, ConfigOp.APPEND])
-def test_for_a_topic_that_is_there(broker: ManualBroker, op: ConfigOp) -> None:
+def test_cleanup_policy_of_existing_topic_can_be_altered(broker: ManualBroker, op: ConfigOp) -> None:
     assert alter(broker, topic("t"), "cleanup.policy", "compact", op).error is ErrorCode.NONE
     assert config_of(broker, "t").compacted
     assert alter(broker, topic("t"), "cleanup.policy", "delete", ConfigOp.SET).error is ErrorCode.NONE
@@ -75,7 +75,7 @@ def test_for_all_settings_of_a_topic_at_once(broker: ManualBroker) -> None:
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-def test_for_brokers(broker: ManualBroker, name: str) -> None:
+def test_cleaner_configs_of_brokers_can_be_altered(broker: ManualBroker, name: str) -> None:
     resource = ConfigResource(kind=ResourceKind.BROKER, name=name)
     assert alter(broker, resource, "log.cleanup.policy", "compact", ConfigOp.SET).error is ErrorCode.NONE
     assert alter(broker, resource, "log.cleaner.threads", "0", ConfigOp.SET).error is ErrorCode.NONE

@@ -78,7 +78,7 @@ def test_a_follower_is_believed_in_its_registered_life_only(world: World) -> Non
     "garbage",
     [b"", b"junk", b"{}", b'{"version":1,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","states":{"0":[9,9,9,[[9,9]]]}}'],
 )
-def test_states_that_somebody_else_wrote_change_nothing(world: World, garbage: bytes) -> None:
+def test_garbage_in_partition_states_does_not_change_leader(world: World, garbage: bytes) -> None:
     before = leader_of(world)
     world.tree.session().set(states_path(world), garbage)
     world.run(1)
@@ -87,7 +87,7 @@ def test_states_that_somebody_else_wrote_change_nothing(world: World, garbage: b
         assert producer.send("t", value=b"x").result(PATIENCE_S).offset == 0
 
 
-def test_states_that_somebody_removed_come_back_with_the_next_change(world: World) -> None:
+def test_removed_partition_states_are_restored_at_next_change(world: World) -> None:
     world.tree.session().delete(states_path(world))
     world.run(1)
     before = leader_of(world)

@@ -148,7 +148,7 @@ def test_describe_the_broker(broker: ManualBroker) -> None:
     assert told["num.partitions"] == ("1", ConfigSource.DEFAULT)
 
 
-def test_describe_cluster(broker: ManualBroker) -> None:
+def test_describe_cluster_returns_controller_brokers_and_cluster_id(broker: ManualBroker) -> None:
     answer = broker.ask(DescribeCluster())
     assert (answer.error, answer.controller_id, len(answer.brokers)) == (ErrorCode.NONE, 1, 1)
     assert answer.cluster_id == broker.node.state.cluster_id
@@ -178,7 +178,7 @@ def offsets(broker: ManualBroker, timestamp: int, **options: int) -> tuple[Error
     return answer.error, answer.offset, answer.timestamp
 
 
-def test_list_offsets(broker: ManualBroker) -> None:
+def test_list_offsets_resolves_timestamps_and_special_offsets(broker: ManualBroker) -> None:
     assert offsets(broker, LATEST) == (ErrorCode.NONE, 0, -1)
     assert offsets(broker, MAX_TIMESTAMP) == (ErrorCode.NONE, -1, -1)
     start = 1_700_000_000_000

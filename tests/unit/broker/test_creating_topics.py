@@ -32,7 +32,7 @@ def request(count: int, timeout_ms: int = 60_000) -> CreateTopics:
     return CreateTopics(topics=[NewTopic(name=f"t{number}") for number in range(count)], timeout_ms=timeout_ms)
 
 
-def test_what_is_not_made_in_time_is_told_and_made_all_the_same() -> None:
+def test_create_topics_timeout_reports_unfinished_topics_that_are_created_later() -> None:
     broker = SlowDisk()
     asked = broker.submit(request(100, timeout_ms=300))
     broker.scheduler.advance(299)
@@ -56,7 +56,7 @@ def test_who_does_not_wait_is_answered_at_once() -> None:
     assert {topic.name for topic in broker.ask(Metadata(topics=None)).topics} == {"t0", "t1"}
 
 
-def test_one_request_makes_so_many_partitions() -> None:
+def test_create_topics_rejects_more_partitions_than_limit_per_request() -> None:
     broker = ManualBroker()
     news = [NewTopic(name="a", partitions=6000), NewTopic(name="b", partitions=6000), NewTopic(name="c", partitions=1)]
     answer = broker.ask(CreateTopics(topics=news, validate_only=True))

@@ -27,7 +27,7 @@ def elected(state: PartitionState, *alive: int, unclean: bool = False) -> tuple[
     return after.leader, election_log_line(KEY, state, after)
 
 
-def test_an_unclean_election_is_told_with_what_it_loses() -> None:
+def test_unclean_election_log_line_names_possible_data_loss() -> None:
     leader, line = elected(WITHOUT_LEADER, 3, unclean=True)
     text = "broker 3 leads t-0, in epoch 5, by an unclean election: it is not one of [1, 2]"
     text += ", and committed messages that it lacks are lost"
@@ -38,6 +38,6 @@ def test_an_unclean_election_is_told_with_what_it_loses() -> None:
     assert (leader, line) == (3, f"{text}; {claims}")
 
 
-def test_a_leader_that_was_in_sync_is_told_without_alarm() -> None:
+def test_clean_election_log_line_has_no_warning() -> None:
     state = evolve(WITHOUT_LEADER, broker_epochs={1: 21, 2: 22})
     assert elected(state, 1, 2) == (1, "broker 1 leads t-0, in epoch 5")

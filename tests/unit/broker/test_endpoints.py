@@ -24,7 +24,7 @@ def test_each_listener_has_its_own_advertised_address() -> None:
     assert told.registered() == ("kafka://in:1", "kafka://out:2")
 
 
-def test_without_advertised_addresses_the_bound_ones_are_told() -> None:
+def test_bound_address_is_returned_without_advertised_listeners() -> None:
     told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
     assert told.own_address(caller(OUTSIDE)) == ("10.0.0.5", 9093)
 
@@ -32,14 +32,14 @@ def test_without_advertised_addresses_the_bound_ones_are_told() -> None:
 @pytest.mark.parametrize(
     ("host", "expected"), [("127.0.0.1", "127.0.0.1"), ("::1", "127.0.0.1"), ("10.0.0.9", "me.example")]
 )
-def test_a_listener_everywhere_is_told_by_the_host_name_except_on_this_machine(host: str, expected: str) -> None:
+def test_wildcard_listener_is_advertised_by_host_name_except_to_loopback_clients(host: str, expected: str) -> None:
     everywhere = ListenAddress("kafka", "", 9092)
     told = Endpoints(1, [everywhere], [], "me.example")
     assert told.own_address(caller(everywhere, host)) == (expected, 9092)
     assert told.registered() == ("kafka://me.example:9092",)
 
 
-def test_other_brokers_are_told_by_the_same_listener() -> None:
+def test_metadata_lists_other_brokers_by_matching_listener() -> None:
     told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
     live = {
         1: BrokerRegistration(broker_id=1, endpoints=told.registered()),

@@ -76,7 +76,7 @@ def test_configs_of_brokers_count_from_the_moment_they_are_set(broker: ManualBro
     assert any("does not hold configs" in line for line in broker.reports)
 
 
-def test_a_topic_that_somebody_enters_is_served(broker: ManualBroker, other: Coordination) -> None:
+def test_topic_node_created_externally_is_served(broker: ManualBroker, other: Coordination) -> None:
     other.create(layout.topic_path("by-hand"), node_of("by-hand"))
     a_moment(broker)
     assert len(broker.ask(Metadata(topics=["by-hand"])).topics[0].partitions) == 2
@@ -160,7 +160,7 @@ def test_own_changes_are_not_read_one_by_one(broker: ManualBroker) -> None:
     assert readings() == before
 
 
-def test_following_goes_on_after_the_service_was_away(broker: ManualBroker, other: Coordination) -> None:
+def test_broker_sees_new_topics_after_coordination_outage(broker: ManualBroker, other: Coordination) -> None:
     session = broker.node.coordination
     assert isinstance(session, BlockingCoordination)
     session.down = True

@@ -44,7 +44,7 @@ def led_by(broker: ManualBroker, leader: int, epochs: int = 1, isr: Sequence[int
     led_in_sync(broker.node.state.replicas, partition_of(broker), isr, leader=leader, epochs=epochs)
 
 
-def test_whoever_waits_is_sent_to_the_new_coordinator(broker: ManualBroker) -> None:
+def test_pending_joins_get_not_coordinator_when_group_moves(broker: ManualBroker) -> None:
     assert len({place_of(group) for group in ("g", "g2", "h")}) == 3
     member = stable(broker)
     joins = broker.submit(joining())  # waits for the first member, who has to join anew
@@ -83,7 +83,7 @@ def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads
     assert broker.ask(fetching("g")).groups[0].error is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(broker: ManualBroker) -> None:
+def test_regained_group_partition_is_reloaded_and_served_after_replication(broker: ManualBroker) -> None:
     member = stable(broker)
     partition = partition_of(broker)
     led_by(broker, ELSEWHERE)
@@ -100,7 +100,7 @@ def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(brok
     assert heartbeat(broker, member) is ErrorCode.UNKNOWN_MEMBER_ID, "its session counts from then on"
 
 
-def test_who_is_not_the_leader_any_more_says_so_before_it_has_heard_of_it(broker: ManualBroker) -> None:
+def test_former_leader_answers_not_coordinator_before_image_update(broker: ManualBroker) -> None:
     member = stable(broker)
     partition_of(broker).leader = ELSEWHERE  # a lease that is over comes to the same
     assert heartbeat(broker, member) is ErrorCode.NOT_COORDINATOR

@@ -103,7 +103,7 @@ def test_metadata_and_create_topics_make_the_same_topic() -> None:
         assert broker.node.state.replicas.partitions[place_of("g", 7)].log.log_end_offset == 1
 
 
-def test_before_the_topic_is_there(broker: ManualBroker) -> None:
+def test_group_requests_before_offsets_topic_exists_get_not_coordinator(broker: ManualBroker) -> None:
     assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NOT_COORDINATOR]
     assert broker.ask(joining()).error is ErrorCode.NOT_COORDINATOR
     assert not broker.ask(ListGroups()).groups

@@ -33,7 +33,7 @@ def _lead(broker: ManualBroker, leader: int, epoch: int, *, alive: bool = True) 
     partition.leader, partition.leader_epoch = leader, epoch
 
 
-def test_a_producer(broker: ManualBroker) -> None:
+def test_produce_to_non_leader_returns_current_leader_and_its_address(broker: ManualBroker) -> None:
     _lead(broker, 2, 5)
     result = broker.ask(produce("t", b"x"))
     (part,) = result.partitions
@@ -41,7 +41,7 @@ def test_a_producer(broker: ManualBroker) -> None:
     assert result.nodes == [BrokerNode(node_id=2, host="other", port=9092, rack="r2")]
 
 
-def test_a_consumer(broker: ManualBroker) -> None:
+def test_fetch_from_non_leader_returns_current_leader_and_its_address(broker: ManualBroker) -> None:
     _lead(broker, 2, 5)
     asked = [FetchPartition("t", number, 0, 1000) for number in (1, 0)]
     result = broker.ask(Fetch(partitions=asked, allows_follower=False))
@@ -51,7 +51,7 @@ def test_a_consumer(broker: ManualBroker) -> None:
     assert [node.node_id for node in result.nodes] == [2]
 
 
-def test_who_is_behind_is_told_the_epoch(broker: ManualBroker) -> None:
+def test_fetch_with_old_leader_epoch_returns_current_epoch(broker: ManualBroker) -> None:
     _lead(broker, 1, 5)
     asked = Fetch(partitions=[FetchPartition("t", 0, 0, 1000, current_leader_epoch=4)])
     result = broker.ask(asked)
@@ -60,7 +60,7 @@ def test_who_is_behind_is_told_the_epoch(broker: ManualBroker) -> None:
     assert [node.node_id for node in result.nodes] == [1]
 
 
-def test_nobody_is_told_where_nobody_leads_or_only_an_old_image_says_so(broker: ManualBroker) -> None:
+def test_produce_without_known_leader_returns_no_current_leader(broker: ManualBroker) -> None:
     _lead(broker, -1, 5)
     result = broker.ask(produce("t", b"x"))
     assert (result.partitions[0].current_leader, list(result.nodes)) == (None, [])

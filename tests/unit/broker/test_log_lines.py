@@ -60,7 +60,7 @@ def test_a_library_installs_no_handlers() -> None:
     assert with_handlers == []
 
 
-def test_json(stream: io.StringIO) -> None:
+def test_json_log_format_writes_one_object_per_line(stream: io.StringIO) -> None:
     set_up(["info"], "json", stream)
     log_report(Line("topic t was made", Level.INFO, "core.cluster", {"topic": "t", "message": "not this one"}))
     logging.getLogger("elsewhere").warning("a %s", "b")
@@ -76,7 +76,7 @@ def test_json(stream: io.StringIO) -> None:
     assert "ValueError: no" in failed["exception"]
 
 
-def test_levels(stream: io.StringIO) -> None:
+def test_log_levels_apply_per_logger_name(stream: io.StringIO) -> None:
     set_up(["warning", "barnabas.core.log=DEBUG", "elsewhere = error"], "text", stream)
     for logger in ("barnabas.core", "barnabas.core.log", "elsewhere"):
         for level in (logging.DEBUG, logging.WARNING):
@@ -95,7 +95,7 @@ def test_levels_that_are_none(level: str) -> None:
         set_up([level], "text")
 
 
-def test_what_a_broker_tells_from_start_to_stop() -> None:
+def test_broker_logs_lifecycle_and_config_changes_at_info() -> None:
     broker = ManualBroker()
     broker.create("t")
     for resource, name in ((ResourceKind.TOPIC, "t"), (ResourceKind.BROKER, "")):

@@ -107,7 +107,7 @@ def test_folders_of_earlier_versions_are_labelled() -> None:
     assert broker.values("t") == [b"kept"]
 
 
-def test_a_damaged_label_is_written_anew() -> None:
+def test_corrupt_partition_metadata_file_is_rewritten() -> None:
     broker = broker_with("t")
     broker.stop()
     broker.disk.folders["t-0"][PARTITION_METADATA].data[:] = b"\0\0"
@@ -119,7 +119,7 @@ def test_a_damaged_label_is_written_anew() -> None:
     assert broker.values("t") == [b"kept"]
 
 
-def test_the_folder_of_another_topic_of_that_name_is_set_aside_not_served() -> None:
+def test_folder_with_other_topic_id_is_renamed_to_stray_and_not_served() -> None:
     broker = broker_with("t")
     broker.stop()
     broker.disk.folders["t-0"][PARTITION_METADATA].data[:] = format_partition_metadata(b"another topic's.")
@@ -146,7 +146,7 @@ def test_what_only_some_topics_are_missing_of_is_left_alone() -> None:
     assert b"kept" in bytes(broker.disk.folders["lost-0"]["00000000000000000000.log"].data)
 
 
-def test_nothing_comes_into_its_place_until_somebody_decides() -> None:
+def test_topic_with_unknown_folders_cannot_be_created_until_folders_are_moved() -> None:
     broker = broker_with("lost", "known")
     forget(broker, "lost")
     for _ in range(2):

@@ -114,11 +114,11 @@ def test_who_does_not_know_what_to_make_of_it_is_not_sent(others: dict[str, Any]
     assert _fetch(_broker(), "b", **others).records
 
 
-def test_without_a_selector_nobody_is_sent() -> None:
+def test_fetch_without_replica_selector_is_served_by_leader() -> None:
     assert _fetch(_broker(None), "b").records
 
 
-def test_an_old_epoch_is_told_before_anything_else() -> None:
+def test_fetch_with_old_epoch_is_fenced_before_replica_selection() -> None:
     broker = _broker()
     led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), epochs=3)
     assert _fetch(broker, "b", epoch=1).error is ErrorCode.FENCED_LEADER_EPOCH
@@ -136,7 +136,7 @@ def test_a_selector_that_raises_is_reported() -> None:
     assert any("replica.selector.class failed: RuntimeError: lost the map" in line for line in broker.lines)
 
 
-def test_a_selector_that_nobody_knows() -> None:
+def test_unknown_replica_selector_raises_config_error() -> None:
     with pytest.raises(ConfigError, match=r"unknown replica selector 'nobody'; known: leader, .*rack-aware"):
         ManualBroker(replica_selector_class="nobody")
 
@@ -174,14 +174,14 @@ def _offsets(broker: ManualBroker, timestamp: int, replica_id: int = -1) -> List
     return told
 
 
-def test_a_follower_tells_offsets_to_tools_alone() -> None:
+def test_follower_answers_list_offsets_for_debug_consumers_only() -> None:
     broker = _broker()
     _following(broker)
     assert _offsets(broker, LATEST).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert _offsets(broker, LATEST, -2).offset == 2
 
 
-def test_a_new_leader_does_not_tell_an_end_that_may_lie_below_that_of_the_former() -> None:
+def test_new_leader_answers_offset_not_available_until_high_watermark_catches_up() -> None:
     broker = _broker()
     led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), epochs=1)
     partition = _partition(broker)

@@ -71,7 +71,7 @@ def test_one_partition_that_fails_leaves_the_others_alone(broker: ManualBroker) 
     assert (broker.values("t"), broker.values("t", partition=1)) == ([b"a"], [b"e"])
 
 
-def test_no_more_replicas_must_be_in_sync_than_there_are(broker: ManualBroker) -> None:
+def test_min_insync_replicas_is_capped_by_replication_factor(broker: ManualBroker) -> None:
     """As in Kafka 4: else a topic with one replica could not be written to where the default is 2."""
     broker.create("safe", min_insync_replicas="2")
     assert broker.produce("safe", b"a", acks=-1).error is ErrorCode.NONE
@@ -98,7 +98,7 @@ def test_out_of_range(broker: ManualBroker) -> None:
     ("epoch", "expected"),
     [(-1, ErrorCode.NONE), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_leader_epoch(broker: ManualBroker, epoch: int, expected: ErrorCode) -> None:
+def test_fetch_checks_current_leader_epoch(broker: ManualBroker, epoch: int, expected: ErrorCode) -> None:
     request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=epoch)], max_wait_ms=0)
     assert broker.ask(request).partitions[0].error is expected
 
@@ -140,7 +140,7 @@ def test_the_brokers_own_limit_counts_too() -> None:
     assert _size(broker.fetch("t").partitions[0].records) <= 1024
 
 
-def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: ManualBroker) -> None:
+def test_zstd_batches_are_withheld_from_clients_without_zstd(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     plain = _size(broker.fetch("t").partitions[0].records)
     packed = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))])
@@ -176,7 +176,7 @@ def test_what_old_clients_can_read_stays_where_it_is(broker: ManualBroker, monke
     assert (before.position, before.size) == (whole.position, whole.size)
 
 
-def test_an_answer_to_old_clients_ends_after_so_many_batches(
+def test_fetch_without_zstd_support_stops_at_header_limit(
     broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.core.replica.leader.fetch_params.HEADERS_MAX", 3)
@@ -371,7 +371,7 @@ def test_an_unknown_request_is_refused(broker: ManualBroker) -> None:
         broker.ask(Unknown())
 
 
-def test_counters(broker: ManualBroker) -> None:
+def test_produce_and_fetch_update_topic_counters(broker: ManualBroker) -> None:
     broker.produce("t", b"a", b"b")
     broker.fetch("t")
     assert broker.metrics.value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 2

@@ -114,7 +114,7 @@ def test_those_who_wait_for_a_block_get_different_ids() -> None:
 
 
 @pytest.mark.parametrize("how", ["down", "deaf"])
-def test_an_unreachable_tree_is_told_and_forgotten(how: str) -> None:
+def test_init_producer_id_during_coordination_outage_fails_then_recovers(how: str) -> None:
     sessions: list[BlockingCoordination] = []
 
     def slow(session: Coordination) -> Coordination:
@@ -160,7 +160,7 @@ def test_an_older_epoch_is_refused(broker: ManualBroker) -> None:
     assert send(broker, b"b", 1, epoch=0).error is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_sequences_go_on_after_a_restart(broker: ManualBroker) -> None:
+def test_producer_sequences_continue_after_broker_restart(broker: ManualBroker) -> None:
     for number in range(7):
         send(broker, b"%d" % number, number)
     broker.restart()

@@ -38,7 +38,7 @@ def told(plan: Recovery) -> dict[str, tuple[str, str]]:
     return {topic.name: (topic.action, topic.note) for topic in plan.topics}
 
 
-def test_leader_epochs_go_on() -> None:
+def test_recovered_topics_continue_leader_epochs() -> None:
     broker = ManualBroker()
     broker.create("t", 2)
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_no_producer_id_is_given_out_twice() -> None:
     assert broker.ask(InitProducerId(transactional_id=None)).producer_id > given + LEFT_OUT // 2
 
 
-def test_what_the_folders_lack_is_told() -> None:
+def test_recovery_reports_missing_ids_and_impossible_partitions() -> None:
     broker = ManualBroker()
     broker.create("gap", 3)
     broker.create("huge")

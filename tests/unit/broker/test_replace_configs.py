@@ -42,7 +42,7 @@ def overrides(broker: ManualBroker, topic: str = "t") -> Mapping[str, str]:
     return broker.node.state.image.topic(topic).configs
 
 
-def test_a_topic(broker: ManualBroker) -> None:
+def test_replace_configs_of_topic_drops_unlisted_overrides(broker: ManualBroker) -> None:
     log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {"retention.ms": "7000"}, validate_only=True).error is ErrorCode.NONE
     assert overrides(broker) == {"retention.ms": "5000", "segment.bytes": "1048576"}
@@ -53,7 +53,7 @@ def test_a_topic(broker: ManualBroker) -> None:
     assert overrides(broker) == {}
 
 
-def test_brokers(broker: ManualBroker) -> None:
+def test_replace_configs_of_brokers_drops_unlisted_overrides(broker: ManualBroker) -> None:
     log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {}).error is ErrorCode.NONE
     assert replace(broker, ALL_BROKERS, {"log.retention.ms": "70"}).error is ErrorCode.NONE

@@ -27,7 +27,7 @@ def broker() -> Iterator[ManualBroker]:
 
 
 @pytest.mark.parametrize("kind", ElectionType)
-def test_no_election_is_needed_where_the_leader_is_there(broker: ManualBroker, kind: ElectionType) -> None:
+def test_elect_leaders_answers_election_not_needed_for_live_leader(broker: ManualBroker, kind: ElectionType) -> None:
     result = broker.ask(ElectLeaders(topics={"t": [0, 1, 7], "nowhere": [0]}, election_type=kind))
     assert result.error is ErrorCode.NONE
     assert [(change.topic, change.partition, change.error) for change in result.partitions] == [
@@ -122,7 +122,7 @@ def test_where_a_leader_epoch_ends(broker: ManualBroker) -> None:
     assert epoch_end(broker, 2) == (ErrorCode.NONE, 2, 4)
 
 
-def test_who_asks_with_another_epoch_is_told_so(broker: ManualBroker) -> None:
+def test_offset_for_leader_epoch_checks_current_leader_epoch(broker: ManualBroker) -> None:
     broker.node.state.replicas.partitions["t", 0].leader_epoch = 2
     assert epoch_end(broker, 0, current=1)[0] is ErrorCode.FENCED_LEADER_EPOCH
     assert epoch_end(broker, 0, current=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH

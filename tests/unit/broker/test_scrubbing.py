@@ -51,7 +51,7 @@ def test_every_closed_segment_is_read_once_in_an_interval() -> None:
     assert not broker.reports
 
 
-def test_no_more_is_read_in_a_second_than_allowed() -> None:
+def test_scrubber_keeps_to_configured_bytes_per_second() -> None:
     rate = 100
     broker = broker_with(log_scrub_io_max_bytes_per_second=rate)
     broker.wait(FIRST_MS)
@@ -108,7 +108,7 @@ def test_a_broker_that_stops_ends_the_check(in_the_middle: bool) -> None:
     assert figures(broker).bytes == read
 
 
-def test_a_reader_that_comes_again_and_again_makes_no_more_lines() -> None:
+def test_repeated_fetches_of_damaged_segment_log_one_error() -> None:
     broker = broker_with(log_scrub_io_max_bytes_per_second=0)
     folder = broker.disk.folders["t-0"]
     name = sorted(name for name in folder if name.endswith(".log"))[1]

@@ -135,7 +135,7 @@ def test_offsets_are_committed_and_fetched_by_id(end: End) -> None:
     assert fetched(end, everything=True) == [(mine, 7, ErrorCode.NONE)]
 
 
-def test_offsets_of_a_deleted_topic_are_neither_taken_nor_told(end: End) -> None:
+def test_offsets_of_deleted_topic_id_are_neither_committed_nor_fetched(end: End) -> None:
     assert commit(end.broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
     before = end.again()
     assert commit_by_id(end, (before, 9)) == [(before, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -156,7 +156,7 @@ def test_a_coordinator_that_has_not_heard_of_the_deletion_answers_for_the_topic_
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_member_of_a_group_that_does_not_exist_is_told_so_from_version_9(
+def test_commit_to_missing_group_returns_group_id_not_found_from_version_9(
     end: End, version: int, error: ErrorCode
 ) -> None:
     assert commit_by_id(end, ("t", 1), version=version, generation_id=3, member_id="m") == [("t", error)]

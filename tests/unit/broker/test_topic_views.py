@@ -53,7 +53,7 @@ def test_other_brokers_and_leaders_show(broker: ManualBroker) -> None:
     assert [node.node_id for node in told(broker).brokers] == [own]
 
 
-def test_views_of_topics_that_are_no_more_are_not_kept(broker: ManualBroker) -> None:
+def test_views_of_deleted_topics_are_evicted(broker: ManualBroker) -> None:
     state = broker.node.state
     views = TopicViews(state)
     for number in range(60):

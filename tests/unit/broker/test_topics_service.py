@@ -46,14 +46,14 @@ def test_create_and_describe(broker: ManualBroker) -> None:
         assert answer.controller_id == 1
 
 
-def test_metadata_without_topics_tells_the_brokers_only(broker: ManualBroker) -> None:
+def test_metadata_with_empty_topic_list_returns_brokers_only(broker: ManualBroker) -> None:
     broker.create("t")
     answer = broker.ask(Metadata(topics=[]))
     assert (len(answer.brokers), len(answer.topics)) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "a" * 250, "a b", "../etc"])
-def test_illegal_names(broker: ManualBroker, name: str) -> None:
+def test_create_topics_rejects_illegal_names(broker: ManualBroker, name: str) -> None:
     assert create(broker, NewTopic(name=name)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     for allowed in (True, False):
         asked = Metadata(topics=[name], allow_auto_topic_creation=allowed)
@@ -124,7 +124,7 @@ def test_an_unknown_topic_id(broker: ManualBroker) -> None:
     assert (topic.name, topic.topic_id, topic.error) == (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_grow(broker: ManualBroker) -> None:
+def test_create_partitions_grows_topic_and_rejects_smaller_counts(broker: ManualBroker) -> None:
     broker.create("t", 2)
     broker.produce("t", b"kept")
 
@@ -142,7 +142,7 @@ def test_grow(broker: ManualBroker) -> None:
     assert broker.values("t") == [b"kept"]
 
 
-def test_delete(broker: ManualBroker) -> None:
+def test_delete_topics_by_name_and_id_removes_them(broker: ManualBroker) -> None:
     broker.create("t", 2)
     broker.create("u")
     broker.produce("t", b"gone")
@@ -176,7 +176,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broke
     assert broker.values("t") == []
 
 
-def test_delete_records(broker: ManualBroker) -> None:
+def test_delete_records_advances_log_start_offset(broker: ManualBroker) -> None:
     broker.create("t")
     broker.produce("t", b"a", b"b", b"c")
 

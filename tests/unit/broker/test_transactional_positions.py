@@ -84,7 +84,7 @@ def led_by(broker: ManualBroker, leader: int, *isr: int) -> None:
 
 @pytest.mark.parametrize("is_committed", [True, False])
 @pytest.mark.parametrize("restarts", [(), ("pending",), ("ended",), ("pending", "ended")], ids="+".join)
-def test_they_count_when_the_marker_is_there(
+def test_transactional_offsets_become_visible_with_end_marker(
     broker: ManualBroker, restarts: tuple[str, ...], is_committed: bool
 ) -> None:
     commit(broker, "g", {T0: 1})

@@ -86,7 +86,7 @@ def test_readers_of_committed_records_stop_before_what_is_open(broker: ManualBro
     assert [message.value for message in MessageSet(found.records, NO_CODECS)] == [b"plain", b"a", b"b", b"later"]
 
 
-def test_they_are_told_what_was_aborted(broker: ManualBroker) -> None:
+def test_read_committed_fetch_lists_aborted_transactions(broker: ManualBroker) -> None:
     send(broker, b"a")
     send(broker, b"b", producer=2)
     assert end(broker, False, producer=2) is E.NONE
@@ -189,7 +189,7 @@ def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> 
     assert broker.fetch("t", partition=10).partitions[0].high_watermark == 3
 
 
-def test_a_marker_is_told_of_when_the_disk_has_it_where_the_topic_asks_for_that() -> None:
+def test_marker_is_acknowledged_after_flush_with_flush_messages_1() -> None:
     broker = ManualBroker(transaction_partition_verification_enable=False)
     broker.create("t", flush_messages="1")
     log = broker.node.state.replicas.partitions[TP].log
@@ -205,7 +205,7 @@ def test_a_marker_is_told_of_when_the_disk_has_it_where_the_topic_asks_for_that(
     assert (ended, log.recovery_point) == ([2], 2)
 
 
-def test_transactions_that_nobody_ends_are_counted(broker: ManualBroker) -> None:
+def test_late_transactions_are_counted_by_metric(broker: ManualBroker) -> None:
     def late() -> float | None:
         return broker.metrics.value("kafka_server_replicamanager_partitionswithlatetransactionscount")
 

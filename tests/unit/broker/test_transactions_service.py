@@ -73,7 +73,7 @@ def state(broker: ManualBroker, name: str = "x") -> str:
     return told
 
 
-def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: ManualBroker) -> None:
+def test_find_coordinator_creates_transaction_state_topic(broker: ManualBroker) -> None:
     assert LOG not in broker.node.state.image.topics
     assert broker.ask(InitProducerId(transactional_id="x")).error is E.NOT_COORDINATOR
     first, second = find(broker, "x", "y")
@@ -152,7 +152,7 @@ def test_a_stop_in_order_in_every_state(broker: ManualBroker) -> None:
     assert sorted(each.transactional_id for each in listed) == ["empty", "ended", "open"]
 
 
-def test_who_waits_when_the_broker_stops_is_told(broker: ManualBroker) -> None:
+def test_pending_transaction_requests_get_not_coordinator_at_broker_stop(broker: ManualBroker) -> None:
     who = begun(broker)
     add(broker, who, 0)
     waiting = broker.submit(EndTxn(**who, committed=True))

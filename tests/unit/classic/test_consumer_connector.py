@@ -213,7 +213,7 @@ def test_settings_have_the_names_of_the_classic_consumer(world: ClassicWorld, co
         ({"coordination": 5}, "coordination 5"),
     ],
 )
-def test_wrong_settings_are_told(connect: Open, settings: dict[str, Any], text: str) -> None:
+def test_invalid_settings_raise_config_error(connect: Open, settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         connect(**settings)
 
@@ -235,7 +235,7 @@ def test_streams_are_created_once(connect: Open) -> None:
         connector.create_message_streams({"t": 1})
 
 
-def test_a_start_without_registries_is_told_and_can_be_repeated(world: ClassicWorld, connect: Open) -> None:
+def test_stream_creation_fails_without_coordination_and_succeeds_on_retry(world: ClassicWorld, connect: Open) -> None:
     session = world.tree.session()
     connector = connect(coordination=lambda: session)
     world.tree.disconnect(session)
@@ -276,7 +276,7 @@ def test_values_are_decoded(world: ClassicWorld, connect: Open) -> None:
     assert next(stream).value == {"a": 1}
 
 
-def test_what_is_no_partition_is_told_to_who_asked(world: ClassicWorld, connect: Open) -> None:
+def test_invalid_partition_raises_on_calling_thread(world: ClassicWorld, connect: Open) -> None:
     """On the thread that asked, which else would wait for ever."""
     world.add_broker(0, {"t": 1})
     connector = connect()

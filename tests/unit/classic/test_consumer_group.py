@@ -223,7 +223,7 @@ def test_a_conflict_is_tried_again_until_it_is_gone(world: ClassicWorld) -> None
 
 
 @pytest.mark.parametrize("healed_by_release", [True, False])
-def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(
+def test_persistent_ownership_conflict_fails_all_streams_until_group_changes(
     world: ClassicWorld, healed_by_release: bool
 ) -> None:
     world.add_broker(0, {"t": 2})
@@ -442,7 +442,7 @@ def test_an_expiry_in_the_middle_of_a_rebalance_begins_it_again(world: ClassicWo
 # --- the beginning and the end
 
 
-def test_a_start_that_cannot_register_is_told(world: ClassicWorld) -> None:
+def test_start_fails_when_consumer_node_is_taken(world: ClassicWorld) -> None:
     world.onlooker.create(layout.consumer_path(GROUP, "g_b"), b"something else", ephemeral=True)
     member = Member(world, "b", {"t": 1}, wait=False)
     world.run_until(lambda: bool(member.started))
@@ -457,7 +457,7 @@ def test_a_consumer_id_with_a_slash_is_refused(world: ClassicWorld) -> None:
     assert isinstance(member.started[0], ConfigError)
 
 
-def test_stop_tells_a_commit_that_failed_and_leaves_all_the_same(world: ClassicWorld) -> None:
+def test_stop_reports_failed_commit_and_leaves_group(world: ClassicWorld) -> None:
     world.add_broker(0, {"t": 1})
     fill(world, "t", 5)
     member = Member(world, "a", {"t": 1})

@@ -67,7 +67,7 @@ def test_a_message_is_consumed_when_it_is_handed_out(world: ClassicWorld) -> Non
     assert member.commit() == {("t", P0): 150}
 
 
-def test_goes_on_at_the_committed_offset(world: ClassicWorld) -> None:
+def test_consumer_resumes_at_committed_offset(world: ClassicWorld) -> None:
     world.add_broker(0, {"t": 1}).log("t").append(numbered(0, 10))
     world.commit("t", P0, 60)
     member = Member(world, "a", {"t": 1})
@@ -101,7 +101,7 @@ def test_no_offset_and_no_reset_is_an_error_that_a_seek_heals(world: ClassicWorl
 
 
 @pytest.mark.parametrize(("reset", "goes_on_at"), [("smallest", 60), ("largest", 150)])
-def test_out_of_range_goes_on_as_the_reset_says_and_is_committed_at_once(
+def test_out_of_range_offset_is_reset_by_policy_and_committed_at_once(
     world: ClassicWorld, reset: str, goes_on_at: int
 ) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
@@ -112,7 +112,7 @@ def test_out_of_range_goes_on_as_the_reset_says_and_is_committed_at_once(
     world.run_until(lambda: world.committed("t") == {P0: goes_on_at}, 200)
 
 
-def test_out_of_range_without_a_reset_is_told(world: ClassicWorld) -> None:
+def test_out_of_range_offset_without_reset_policy_raises_no_offset(world: ClassicWorld) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
     log.append(numbered(0, 2))
     world.commit("t", P0, 1000)
@@ -146,7 +146,7 @@ def test_a_fetch_grows_for_a_large_message_and_shrinks_again(world: ClassicWorld
     assert sizes[-1] == 64
 
 
-def test_a_message_beyond_the_largest_fetch_is_told_and_can_be_skipped(world: ClassicWorld) -> None:
+def test_message_beyond_fetch_size_max_raises_and_can_be_skipped_by_seek(world: ClassicWorld) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
     after = log.append([b"x" * 5000])
     log.append([b"next"])
@@ -160,7 +160,7 @@ def test_a_message_beyond_the_largest_fetch_is_told_and_can_be_skipped(world: Cl
     assert member.values == [b"next"]
 
 
-def test_a_place_between_messages_is_told(world: ClassicWorld) -> None:
+def test_committed_offset_within_message_raises_api_error(world: ClassicWorld) -> None:
     world.add_broker(0, {"t": 1}).log("t").append([b"\xff" * 50])
     world.commit("t", P0, 12)
     member = Member(world, "a", {"t": 1})
@@ -299,7 +299,7 @@ def test_a_full_stream_does_not_hold_up_another_of_the_same_broker(world: Classi
     assert member.values == numbered(0, 100)
 
 
-def test_a_request_asks_for_no_more_than_is_allowed_and_partitions_take_turns(world: ClassicWorld) -> None:
+def test_fetch_request_respects_max_bytes_and_rotates_partitions(world: ClassicWorld) -> None:
     broker = world.add_broker(0, {"t": 6})
     for partition in range(6):
         broker.log("t", partition).append(numbered(0, 40))
@@ -310,7 +310,7 @@ def test_a_request_asks_for_no_more_than_is_allowed_and_partitions_take_turns(wo
     assert sorted(first) == [0, 1, 2, 3, 4, 5]
 
 
-def test_rests_when_nothing_is_there(world: ClassicWorld) -> None:
+def test_fetcher_backs_off_when_partitions_are_empty(world: ClassicWorld) -> None:
     broker = world.add_broker(0, {"t": 2})
     Member(world, "a", {"t": 1}, fetcher_backoff_ms=1000)
     world.advance(10_000)
@@ -370,7 +370,7 @@ def test_chosen_offsets_are_committed_of_what_is_owned(world: ClassicWorld) -> N
     assert world.committed("t") == {P0: 30}
 
 
-def test_a_failed_auto_commit_is_told_and_tried_again(world: ClassicWorld) -> None:
+def test_failed_auto_commit_is_reported_once_and_retried(world: ClassicWorld) -> None:
     log = world.add_broker(0, {"t": 1}).log("t")
     log.append(numbered(0, 5))
     member = Member(world, "a", {"t": 1}, autocommit_interval_ms=1000)

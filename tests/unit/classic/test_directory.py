@@ -80,7 +80,7 @@ def test_partitions_are_sorted_by_broker_then_partition(bench: Bench) -> None:
     assert bench.told == [None]
 
 
-def test_an_unknown_topic_is_partition_0_of_every_live_broker_until_somebody_has_it(bench: Bench) -> None:
+def test_unknown_topic_has_partition_0_on_every_live_broker_until_registered(bench: Bench) -> None:
     bench.broker(1)
     bench.broker(0)
     assert bench.learn("t") == ["0-0", "1-0"]
@@ -154,7 +154,7 @@ def test_when_the_registries_cannot_be_reached_it_says_so_and_tries_again(bench:
     assert bench.places("t") == ["0-0"]
 
 
-def test_garbage_in_the_registries_is_skipped_and_told_once(bench: Bench) -> None:
+def test_garbage_in_registry_nodes_is_skipped_and_reported_once(bench: Bench) -> None:
     bench.broker(0)
     bench.brokers.create("/brokers/ids/x", b"\xff")
     bench.brokers.create("/brokers/topics/t/0", b"many")
@@ -176,7 +176,7 @@ def test_changes_during_a_reading_are_not_missed(bench: Bench) -> None:
     assert bench.told == [None, None]
 
 
-def test_a_closed_directory_watches_no_more_and_tells_who_waits(bench: Bench) -> None:
+def test_closed_directory_fails_pending_lookups_and_stops_watching(bench: Bench) -> None:
     bench.broker(0)
     bench.learn("t")
     bench.directory.learn("u", bench.told.append)
@@ -221,7 +221,7 @@ def test_a_typo_in_a_broker_list_is_named(wrong: str) -> None:
         parse_broker_list(f"9:good:9092,{wrong}")
 
 
-def test_places_of_nobody() -> None:
+def test_topic_without_brokers_or_partitions_has_no_places() -> None:
     assert places_of({1: 2}, []) == ()
     assert places_of({1: 0}, [1]) == (BrokerPartition(1, 0),)
 

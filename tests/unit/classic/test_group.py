@@ -104,7 +104,7 @@ def test_filters_expand_against_the_topics_of_now(session: Coordination, told: l
     assert (view.consumers, view.partitions) == ({"c": {"t": 1, "u": 1}}, {"t": {0: 1}, "u": {0: 2}})
 
 
-def test_garbage_members_are_skipped_and_their_paths_told(session: Coordination, told: list[str]) -> None:
+def test_garbage_member_nodes_are_skipped_and_their_paths_reported(session: Coordination, told: list[str]) -> None:
     _cluster(session, {"t": {0: 1}})
     group.register_consumer(session, "g", "good", TOPIC)
     for name, data in (("bad1", b"\xff\xfe"), ("bad2", b"*1*("), ("bad3", b'{"t": -1}'), ("bad4", b"")):

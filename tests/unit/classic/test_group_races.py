@@ -85,7 +85,7 @@ def test_a_release_that_was_cut_is_repeated(pair: Pair, name: str, done: bool) -
     assert pair.owners() == {}
 
 
-def test_an_undo_that_was_cut_tells_of_the_connection(pair: Pair) -> None:
+def test_claim_rollback_cut_by_connection_loss_raises_coordination_error(pair: Pair) -> None:
     """So that the caller knows that claims may stand."""
     group.claim(pair.other, "g", {PLACES[2]: "d-0"})
     pair.ours.fail("delete", 2, done=False)

@@ -7,7 +7,7 @@ from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
 from barnabas.ports.errors import ConfigError
 
 
-def test_the_paths() -> None:
+def test_paths_follow_kafka_registry_layout() -> None:
     place = BrokerPartition(3, 12)
     assert layout.broker_path(3) == "/brokers/ids/3"
     assert layout.topic_path("t") == "/brokers/topics/t"
@@ -40,7 +40,7 @@ def test_what_is_no_broker(name: str, data: bytes) -> None:
         layout.decode_broker(name, data)
 
 
-def test_numbers() -> None:
+def test_numbers_encode_to_decimal_and_decode_with_whitespace() -> None:
     assert layout.encode_number(0) == b"0"
     assert layout.decode_number(b" 12\n", "offset") == 12
     assert layout.decode_number(b"9223372036854775807", "offset") == 2**63 - 1
@@ -54,7 +54,7 @@ def test_what_is_no_number(data: bytes) -> None:
         layout.decode_number(data, "offset")
 
 
-def test_places() -> None:
+def test_broker_partition_decodes_from_its_text() -> None:
     assert layout.decode_place("0-10") == BrokerPartition(0, 10)
     assert str(BrokerPartition(0, 10)) == "0-10"
 
@@ -74,5 +74,5 @@ def test_what_no_path_can_hold_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a b", "...", "\u00fcber", 'a"b', "g_host-1-0"])
-def test_usable_names(name: str) -> None:
+def test_usable_names_pass_check(name: str) -> None:
     assert layout.check_name("group id", name) == name

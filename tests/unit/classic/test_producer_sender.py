@@ -216,7 +216,7 @@ def test_a_reading_that_fails_is_tried_again_after_a_while() -> None:
     assert bench.errors == [CoordinationError]
 
 
-def test_a_wish_that_nobody_has_fails_and_the_others_go_on() -> None:
+def test_send_to_unavailable_partition_fails_and_others_are_delivered() -> None:
     directory = PlainDirectory(t=[(0, 0)])
     bench = Bench(directory, settings=SendingSettings(zk_read_num_retries=0))
     bench.send(run("t", b"1", wish=BrokerPartition(9, 0)), run("t", b"2"), run("t", b"3", wish=5))
@@ -285,7 +285,7 @@ def test_one_connection_per_broker() -> None:
     assert bench.attempts == 2
 
 
-def test_it_reconnects_after_so_many_requests() -> None:
+def test_sender_reconnects_after_reconnect_interval_requests() -> None:
     bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_interval=2))
     for number in range(5):
         bench.send(run("t", b"%d" % number))

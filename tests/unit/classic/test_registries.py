@@ -45,7 +45,7 @@ def test_brokers_and_topics(session: MemorySession, told: list[str]) -> None:
     assert not told
 
 
-def test_garbage_is_skipped_and_its_path_told(session: MemorySession, told: list[str]) -> None:
+def test_garbage_registry_nodes_are_skipped_and_their_paths_reported(session: MemorySession, told: list[str]) -> None:
     for name, data in (("2", b"h-1:h:92"), ("3", b"?"), ("x", b"h-1:h:92"), ("02", b"h-2:h:1"), ("4", b"\xff")):
         session.create(f"/brokers/ids/{name}", data)
     assert list(registries.read_brokers(session, told.append)) == [2]
@@ -107,7 +107,7 @@ def test_an_ephemeral_node_whose_answer_was_lost_is_ours(session: MemorySession)
     assert session.get("/a").ephemeral
 
 
-def test_a_node_that_a_dead_session_left_is_made_anew_in_this_one() -> None:
+def test_ephemeral_node_of_dead_session_is_recreated_in_current_session() -> None:
     tree = MemoryTree()
     dead, session = tree.session(), tree.session()
     for each in (dead, session):

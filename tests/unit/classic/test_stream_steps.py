@@ -54,7 +54,7 @@ def test_each_step_may_meet_a_partition_that_was_taken_away() -> None:
         assert partition.consumed == before
 
 
-def test_a_fault_that_was_read_is_not_told_of_a_partition_that_was_taken_away() -> None:
+def test_decode_error_of_revoked_partition_is_not_raised() -> None:
     queue = StreamQueue(2)
     reader = StreamReader(queue, lambda: None)
     partition = partition_of(queue)
@@ -72,7 +72,7 @@ def test_a_fault_that_was_read_is_not_told_of_a_partition_that_was_taken_away() 
     assert partition.stopped
 
 
-def test_a_full_queue_tells_when_it_has_room_outside_of_take() -> None:
+def test_full_queue_signals_room_from_read_on_not_from_take() -> None:
     told: list[int] = []
     queue = StreamQueue(1)
     reader = StreamReader(queue, lambda: told.append(1))
@@ -86,7 +86,7 @@ def test_a_full_queue_tells_when_it_has_room_outside_of_take() -> None:
     assert told == [1]
 
 
-def test_decoding_and_telling_of_room_happen_without_the_lock() -> None:
+def test_decoder_and_room_callback_run_without_queue_lock() -> None:
     """Whoever puts in never waits for them: from where they are called, another thread gets the lock."""
     queue = StreamQueue(1)
     feed = GuardedFeed(queue)

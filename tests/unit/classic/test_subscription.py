@@ -66,7 +66,7 @@ _NAMES = st.text(alphabet=st.characters(exclude_categories=("C", "Z"), exclude_c
 
 
 @given(st.dictionaries(_NAMES, st.integers(1, STREAMS_MAX)))
-def test_topics_survive(streams: dict[str, int]) -> None:
+def test_subscription_topics_survive_encode_and_decode(streams: dict[str, int]) -> None:
     found = ClassicSubscription.decode(ClassicSubscription.topics(streams).encode())
     assert found.expand(["other"]) == streams
 

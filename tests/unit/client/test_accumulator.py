@@ -157,7 +157,7 @@ contents = st.tuples(
 
 
 @given(st.lists(contents, min_size=1, max_size=20))
-def test_the_estimate_is_never_too_small_and_the_content_is_kept(messages: list[Content]) -> None:
+def test_batch_size_estimate_covers_encoded_size_and_content_is_unchanged(messages: list[Content]) -> None:
     bench = Bench()
     for message in messages:
         batch = bench.accumulator.append(PLACE, message, message_bytes(*message[:3]))
@@ -167,7 +167,7 @@ def test_the_estimate_is_never_too_small_and_the_content_is_kept(messages: list[
     assert [tuple(m[:4]) for m in MessageSet(records)] == expected
 
 
-def test_halves_tell_the_outcome_of_the_whole() -> None:
+def test_split_batches_report_outcome_of_each_record_once() -> None:
     bench = Bench()
     told: list[tuple[str, object]] = []
     for number in range(5):

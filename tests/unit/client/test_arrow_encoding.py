@@ -30,7 +30,7 @@ headers = st.none() | st.lists(st.tuples(st.text(max_size=4), st.none() | st.bin
 
 
 @given(numbers=st.lists(st.integers(-(2**61), 2**61), min_size=1, max_size=9))
-def test_varints(numbers: list[int]) -> None:
+def test_vectorized_varints_match_scalar_encoding(numbers: list[int]) -> None:
     raw = zigzags(np.array(numbers, dtype=np.int64))
     data, sizes = write_varints([raw])
     right = [encode_varint(number) for number in numbers]
@@ -89,7 +89,7 @@ def test_what_is_laid_out_is_read_again(
 
 
 @given(keys=st.lists(st.binary(max_size=40) | st.binary(min_size=250, max_size=300), min_size=1, max_size=9))
-def test_murmur2(keys: list[bytes]) -> None:
+def test_vectorized_murmur2_matches_scalar_hash(keys: list[bytes]) -> None:
     assert murmur2_of(pa.array([b"another", *keys])[1:]).tolist() == [murmur2(key) for key in keys]
 
 

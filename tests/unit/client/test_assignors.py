@@ -88,7 +88,9 @@ def test_sticky_shares_are_fair_whatever_was_before(
 @pytest.mark.parametrize("name", STICKY)
 @given(before=st.integers(1, 8), after=st.integers(1, 8), partitions=clusters)
 @settings(max_examples=60, deadline=None)
-def test_sticky_moves_no_more_than_it_must(name: str, before: int, after: int, partitions: dict[str, int]) -> None:
+def test_sticky_assignors_move_minimum_of_partitions(
+    name: str, before: int, after: int, partitions: dict[str, int]
+) -> None:
     assignor = builtin_assignor(name)
     members = {f"m{number}": Subscription(topics=tuple(partitions)) for number in range(max(before, after))}
     old = {member: members[member] for member in sorted(members)[:before]}

@@ -84,7 +84,7 @@ def test_a_refusal_of_the_whole_request_is_the_answer() -> None:
     assert len(bench.cluster.requests) == 1
 
 
-def test_nobody_there_ends_at_the_deadline_with_the_reason() -> None:
+def test_call_to_unreachable_cluster_times_out_with_reason() -> None:
     bench = Bench(PlainCluster())
     bench.cluster.script(lambda broker, request: TransportError("refused"))
     answer = bench.ask(Target.CONTROLLER, timeout_ms=2000)
@@ -146,7 +146,7 @@ def test_a_partition_that_was_added_since_is_found() -> None:
     assert bench.ends(TopicPartition("t", 1)) == [0]
 
 
-def test_an_unknown_topic_is_waited_for_and_then_told() -> None:
+def test_call_for_unknown_topic_waits_for_timeout_then_fails() -> None:
     bench = Bench(PlainCluster())
     (answer,) = bench.ends(TopicPartition("nowhere", 0), timeout_ms=1500)
     assert isinstance(answer, ApiError)
@@ -193,7 +193,7 @@ def test_the_coordinator_of_a_group_is_looked_for_once() -> None:
     assert [request.keys for request in bench.cluster.of(FindCoordinator)] == [["g"]]
 
 
-def test_a_coordinator_that_is_none_any_more_is_looked_for_again() -> None:
+def test_moved_coordinator_is_looked_up_again() -> None:
     bench = Bench(PlainCluster(brokers=3))
     coordinated(bench, 2, 3, 1)
     moved = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
@@ -224,7 +224,7 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
     assert (answer.code, answer.message) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
 
 
-def test_coordinators_of_many_groups_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_cache_evicts_oldest_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.core.client.calls.COORDINATORS_MAX", 3)
     bench = Bench(PlainCluster())
     coordinated(bench, 1)

@@ -15,7 +15,7 @@ from barnabas.core.client.producer.sender import SenderSettings
 from barnabas.ports.errors import ConfigError
 
 
-def test_defaults() -> None:
+def test_producer_settings_have_documented_defaults() -> None:
     settings = read_settings(ProducerSettings, None, {})
     assert (settings.acks, settings.linger_ms, settings.partitioner) == (-1, 5, "murmur2")
 
@@ -51,7 +51,7 @@ def test_names_of_the_classic_producer() -> None:
     assert settings.socket_connection_setup_timeout_ms == 5000
 
 
-def test_batch_size_counts_bytes_by_itself() -> None:
+def test_batch_size_alone_is_read_as_bytes() -> None:
     assert read_settings(ProducerSettings, {"batch.size": 1000}, {}).batch_size == 1000
 
 
@@ -59,7 +59,7 @@ def test_batch_size_counts_bytes_by_itself() -> None:
     ("word", "reset"),
     [("smallest", Reset.EARLIEST), ("earliest", Reset.EARLIEST), ("largest", Reset.LATEST), ("none", Reset.NONE)],
 )
-def test_reset_policies(word: str, reset: Reset) -> None:
+def test_classic_and_kafka_reset_policies_are_accepted(word: str, reset: Reset) -> None:
     assert read_settings(ConsumerSettings, {"autooffset.reset": word}, {}).auto_offset_reset is reset
 
 

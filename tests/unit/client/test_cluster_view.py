@@ -155,7 +155,7 @@ def test_all_topics_are_known_while_they_are_wanted() -> None:
     assert (known(), view.topic("t") is not None) == (None, True)
 
 
-def test_a_coordinator_is_a_node_beside_the_broker_that_it_is() -> None:
+def test_coordinator_has_node_id_separate_from_its_broker() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.want(["t"])
     play.settle()

@@ -93,7 +93,9 @@ def flips(segment: int, batch: int) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize("max_bytes", first_is_quick([400, 1, 100_000]))
 @pytest.mark.parametrize(("segment", "batch"), [(0, 0), (0, 4), (0, 7), (1, 0), (1, 5), (1, 7)])
 @pytest.mark.parametrize("layout", ["ones", "tens"])
-def test_a_flipped_bit_is_told_where_it_is_or_left_out(layout: str, segment: int, batch: int, max_bytes: int) -> None:
+def test_flipped_bit_raises_at_its_batch_or_is_skipped_on_request(
+    layout: str, segment: int, batch: int, max_bytes: int
+) -> None:
     for byte, bit in flips(segment, batch):
         log = log_of(layout)
         first, _, count = log.places[segment][batch]
@@ -155,7 +157,7 @@ def test_a_damaged_log_that_begins_in_the_middle() -> None:
         list(Reader(log, start=1000).rows())
 
 
-def test_a_batch_beyond_the_end_that_was_told_is_asked_for_again() -> None:
+def test_batch_beyond_reported_end_is_fetched_again() -> None:
     """Kafka tells the end as it was before it read."""
     log = log_of("tens")
 
@@ -219,7 +221,7 @@ def test_the_rest_of_the_log_may_be_unreadable() -> None:
 
 
 @pytest.mark.parametrize("behind", [1, 2, 3, 64, 999, 1000])
-def test_a_detour_finds_the_end_of_the_damage_with_few_questions(behind: int) -> None:
+def test_corruption_probe_finds_end_of_damage_in_few_requests(behind: int) -> None:
     start, end = 10**6, 10**6 + 1000
     probe = CorruptionProbe(start, end, "why")
     asked = 0

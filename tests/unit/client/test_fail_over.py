@@ -147,7 +147,7 @@ def test_a_broker_that_leads_nothing_of_ours_may_be_away() -> None:
     assert bench.asked == 1
 
 
-def test_brokers_that_leave_or_move_are_told_and_so_are_coordinators() -> None:
+def test_metadata_refresh_drops_addresses_of_departed_brokers_and_coordinators() -> None:
     bench = Bench()
     node = bench.view.coordinator(3, ("broker-3", 9092))
     bench.refresh()
@@ -161,7 +161,7 @@ def test_brokers_that_leave_or_move_are_told_and_so_are_coordinators() -> None:
 # --- what is believed
 
 
-def test_a_leader_that_is_told_counts_if_its_epoch_is_newer_and_its_address_known() -> None:
+def test_current_leader_hint_applies_with_newer_epoch_and_known_address() -> None:
     bench = Bench()
     tell = bench.view.tell_leader
     assert not tell(PLACE, None, ())
@@ -207,7 +207,7 @@ class Producing(Bench):
         self.accumulator.append(PLACE, (b"x", None, (), None), message_bytes(b"x", None, ()))
 
 
-def test_a_batch_goes_to_the_leader_that_the_answer_tells_at_once() -> None:
+def test_produce_is_resent_at_once_to_leader_named_in_response() -> None:
     bench = Producing()
     bench.elect(2, 6)
     told = [ProduceResultPartition(*PLACE, MOVED, current_leader=CurrentLeader(2, 6))]
@@ -282,7 +282,7 @@ class Reading(Bench):
         return [(node, part.offset, part.current_leader_epoch, part.last_fetched_epoch) for node, part in parts]
 
 
-def test_fetches_tell_whom_they_take_for_the_leader_and_what_was_read_before() -> None:
+def test_fetch_requests_carry_leader_epoch_and_last_fetched_epoch() -> None:
     bench = Reading()
     bench.fetcher.assign({PLACE: 0})
     bench.chunk()
@@ -295,14 +295,14 @@ def test_fetches_tell_whom_they_take_for_the_leader_and_what_was_read_before() -
     assert (request.partitions[0].topic_id, request.rack_id) == (b"t".ljust(16, b"\0"), "")
 
 
-def test_lookups_tell_whom_they_take_for_the_leader() -> None:
+def test_list_offsets_requests_carry_leader_epoch() -> None:
     bench = Reading()
     bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
     bench.chunk()
     assert [each.current_leader_epoch for each in bench.cluster.of(ListOffsets)[0].partitions] == [5]
 
 
-def test_a_fetch_goes_to_the_leader_that_the_answer_tells_at_once() -> None:
+def test_fetch_is_resent_at_once_to_leader_named_in_response() -> None:
     bench = Reading()
     bench.elect(3, 6)
     bench.answers(error=MOVED, current_leader=CurrentLeader(3, 6))
@@ -363,7 +363,7 @@ def test_a_log_that_lost_what_was_read_is_read_on_from_where_both_agree() -> Non
     assert bench.fetches[fetches] == (1, 2, 5, 3)
 
 
-def test_who_has_no_reset_is_told_that_messages_are_gone() -> None:
+def test_log_truncation_without_reset_policy_raises_log_truncated() -> None:
     bench = Reading(reset=Reset.NONE)
     bench.fetcher.assign({PLACE: AtOffset(4, 4)})
     bench.answers(diverging=DivergingEpoch(3, 2))

@@ -190,7 +190,7 @@ def test_out_of_range_goes_where_the_policy_says(reset: Reset, first: int) -> No
     assert bench.read(5 - first) == values[first:]
 
 
-def test_out_of_range_without_a_policy_is_told_once_and_waits_for_a_seek() -> None:
+def test_out_of_range_without_reset_policy_raises_once_and_waits_for_seek() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 1)
     bench = Bench(cluster, reset=Reset.NONE)
@@ -235,7 +235,7 @@ def test_what_may_pass_is_tried_again(failure: Any) -> None:
     assert bench.read(3) == values
 
 
-def test_a_leader_that_tells_no_end_is_asked_again_after_a_while() -> None:
+def test_missing_end_offset_is_requested_again_after_backoff() -> None:
     cluster = PlainCluster(t=1)
     bench = Bench(cluster)
     unknown = ListOffsetsResult(partitions=[ListOffsetsResultPartition(topic="t", partition=0, offset=-1)])
@@ -247,7 +247,7 @@ def test_a_leader_that_tells_no_end_is_asked_again_after_a_while() -> None:
     assert len(cluster.of(ListOffsets)) < 20
 
 
-def test_what_cannot_pass_is_told() -> None:
+def test_fatal_fetch_error_is_raised_and_partition_can_resume() -> None:
     cluster = PlainCluster(t=1)
     refusal = FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
     cluster.once(Fetch, refusal)
@@ -278,7 +278,7 @@ def test_a_batch_that_is_cut_is_asked_for_with_more_bytes() -> None:
     assert [r.partitions[0].max_bytes for r in cluster.of(Fetch)] == [100, len(whole), 100][: len(cluster.of(Fetch))]
 
 
-def test_a_damaged_header_is_told() -> None:
+def test_damaged_batch_header_raises_corrupt_message() -> None:
     cluster = PlainCluster(t=1)
     damaged = FetchResult(partitions=[FetchResultPartition("t", 0, high_watermark=5, records=bytes(100))])
     cluster.once(Fetch, damaged)

@@ -54,7 +54,7 @@ def test_what_is_no_decoder_is_refused_when_a_consumer_is_made(name: str) -> Non
         Consumer("127.0.0.1:1", **given)
 
 
-def test_a_partition_that_is_no_number_is_told_to_who_sends() -> None:
+def test_send_with_non_numeric_partition_raises_encode_error() -> None:
     with TestBroker() as broker, Producer(broker.bootstrap) as producer:
         for wrong in ("0", 0.5):
             with pytest.raises(EncodeError, match="expected a number"):

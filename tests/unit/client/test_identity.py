@@ -254,7 +254,7 @@ def test_halves_of_a_batch_that_is_too_large_are_numbered_in_order() -> None:
     assert [h[2] for h in headers(bench.cluster)] == [0, 1, 1, 3]
 
 
-def test_sequences_wrap() -> None:
+def test_producer_sequence_wraps_to_zero_after_maximum() -> None:
     bench = Bench(CountingCluster(t=1))
     bench.put(b"a")
     bench.deliver()
@@ -269,7 +269,7 @@ def test_sequences_wrap() -> None:
     assert bench.numbered.values() == [b"a", b"b", b"c"]
 
 
-def test_an_old_broker_is_told_of_once_and_gets_plain_batches() -> None:
+def test_broker_without_idempotence_gets_plain_batches_and_one_warning() -> None:
     cluster = PlainCluster(t=1)
     cluster.script(
         lambda _, request: ApiError(ErrorCode.UNSUPPORTED_VERSION) if isinstance(request, InitProducerId) else None
@@ -307,7 +307,7 @@ def test_an_id_is_asked_for_until_there_is_one(failure: Any) -> None:
     assert not bench.warnings
 
 
-def test_who_may_not_have_an_id_is_told() -> None:
+def test_denied_producer_id_fails_batches_with_authorization_error() -> None:
     cluster = CountingCluster(t=1)
     cluster.once(InitProducerId, InitProducerIdResult(error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     bench = Bench(cluster)

@@ -149,7 +149,7 @@ def test_closing_fails_what_waits_and_takes_no_late_connection(net: Net, link: N
     assert not net.attempts
 
 
-def test_closing_cancels_the_attempt_that_was_put_off(net: Net, link: NodeLink) -> None:
+def test_close_cancels_delayed_connect_attempt(net: Net, link: NodeLink) -> None:
     ask(link)
     net.refuse()
     waiting = ask(link)
@@ -177,7 +177,7 @@ def test_a_node_that_moved_gets_a_new_connection(net: Net) -> None:
     assert "left the cluster" in str(box[-1])
 
 
-def test_it_is_told_who_answers_and_who_cannot_be_reached(net: Net) -> None:
+def test_links_report_answering_and_unreachable_nodes(net: Net) -> None:
     heard: list[tuple[int, bool]] = []
     links, box = Links(net.outside, {1: HOME}.get, lambda node, answers: heard.append((node, answers))), list[Any]()
     links.submit(1, ASK, box.append)

@@ -116,7 +116,7 @@ def test_a_silent_coordinator_is_looked_for_again() -> None:
 # --- staying in
 
 
-def test_heartbeats_go_on_while_the_user_is_busy() -> None:
+def test_heartbeats_continue_while_application_does_not_poll() -> None:
     world = World(t=1)
     a = world.join("a", "t")
     settled(world, a)
@@ -274,7 +274,7 @@ def test_a_change_in_the_middle_of_a_join_is_not_forgotten() -> None:
 # --- leaving
 
 
-def test_leaving_is_told_and_no_session_is_waited_for() -> None:
+def test_leave_group_rebalances_without_session_timeout() -> None:
     world = World(t=2)
     a, b = world.join("a", "t"), world.join("b", "t")
     settled(world, a, b)
@@ -288,7 +288,7 @@ def test_leaving_is_told_and_no_session_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the connection is dead", "the coordinator is not known"])
-def test_leaving_is_told_to_a_coordinator_that_comes_back(known: bool) -> None:
+def test_leave_group_is_sent_when_coordinator_is_reachable_again(known: bool) -> None:
     world = World(t=2)
     a, b = world.join("a", "t"), world.join("b", "t")
     settled(world, a, b)
@@ -355,7 +355,7 @@ def test_a_static_member_keeps_its_place_when_it_goes_and_comes_back() -> None:
     assert not world.of(LeaveGroup)
 
 
-def test_two_with_one_instance_id_the_first_is_told_again_and_again() -> None:
+def test_fenced_static_member_gets_repeated_fenced_instance_id_errors() -> None:
     world = World(t=1)
     a = world.join("a", "t", instance="one")
     settled(world, a)
@@ -386,7 +386,7 @@ def test_two_with_one_instance_id_the_first_is_told_again_and_again() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, "group g"),
     ],
 )
-def test_what_waiting_does_not_help_is_told_and_tried_again_afterwards(code: ErrorCode, said: str) -> None:
+def test_fatal_join_errors_are_raised_once_and_join_is_retried(code: ErrorCode, said: str) -> None:
     world = World(t=1)
     world.once(JoinGroup, JoinGroupResult(error=code))
     a = world.join("a", "t", assignors=["sticky", "range"])
@@ -399,7 +399,7 @@ def test_what_waiting_does_not_help_is_told_and_tried_again_afterwards(code: Err
     assert len(a.errors) == 1
 
 
-def test_a_coordinator_that_nobody_may_ask_for_is_told() -> None:
+def test_denied_find_coordinator_fails_join_and_commit() -> None:
     world = World(t=1)
     refused = Coordinator(key="g", error=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="not you")
     world.once(FindCoordinator, FindCoordinatorResult(coordinators=[refused]))
@@ -436,7 +436,7 @@ def test_a_member_that_cannot_be_understood_gets_nothing() -> None:
     ]
 
 
-def test_an_assignment_that_cannot_be_read_is_told() -> None:
+def test_unreadable_assignment_is_reported_as_error() -> None:
     world = World(t=2)
     world.once(SyncGroup, SyncGroupResult(assignment=b"\x00\x00\x00\x00\x00\x09"))
     a = world.join("a", "t")
@@ -444,7 +444,7 @@ def test_an_assignment_that_cannot_be_read_is_told() -> None:
     assert re.search("assignment that cannot be read: 9 items", str(a.errors[0]))
 
 
-def test_an_assignor_that_fails_is_told() -> None:
+def test_failing_assignor_is_reported_with_cause() -> None:
     world = World(t=2)
     a = world.join("a", "t")
 

@@ -95,7 +95,7 @@ def test_without_a_subscription_anyone_commits_to_an_empty_group() -> None:
     assert not world.of(JoinGroup)
 
 
-def test_nobody_commits_by_hand_to_a_group_with_members() -> None:
+def test_manual_commit_to_group_with_members_gets_unknown_member_id() -> None:
     world = World(t=1)
     world.join("a", "t")
     world.settle()
@@ -177,7 +177,7 @@ def test_an_older_commit_never_comes_after_a_later_one() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-def test_what_does_not_pass_is_told_at_once(code: ErrorCode) -> None:
+def test_fatal_commit_error_is_reported_at_once(code: ErrorCode) -> None:
     world = World(t=4)
     a = world.join("a", "t")
     world.settle()
@@ -302,7 +302,7 @@ def test_brokers_that_do_not_know_of_stable_positions_are_asked_without() -> Non
     assert [request.require_stable for request in world.of(OffsetFetch)] == [True, False]
 
 
-def test_positions_that_may_not_be_seen_are_told() -> None:
+def test_denied_offset_fetch_is_reported_as_error() -> None:
     world = World(t=1)
     refused = FetchedGroup(group_id="g", error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     world.once(OffsetFetch, OffsetFetchResult(groups=[refused]))

@@ -12,7 +12,7 @@ from barnabas.ports.types import TopicPartition
 METADATA_MS = 2_000
 
 
-def test_a_topic_that_grows_is_shared_out_anew() -> None:
+def test_added_partitions_of_topic_trigger_rebalance() -> None:
     world = World(t=2, u=1)
     a, b = world.join("a", "t"), world.join("b", "t", "u")
     world.settle()
@@ -99,7 +99,7 @@ def test_internal_topics_match_only_if_wanted(excluded: bool) -> None:
     assert a.membership.topics == ({"t"} if excluded else {"t", "__t"})
 
 
-def test_a_topic_that_may_not_be_read_is_told_once() -> None:
+def test_unauthorized_topic_is_reported_once() -> None:
     world = World(t=1)
     refused = TopicMetadata(name="secret", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

@@ -32,7 +32,7 @@ class Bench:
         return self.overdue.poll(self.clock.monotonic_ms()).wake_ms
 
 
-def test_a_node_that_does_not_answer_in_time_is_told_once() -> None:
+def test_late_response_of_node_is_reported_once() -> None:
     bench = Bench()
     assert bench.after(0) == NEVER
     first, second = bench.ask(1, Metadata()), bench.ask(2, Metadata())

@@ -45,7 +45,7 @@ def test_only_the_replicas_of_a_broker_that_goes_move() -> None:
     assert sorted(place.partition for place, _ in moved(current, plan)) == [1, 2, 3]
 
 
-def test_a_new_broker_gets_its_share_and_no_more() -> None:
+def test_plan_moves_only_fair_share_to_new_broker() -> None:
     current = _places(*[(1, 2)] * 3, *[(2, 1)] * 3)
     plan = planned(current, dict.fromkeys((1, 2, 3)))
     assert Counter(broker for held in plan.values() for broker in held) == {1: 4, 2: 4, 3: 4}

@@ -104,7 +104,7 @@ def test_offsets_of_messages_follow_the_base_offset() -> None:
     ],
     ids=["connection", "leader", "replicas", "timeout"],
 )
-def test_what_may_pass_is_tried_again_and_the_order_is_kept(failure: Any) -> None:
+def test_retriable_produce_errors_are_retried_in_order(failure: Any) -> None:
     cluster = PlainCluster(t=1)
     bench = Bench(cluster, batch_size=120)
     cluster.once(Produce, failure)
@@ -129,7 +129,7 @@ def test_a_new_leader_is_found() -> None:
     assert bench.log() == [b"x"]
 
 
-def test_what_cannot_pass_fails_at_once_and_the_rest_goes_on() -> None:
+def test_fatal_produce_error_fails_its_batch_and_later_batches_continue() -> None:
     cluster = PlainCluster(t=1)
     bench = Bench(cluster, batch_size=90)
     cluster.once(

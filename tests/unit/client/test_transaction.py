@@ -153,7 +153,7 @@ def test_a_transaction_is_announced_then_sent_then_committed() -> None:
     assert {request.transactional_id for request in produced} == {"txn"}
 
 
-def test_numbers_go_on_from_one_transaction_to_the_next() -> None:
+def test_sequences_continue_across_transactions() -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     for value in (b"a", b"b", b"c"):
         bench.txn.begin()
@@ -181,7 +181,7 @@ def test_an_abort_drops_what_was_not_sent() -> None:
 
 
 @pytest.mark.parametrize("how", ["commit", "abort"])
-def test_an_empty_transaction_asks_nobody(how: str) -> None:
+def test_empty_transaction_sends_no_requests(how: str) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     bench.txn.begin()
     getattr(bench, how)()
@@ -465,7 +465,7 @@ def test_a_batch_that_is_late_begins_a_new_epoch_too() -> None:
     assert bench.world.committed == [b"good"]
 
 
-def test_without_a_new_epoch_a_producer_whose_numbers_are_in_doubt_is_of_no_more_use() -> None:
+def test_abort_with_unknown_sequences_is_fatal_without_epoch_bump() -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     bench.txn.begin()
     bench.cluster.once(Produce, refusing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
@@ -500,7 +500,9 @@ def test_partitions_that_may_not_be_added_leave_the_abort() -> None:
     ("code", "kind"),
     [(ErrorCode.ILLEGAL_GENERATION, CommitFailed), (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailed)],
 )
-def test_positions_of_who_is_no_member_any_more_are_refused(code: ErrorCode, kind: type[BarnabasError]) -> None:
+def test_transactional_offset_commit_of_former_member_raises_commit_failed(
+    code: ErrorCode, kind: type[BarnabasError]
+) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     bench.cluster.once(TxnOffsetCommit, all_with(code)[TxnOffsetCommit])
     bench.txn.begin()

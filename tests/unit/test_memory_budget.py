@@ -17,7 +17,7 @@ def _holders(count: int) -> tuple[MemoryBudget, list[Holder]]:
     return budget, [Holder(budget) for _ in range(count)]
 
 
-def test_nobody_waits_while_there_is_room() -> None:
+def test_holders_do_not_wait_below_memory_limit() -> None:
     budget, (one, other) = _holders(2)
     one.account.set_held(99)
     other.account.set_held(1)
@@ -25,7 +25,7 @@ def test_nobody_waits_while_there_is_room() -> None:
     assert not one.account.must_wait() and not other.account.must_wait()
 
 
-def test_without_a_bound_nobody_waits() -> None:
+def test_holders_do_not_wait_without_memory_limit() -> None:
     holder = Holder(MemoryBudget(), 0)
     holder.account.set_held(10**12)
     assert not holder.account.must_wait()
@@ -40,7 +40,7 @@ def test_above_the_bound_those_with_more_than_a_share_wait() -> None:
     assert not idle.account.must_wait()
 
 
-def test_all_go_on_in_order_once_there_is_room() -> None:
+def test_waiting_holders_resume_in_order_when_memory_is_freed() -> None:
     budget, (one, other) = _holders(2)
     one.account.set_held(60)
     other.account.set_held(60)
@@ -65,7 +65,7 @@ def test_one_in_the_middle_of_a_request_leads_and_the_next_follows() -> None:
     assert other.account.has_priority and (other.released, third.released) == (1, 0)
 
 
-def test_one_that_is_gone_waits_and_leads_no_more() -> None:
+def test_closed_account_releases_memory_and_priority() -> None:
     budget, (one, other) = _holders(2)
     one.account.set_held(60)
     other.account.set_held(60)

@@ -3,7 +3,7 @@
 import barnabas
 
 
-def test_everything_that_is_promised_is_there() -> None:
+def test_all_public_names_are_importable() -> None:
     for name in barnabas.__all__:
         assert getattr(barnabas, name) is not None, name
 

@@ -91,7 +91,7 @@ def test_short_work_does_not_wait_for_all_that_is_long() -> None:
     assert len(world.results) == 1
 
 
-def test_work_for_a_worker_comes_back_and_one_is_there_at_a_time() -> None:
+def test_offloaded_steps_run_one_at_a_time_and_return_results() -> None:
     world = World()
     on_worker: list[str] = []
 
@@ -131,7 +131,7 @@ def test_what_is_raised_comes_out() -> None:
     assert [str(error) for error in world.reports] == ["on the worker"]
 
 
-def test_work_of_somebody_who_has_gone_is_dropped() -> None:
+def test_work_of_cancelled_owner_is_dropped() -> None:
     world = World()
     world.run("gone", world.work("g", 50), owner=1)
     world.run("unpacking", world.work("u", 0, lambda: None), owner=1)

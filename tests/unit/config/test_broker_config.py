@@ -204,7 +204,7 @@ def test_values_are_checked_however_a_config_is_made() -> None:
         BrokerConfig(num_partitions=0)
 
 
-def test_lists() -> None:
+def test_list_settings_accept_text_and_lists() -> None:
     config = BrokerConfig.from_mapping({"log.dirs": "a, b", "log.cleanup.policy": ["compact", "delete"]})
     assert config.log_dirs == config.data_dirs == ("a", "b")
     assert config.log_cleanup_policy == ("compact", "delete")
@@ -251,12 +251,12 @@ def test_the_permissions_of_data_folders() -> None:
     assert "keeps the broker itself from its folders" in refusal({"log.dir.mode": "0640"})
 
 
-def test_formats() -> None:
+def test_message_format_accepts_v2_and_classic_only() -> None:
     assert BrokerConfig.from_mapping({"message.format": "classic"}).message_format == "classic"
     assert "is not one of v2, classic" in refusal({"message.format": "v3"})
 
 
-def test_metrics() -> None:
+def test_metrics_listen_accepts_host_and_port_or_url() -> None:
     assert BrokerConfig().metrics_address is None
     assert BrokerConfig(metrics_listen="127.0.0.1:9308").metrics_address == ("127.0.0.1", 9308)
     assert BrokerConfig(metrics_listen="http://[::1]:0").metrics_address == ("::1", 0)

@@ -43,7 +43,7 @@ def test_a_package_that_is_not_installed_by_pip(monkeypatch: pytest.MonkeyPatch)
     assert install_command("fast") == "pip install 'barnabas[fast]'"
 
 
-def test_all_that_is_missing_is_told_at_once() -> None:
+def test_require_names_all_missing_packages_and_install_command() -> None:
     require("nothing", ["json", "attrs"], "fast")
     with pytest.raises(
         ConfigError, match=r"^a flight: wings_x, tail_x not installed; to get it: pip install .*\[air\]'$"

@@ -15,7 +15,7 @@ from barnabas.ports.errors import ConfigError
         ("classic://h:6667", ListenAddress("classic", "h", 6667), "classic://h:6667"),
     ],
 )
-def test_listeners(text: str, listener: ListenAddress, written: str) -> None:
+def test_listener_text_parses_and_formats_back(text: str, listener: ListenAddress, written: str) -> None:
     assert parse_listener(text) == listener
     assert str(listener) == written
     assert parse_listener(written) == listener
@@ -51,7 +51,7 @@ def test_what_is_no_listener(text: str, fault: str) -> None:
     assert f"listeners={text}" in str(error.value)
 
 
-def test_several_listeners() -> None:
+def test_several_listeners_need_distinct_addresses() -> None:
     config = BrokerConfig(listeners=("kafka://127.0.0.1:0", "kafka://127.0.0.1:0", "kafka://[::1]:1"))
     assert [listener.port for listener in config.listener_list] == [0, 0, 1]
     with pytest.raises(ConfigError, match="names an address twice"):
@@ -60,7 +60,7 @@ def test_several_listeners() -> None:
         BrokerConfig(listeners=())
 
 
-def test_what_clients_are_told() -> None:
+def test_advertised_addresses_default_to_bound_ports_and_host_name() -> None:
     bound = [ListenAddress("kafka", "127.0.0.1", 40_001), ListenAddress("kafka", "", 40_002)]
     assert [str(told) for told in advertised(bound, (), "box")] == ["kafka://127.0.0.1:40001", "kafka://box:40002"]
     given = BrokerConfig(
@@ -81,6 +81,6 @@ def test_what_clients_are_told() -> None:
         (("kafka://h:9092",), ("kafka://a:1", "kafka://b:1")),
     ],
 )
-def test_what_clients_cannot_be_told(listeners: tuple[str, ...], told: tuple[str, ...]) -> None:
+def test_unusable_advertised_listeners_raise_config_error(listeners: tuple[str, ...], told: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=r"advertised\.listeners"):
         BrokerConfig(listeners=listeners, advertised_listeners=told)

@@ -73,7 +73,7 @@ group.initial.rebalance.delay.ms=0
         ("a=1\na=2", {"a": "2"}),
     ],
 )
-def test_lines(content: str, found: dict[str, str]) -> None:
+def test_property_lines_parse_as_in_java(content: str, found: dict[str, str]) -> None:
     assert parse_properties(content.encode()) == found
 
 
@@ -123,7 +123,7 @@ def test_a_file_of_the_time_of_zookeeper(tmp_path: Path) -> None:
     assert (config.broker_id, config.coordination) == (0, "zookeeper://localhost:2181/chroot")
 
 
-def test_a_file_without_a_telling_name_is_known_by_its_content(tmp_path: Path) -> None:
+def test_config_file_format_is_detected_from_content(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("listeners=PLAINTEXT://127.0.0.1:9094\nlog.dirs=/a,/b")
     assert read_config(file).data_dirs == ("/a", "/b")
@@ -134,7 +134,7 @@ def test_a_file_without_a_telling_name_is_known_by_its_content(tmp_path: Path) -
         read_config(file)
 
 
-def test_what_is_wrong_in_a_file_is_told_with_its_name(tmp_path: Path) -> None:
+def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(r"a=\u1")
     with pytest.raises(ConfigError, match=r"server\.properties is no properties file: line 1: "):

@@ -324,7 +324,7 @@ def test_0_7_maps_of_topics() -> None:
     assert (found.segment_bytes, found.segment_ms) == (200, 7_200_000)
 
 
-def test_what_counts_for_a_classic_topic_is_told() -> None:
+def test_classic_topic_config_entries_name_value_source_and_synonyms() -> None:
     broker = BrokerConfig.from_mapping({"log.flush.interval.ms": 70, "topic.log.file.size": "a:100"})
     maps = topic_maps(broker, pytest.fail)
     overrides = {"message.format": "classic"}

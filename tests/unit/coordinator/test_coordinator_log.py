@@ -91,7 +91,7 @@ def test_what_comes_in_one_turn_is_one_batch_in_order(keeper: Keeper) -> None:
     assert partition.log.log_end_offset == 3
 
 
-def test_it_is_told_when_the_in_sync_replicas_have_it_or_never_will(keeper: Keeper) -> None:
+def test_append_completes_when_in_sync_replicas_have_it_or_times_out(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
     keeper.append("a", (b"k", b"1"))
     keeper.house.scheduler.run_pending()
@@ -114,7 +114,7 @@ def test_a_partition_that_is_not_here_and_a_log_that_is_closed(keeper: Keeper) -
     ]
 
 
-def test_one_that_raises_at_the_answer_is_reported_and_the_others_are_told() -> None:
+def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper = Keeper()
     keeper.house.open(TOPIC)
 
@@ -201,7 +201,7 @@ def written(keeper: Keeper, count: int) -> Partition:
     return partition
 
 
-def test_what_the_next_leader_might_not_have_is_told_to_nobody(keeper: Keeper) -> None:
+def test_loading_completes_when_followers_have_all_records(keeper: Keeper) -> None:
     partition = written(keeper, 3)
     keeper.loader.load(partition)
     keeper.house.scheduler.run_pending()
@@ -217,9 +217,7 @@ def test_what_the_next_leader_might_not_have_is_told_to_nobody(keeper: Keeper) -
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["while it is read", "while it waits for its followers"])
-def test_a_partition_that_is_led_elsewhere_is_dropped_and_read_anew_when_it_is_back(
-    keeper: Keeper, is_read: bool
-) -> None:
+def test_partition_that_changes_leader_during_loading_is_loaded_again(keeper: Keeper, is_read: bool) -> None:
     partition = written(keeper, 2)
     keeper.loader.load(partition)
     if is_read:
@@ -376,7 +374,7 @@ def test_damage_without_a_good_copy_is_left_out_after_the_limit(keeper: Keeper) 
     assert "left out the batch at offset 1" in line
 
 
-def test_records_of_a_transaction_share_a_batch_with_nobody(keeper: Keeper) -> None:
+def test_transactional_records_get_their_own_batch(keeper: Keeper) -> None:
     partition = keeper.house.open(TOPIC)
     keeper.append("before", (b"k", b"1"))
     keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("in", error)), (7, 3))

@@ -23,7 +23,7 @@ def _errors(asked: Asked) -> list[E]:
 # --- positions
 
 
-def test_a_commit_is_answered_when_it_is_kept() -> None:
+def test_commit_is_acknowledged_after_append_completes() -> None:
     house = House()
     house.hold = True
     commit = house.commit("g", {("t", 0): 7, ("t", 1): 8}, metadata="m")
@@ -59,7 +59,7 @@ def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_limit() -> N
     assert _errors(house.commit("g", {("t", 0): 7}, metadata="é" * 16383)) == [E.NONE]
 
 
-def test_a_commit_of_nothing_that_can_be_kept_leaves_no_group() -> None:
+def test_commit_for_unknown_topic_creates_no_group() -> None:
     house = House()
     house.commit("g", {("nothing", 0): 1})
     assert house.listed() == {}
@@ -76,7 +76,7 @@ def test_a_commit_of_nothing_that_can_be_kept_leaves_no_group() -> None:
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_a_commit_that_is_not_kept_is_told(log: E, told: E) -> None:
+def test_failed_commit_append_maps_to_group_error(log: E, told: E) -> None:
     house = House()
     house.error = log
     assert _errors(house.commit("g", {("t", 0): 7, ("x", 0): 1})) == [told, E.UNKNOWN_TOPIC_OR_PARTITION]
@@ -113,7 +113,7 @@ def test_the_nameless_group_of_old_clients_may_commit() -> None:
     assert house.listed() == {}
 
 
-def test_positions_are_deleted_unless_somebody_reads_them() -> None:
+def test_offset_delete_skips_subscribed_topics() -> None:
     house = House()
     member, generation = house.stable(metadata=READS_T)
     house.commit("g", {("t", 0): 1, ("u", 0): 2}, member=member, generation=generation)
@@ -376,7 +376,7 @@ def test_a_partition_that_went_elsewhere_while_it_was_read_is_not_here() -> None
     assert house.coordinator.partitions == [partition]
 
 
-def test_whoever_waits_is_sent_elsewhere() -> None:
+def test_pending_group_requests_get_not_coordinator_at_unload() -> None:
     house = House()
     member, generation = house.stable()
     waiting = house.join()
@@ -391,7 +391,7 @@ def test_whoever_waits_is_sent_elsewhere() -> None:
     assert not house.scheduler.waiting
 
 
-def test_records_that_cannot_be_read_are_told() -> None:
+def test_unreadable_group_records_are_skipped_and_reported() -> None:
     house = House()
     house.commit("g", {("t", 0): 1})
     partition = house.coordinator.partition_of("g")
@@ -444,7 +444,7 @@ def test_the_config_may_change() -> None:
     assert house.coordinator.config.group_max_size == 1
 
 
-def test_an_answer_that_fails_is_reported_and_hurts_nobody() -> None:
+def test_failing_response_callback_is_reported_without_disturbing_group() -> None:
     house = House()
     first = house.join().result
     house.sync("g", first.member_id, 1)

@@ -128,7 +128,7 @@ def test_the_names_of_ids_that_were_given_out_are_bounded() -> None:
     assert house.scheduler.waiting == 0
 
 
-def test_joins_that_nobody_waits_for_are_dropped() -> None:
+def test_abandoned_joins_expire_without_blocking_rebalance() -> None:
     house = House()
     member, generation = house.stable("g")
     strays = [house.join() for _ in range(100)]
@@ -148,7 +148,7 @@ def test_joins_that_nobody_waits_for_are_dropped() -> None:
     assert house.clock.monotonic_ms() < 100_000
 
 
-def test_a_group_that_no_record_can_hold_is_told_so() -> None:
+def test_sync_of_oversized_group_returns_error_and_stores_nothing() -> None:
     house = House(group_record_max_bytes=1000)
     member = house.join(metadata=bytes(600)).result.member_id
     assert house.sync("g", member, 1, {member: bytes(600)}).error is E.UNKNOWN_SERVER_ERROR

@@ -62,7 +62,7 @@ def test_while_it_reads_too() -> None:
     assert house.heartbeat("g", "m", 1) is NOT_HERE
 
 
-def test_members_go_on_in_their_generation_at_the_new_one() -> None:
+def test_members_continue_in_same_generation_at_new_coordinator() -> None:
     old = House()
     member, generation = old.stable(metadata=b"m")
     old.commit("g", {("t", 0): 7}, member=member, generation=generation)

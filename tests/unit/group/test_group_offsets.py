@@ -72,7 +72,7 @@ def _expired(offsets: GroupOffsets, now_ms: int, **over: Any) -> set[TopicPartit
     return set(offsets.expired(now_ms=now_ms, retention_ms=100, **given))
 
 
-def test_an_empty_group_forgets_so_long_after_it_became_empty() -> None:
+def test_offsets_of_empty_group_expire_after_retention_since_empty() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1, commit_timestamp_ms=10), B0: StoredOffset(1)})
     assert not _expired(offsets, 1099, state_since_ms=1000)
     assert _expired(offsets, 1100, state_since_ms=1000) == {A0, B0}
@@ -81,7 +81,7 @@ def test_an_empty_group_forgets_so_long_after_it_became_empty() -> None:
     assert not _expired(reset, 5099, state_since_ms=1000)
 
 
-def test_a_simple_group_forgets_each_so_long_after_its_commit() -> None:
+def test_offsets_of_simple_group_expire_after_retention_since_commit() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1, commit_timestamp_ms=10), B0: StoredOffset(1, -1, "", 50)})
     assert _expired(offsets, 110, state_since_ms=1000, is_simple=True) == {A0}
 
@@ -193,7 +193,7 @@ def test_an_offset_in_an_open_transaction_is_not_deleted_with_the_stale_one_befo
     assert not loading.stale
 
 
-def test_what_cannot_be_read_is_left_out_and_told() -> None:
+def test_unreadable_offset_records_are_skipped_and_reported() -> None:
     loading = Loading(7)
     key = encode_offset_key("g", "a", 0)
     loading.add(key, encode_offset(StoredOffset(1)))

@@ -63,7 +63,7 @@ GROUP_BYTES = {
 }
 
 
-def test_keys() -> None:
+def test_record_keys_match_kafka_encoding() -> None:
     offset_key = bytes.fromhex("0001 0001 67 0002 c3a9 00000005")
     assert encode_offset_key("g", "é", 5) == offset_key
     assert decode_key(offset_key) == OffsetKey("g", TopicPartition("é", 5))
@@ -134,7 +134,7 @@ def test_every_version_of_a_group(version: int) -> None:
     assert (member.subscription, member.assignment) == (b"\xaa\xbb", b"\xcc")
 
 
-def test_unknown_versions_are_told() -> None:
+def test_unknown_record_versions_raise_unknown_version() -> None:
     for decode, data in ((decode_key, "0003 0001 67"), (decode_offset, "0005 00"), (decode_group, "0005 00")):
         with pytest.raises(UnknownVersion, match=r"of version [35]"):
             decode(bytes.fromhex(data))

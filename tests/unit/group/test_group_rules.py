@@ -27,7 +27,7 @@ def test_the_first_member_leads_and_assigns() -> None:
     assert (stored.generation, stored.leader, stored.members[0].assignment) == (1, "m1", b"all")
 
 
-def test_only_the_leader_is_told_of_the_others() -> None:
+def test_join_response_lists_members_for_leader_only() -> None:
     driver = Driver()
     first = driver.join()
     second = driver.join()
@@ -61,7 +61,7 @@ def test_an_id_is_required_of_clients_that_know_of_it() -> None:
     assert not driver.group.promised
 
 
-def test_a_promised_id_is_forgotten_after_a_session() -> None:
+def test_reserved_member_id_expires_after_session_timeout() -> None:
     driver = Driver()
     driver.join(at_once=False)
     driver.pass_time(SESSION_MS)
@@ -69,7 +69,7 @@ def test_a_promised_id_is_forgotten_after_a_session() -> None:
     assert driver.group.next_due_ms is None
 
 
-def test_who_was_promised_an_id_is_waited_for() -> None:
+def test_rebalance_waits_for_reserved_member_id() -> None:
     driver = Driver()
     (leader,) = driver.stable()
     driver.join(at_once=False)  # m2
@@ -81,7 +81,7 @@ def test_who_was_promised_an_id_is_waited_for() -> None:
     assert len(driver.group.roster) == 3
 
 
-def test_members_come_back_after_a_heartbeat_tells_them() -> None:
+def test_members_rejoin_after_rebalance_in_progress_heartbeat() -> None:
     driver = Driver()
     ids = driver.stable(2)
     assert [driver.heartbeat(each) for each in ids] == [E.NONE, E.NONE]
@@ -93,7 +93,7 @@ def test_members_come_back_after_a_heartbeat_tells_them() -> None:
     assert third.result.generation_id == generation + 1
 
 
-def test_who_does_not_join_anew_is_out_after_the_rebalance_timeout() -> None:
+def test_member_that_does_not_rejoin_is_removed_after_rebalance_timeout() -> None:
     driver = Driver()
     ids = driver.stable(2)
     third = driver.join(session_ms=60_000)
@@ -161,7 +161,7 @@ def test_a_waiting_member_that_leaves_is_answered() -> None:
     assert waiting.error is E.UNKNOWN_MEMBER_ID
 
 
-def test_leaving_gives_a_promised_id_back() -> None:
+def test_leave_releases_reserved_member_id() -> None:
     driver = Driver()
     driver.join(at_once=False)
     assert driver.leave("m1") == [E.NONE]
@@ -217,7 +217,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
     assert first.result.generation_id == second.result.generation_id == 1
 
 
-def test_the_first_rebalance_is_not_put_off_for_ever() -> None:
+def test_initial_rebalance_delay_is_bounded_by_rebalance_timeout() -> None:
     driver = Driver(group_initial_rebalance_delay_ms=3000)
     first = driver.join(rebalance_ms=10_000)
     start = driver.now_ms
@@ -303,7 +303,7 @@ def test_sync_checks_protocol_and_generation() -> None:
     assert driver.sync("m1", protocol=("consumer", "range")).error is E.NONE
 
 
-def test_an_assignment_that_cannot_be_kept_is_told_and_tried_anew() -> None:
+def test_failed_assignment_append_fails_sync_and_rebalances_again() -> None:
     driver = Driver(hold=True)
     driver.join()
     sync = driver.sync("m1", {"m1": b"x" * 10})
@@ -313,7 +313,7 @@ def test_an_assignment_that_cannot_be_kept_is_told_and_tried_anew() -> None:
     assert driver.join("m1").result.generation_id == 2
 
 
-def test_an_assignment_kept_too_late_changes_nothing() -> None:
+def test_assignment_stored_after_new_rebalance_is_ignored() -> None:
     driver = Driver(hold=True)
     driver.join()
     sync = driver.sync("m1", {"m1": b"old"})
@@ -325,7 +325,7 @@ def test_an_assignment_kept_too_late_changes_nothing() -> None:
     assert driver.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_group_has_room_for_so_many() -> None:
+def test_join_beyond_group_max_size_is_rejected() -> None:
     driver = Driver(group_max_size=2)
     ids = driver.stable(2)
     assert driver.join().error is E.GROUP_MAX_SIZE_REACHED
@@ -452,7 +452,7 @@ def test_a_static_member_leaves_by_its_instance_id() -> None:
     assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_replacement_that_cannot_be_kept_is_told() -> None:
+def test_failed_append_of_static_member_replacement_fails_join() -> None:
     driver = Driver()
     driver.stable(1, static=["s"])
     driver.hold = True
@@ -463,7 +463,7 @@ def test_a_replacement_that_cannot_be_kept_is_told() -> None:
     assert driver.join(instance="s").error is E.NONE
 
 
-def test_a_replacement_that_is_kept_during_a_rebalance_has_joined() -> None:
+def test_static_member_replaced_during_rebalance_joins_new_generation() -> None:
     driver = Driver()
     leader, _ = driver.stable(1, static=["s"])
     driver.hold = True
@@ -500,7 +500,7 @@ def test_a_commit_keeps_a_member_alive() -> None:
         assert driver.commit(member, 1) is E.NONE
 
 
-def test_a_restored_group_goes_on() -> None:
+def test_restored_group_continues_with_stored_members() -> None:
     driver = Driver()
     ids = driver.stable(1, static=["s"])
     stored = driver.written[-1].group
@@ -514,7 +514,7 @@ def test_a_restored_group_goes_on() -> None:
     assert driver.state() is GroupState.EMPTY
 
 
-def test_whoever_waits_is_told_when_the_group_goes_elsewhere() -> None:
+def test_pending_joins_get_not_coordinator_when_group_is_unloaded() -> None:
     driver = Driver()
     ids = driver.stable(2)
     joins = [driver.join(ids[0]), driver.join()]

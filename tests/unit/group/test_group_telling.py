@@ -48,7 +48,7 @@ def test_a_session_that_ends_is_named_as_the_reason() -> None:
     assert line.endswith("was not heard of in its session")
 
 
-def test_what_a_client_says_of_why_is_told_as_far_as_it_is_short() -> None:
+def test_member_reasons_are_logged_and_truncated() -> None:
     house = House()
     request = JoinGroup(
         group_id="g",

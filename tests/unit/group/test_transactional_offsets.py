@@ -47,7 +47,7 @@ def test_they_never_do_when_it_is_aborted() -> None:
     assert not offsets.is_pending(A0)
 
 
-def test_a_plain_commit_beside_a_pending_one() -> None:
+def test_later_log_record_wins_between_plain_and_transactional_commit() -> None:
     """The later record of the log counts, whenever the transaction ends."""
     offsets = GroupOffsets()
     offsets.written(offsets.begin({A0: StoredOffset(1)}, P))
@@ -71,7 +71,7 @@ def test_a_long_transaction_keeps_one_position_of_a_partition() -> None:
     assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(998), StoredOffset(999))
 
 
-def test_a_marker_that_is_told_before_the_write_is() -> None:
+def test_marker_before_write_completion_commits_offset() -> None:
     offsets = GroupOffsets()
     commit = offsets.begin({A0: StoredOffset(1)}, P)
     offsets.end(P, committed=True)
@@ -277,7 +277,7 @@ def test_what_was_not_written_is_not_pending(error: E, told: E) -> None:
     assert house.committed("g") == {T0: 5}
 
 
-def test_what_is_written_though_nobody_could_say_so_in_time_goes_with_the_marker() -> None:
+def test_timed_out_transactional_commit_follows_end_marker() -> None:
     house = House()
     house.error = E.REQUEST_TIMED_OUT
     assert errors(house.commit_in(P, "g", {T0: 5})) == [E.COORDINATOR_NOT_AVAILABLE]
@@ -287,7 +287,7 @@ def test_what_is_written_though_nobody_could_say_so_in_time_goes_with_the_marker
         assert each.committed("g") == {T0: 5}
 
 
-def test_a_marker_may_be_told_before_the_write_is() -> None:
+def test_coordinator_commits_offset_when_marker_precedes_write_completion() -> None:
     house = House()
     house.hold = True
     asked = house.commit_in(P, "g", {T0: 5})

@@ -88,7 +88,7 @@ def test_a_marker_that_commits_ends_nothing_that_is_aborted_later() -> None:
     assert log.visible((1, 2)) == [0, 1, 3]
 
 
-def test_a_marker_that_is_none_is_told() -> None:
+def test_malformed_transaction_marker_raises_api_error() -> None:
     log = Log().add(producer=1)
     before = len(log.data)
     log.mark(1, ABORT)

@@ -54,7 +54,7 @@ def test_a_header_is_read_where_it_stands() -> None:
     assert parse_header(b"before" + GOLDEN[:HEADER_SIZE], 6) == parse_header(GOLDEN)
 
 
-def test_sequences_wrap() -> None:
+def test_last_sequence_wraps_after_int32_maximum() -> None:
     batch = encode_batch([Message(b"")] * 3, now_ms=NOW_MS, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert parse_header(batch).last_sequence == 0
 

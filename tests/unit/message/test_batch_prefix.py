@@ -35,7 +35,7 @@ def test_what_comes_before_the_codec(content: bytes, size: int, looked: int) -> 
     assert bytes_without_codec(memoryview(content), ZSTD, headers_max=100) == (size, looked)
 
 
-def test_no_more_headers_than_allowed() -> None:
+def test_prefix_without_codec_stops_at_header_limit() -> None:
     assert bytes_without_codec(PLAIN * 10, ZSTD, headers_max=4) == (4 * len(PLAIN), 4)
     assert bytes_without_codec(PLAIN * 4, ZSTD, headers_max=4) == (4 * len(PLAIN), 4)
 

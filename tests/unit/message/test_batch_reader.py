@@ -107,7 +107,7 @@ def test_control_batches_are_left_out_but_take_their_offset() -> None:
     assert (columns.offsets, columns.next_offset) == ([0], 2)
 
 
-def test_an_empty_set_says_where_to_go_on() -> None:
+def test_empty_record_set_returns_requested_offset_as_next() -> None:
     assert decode_columns(b"", NO_CODECS, from_offset=5).next_offset == 5
     assert len(Columns()) == 0
 

@@ -104,7 +104,7 @@ def test_recovery_names_a_bad_entry(entry: bytes, problem: str) -> None:
         assert problem in found.problem
 
 
-def test_recovery_tells_a_cut_entry_from_a_bad_one() -> None:
+def test_recovery_reports_cut_entry_as_incomplete_not_corrupt() -> None:
     for cut in range(len(WRAPPER)):
         expected = 0 if cut < 4 else len(WRAPPER)
         assert find_valid_prefix(HELLO + WRAPPER[:cut]) == ValidPrefix(len(HELLO), None, expected)

@@ -66,7 +66,9 @@ DEEP_FAULTS = {
 @pytest.mark.parametrize(
     "before", [b"", HELLO, HELLO + HELLO_MAGIC_0, WRAPPER], ids=["first", "plain", "old", "wrapper"]
 )
-def test_a_fault_is_told_after_the_messages_before_it(before: bytes, entry: bytes, code: ErrorCode) -> None:
+def test_corrupt_entry_raises_after_preceding_messages_are_returned(
+    before: bytes, entry: bytes, code: ErrorCode
+) -> None:
     found: list[bytes | None] = []
     expected = [message.value for message in decode_set(before, CODECS)]
     assert code_of(lambda: decode_set(before + entry + HELLO, CODECS)) is code
@@ -88,7 +90,7 @@ def test_messages_of_a_wrapper_before_a_fault_lead_back_to_its_start() -> None:
 
 
 @pytest.mark.parametrize("entry", [entry for entry, _ in FAULTS.values()], ids=FAULTS)
-def test_a_shallow_look_tells_faults_too(entry: bytes) -> None:
+def test_shallow_decode_raises_on_corrupt_entry(entry: bytes) -> None:
     code = next(code for known, code in FAULTS.values() if known == entry)
     assert code_of(lambda: decode_shallow(HELLO + entry)) is code
 
@@ -107,7 +109,7 @@ def test_without_the_check_of_crcs_the_bytes_are_taken_as_they_are() -> None:
     assert [message.value for message in decode_shallow(records, check_crc=False)] == [b"hell?"] * 2
 
 
-def test_an_unknown_codec_is_told() -> None:
+def test_unknown_codec_raises_unsupported_compression_type() -> None:
     assert code_of(lambda: decode_set(WRAPPER, NO_CODECS)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     checked = code_of(lambda: complete(validate_set(WRAPPER, NO_CODECS, max_message_bytes=LIMIT)))
     assert checked is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -176,7 +176,7 @@ class _Region:
         return self.content[start:] if size is None else self.content[start : start + size]
 
 
-def test_a_region_is_read_when_somebody_asks_and_handed_on_unread() -> None:
+def test_classic_set_reads_region_lazily_and_forwards_it_unread() -> None:
     region = _Region(2 * HELLO + HELLO[:3])
     found = ClassicMessageSet(region)  # type: ignore[arg-type]  # the part of a Region that is used here
     pieces: list[object] = []

@@ -103,7 +103,7 @@ def test_the_shallow_walk_gives_headers_and_positions(kind: Kind) -> None:
     assert [position for position, _ in messages.positioned_batches()] == [0, size, size + len(batches(10))]
 
 
-def test_nothing_is_read_before_somebody_asks_and_the_shallow_walk_reads_headers_only() -> None:
+def test_message_set_reads_lazily_and_next_offset_reads_headers_only() -> None:
     region = BytesRegion(batches(0, 10, 20))
     messages = MessageSet(region)
     assert (messages.size, region.bytes_read) == (len(region.content), 0)

@@ -93,7 +93,7 @@ def marker(producer: int, offset: int, *, committed: bool) -> bytes:
     return bytes(batch)
 
 
-def test_what_belongs_to_transactions_is_told_apart() -> None:
+def test_plain_batch_reader_reports_transaction_spans_and_markers() -> None:
     plain = encoded([([Message(b"p", b"p", timestamp_ms=1)], "")])
     data = plain + in_transaction(7, 1, b"a", b"b") + in_transaction(8, 3, b"c")
     data += marker(7, 4, committed=True) + marker(8, 5, committed=False)

@@ -83,7 +83,7 @@ def test_timestamps_outside_the_window_are_named() -> None:
     validate_records(good, CODECS, max_bytes=BOUND, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
 
 
-def test_only_the_first_complaints_are_kept() -> None:
+def test_record_errors_are_limited_to_first_ones() -> None:
     batch = encode_columns([b""] * 1000, now_ms=NOW_MS)
     with pytest.raises(InvalidRecords) as caught:
         validate_records(batch, CODECS, max_bytes=BOUND, need_keys=True)
@@ -147,6 +147,6 @@ def test_log_append_time_survives_another_codec() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 60, 61, 80])
-def test_a_cut_batch_cannot_be_made_anew(size: int) -> None:
+def test_rebuild_of_truncated_batch_raises_api_error(size: int) -> None:
     with pytest.raises(ApiError):
         rebuilt(GOLDEN[:size], "none")

@@ -48,7 +48,7 @@ def _offset_beyond(batch: bytearray) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_cut_record, _negative_record, _offset_beyond])
-def test_what_is_no_record_is_told(spoil: Callable[[bytearray], None]) -> None:
+def test_timestamp_lookup_in_malformed_record_raises_corrupt_message(spoil: Callable[[bytearray], None]) -> None:
     batch = encode_batch([Message(value=b"v", timestamp_ms=5)], now_ms=0)
     spoil(batch)
     write_crc(batch, 0, len(batch))
@@ -57,7 +57,7 @@ def test_what_is_no_record_is_told(spoil: Callable[[bytearray], None]) -> None:
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_wrong_crc_is_told() -> None:
+def test_timestamp_lookup_with_wrong_crc_raises_corrupt_message() -> None:
     batch = encode_batch([Message(value=b"v", timestamp_ms=5)], now_ms=0)
     batch[-1] ^= 1
     with pytest.raises(ApiError) as raised:

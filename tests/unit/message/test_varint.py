@@ -12,7 +12,7 @@ from barnabas.ports.errors import ApiError
 @pytest.mark.parametrize(
     ("number", "encoding"), [(0, "00"), (-1, "01"), (1, "02"), (-2, "03"), (63, "7e"), (64, "8001"), (-65, "8101")]
 )
-def test_known_encodings(number: int, encoding: str) -> None:
+def test_varint_encodes_known_values(number: int, encoding: str) -> None:
     assert encode_varint(number).hex() == encoding
 
 

@@ -12,7 +12,7 @@ def _schema(*, include_headers: bool) -> pa.Schema:
     return to_arrow_schema(source_schema(include_headers=include_headers), timezone="UTC")
 
 
-def test_every_column() -> None:
+def test_arrow_batch_contains_every_source_column() -> None:
     headers = ((("h", b"x"), ("h", None)), ())
     piece = PartitionColumns(5, [3, 4], [1000, -1], [False, True], [b"k", None], [None, b"v"], headers)
     (batch,) = arrow_batches(ClusterPartition("t", 7), [piece], _schema(include_headers=True))

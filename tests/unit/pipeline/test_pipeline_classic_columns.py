@@ -94,7 +94,7 @@ def test_a_start_that_is_none(at: int) -> None:
         _rows(encode_set([b"hello" * 10, b"b"])[at:], at=at)
 
 
-def test_as_arrow() -> None:
+def test_classic_columns_convert_to_arrow_batches() -> None:
     data = encode_set([b"a"]) + encode_set([b"x", b"y"], codec=GZIP)
     pieces = list(classic_columns(data, CODECS, from_offset=0, upto=len(data), piece_bytes=1))
     assert len(pieces) > 1

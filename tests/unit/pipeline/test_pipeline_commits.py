@@ -138,7 +138,7 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_commit_with_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     log = CommitLog(tmp_path)
     number, staging = log.begin()
     _stage(staging, FIRST)
@@ -146,7 +146,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         log.commit(LoggedCommit(number=number, staging=staging.name, created_ms=1, topics={}, files=["x"]))
 
 
-def test_a_damaged_commit_is_told(tmp_path: Path) -> None:
+def test_damaged_commit_file_raises_table_error(tmp_path: Path) -> None:
     _load(CommitLog(tmp_path), FIRST)
     path = tmp_path / "_barnabas" / "commits" / "000001.json"
     content = json.loads(path.read_text())
@@ -194,7 +194,7 @@ def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
     assert _visible(tmp_path) == FIRST
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_commit_folder_raises_table_error(tmp_path: Path) -> None:
     (tmp_path / "_barnabas").write_text("a file where a folder should be")
     with pytest.raises(TableError, match=r"_barnabas"), plain_os_errors(tmp_path), CommitLog(tmp_path).locked():
         pass

@@ -18,7 +18,7 @@ def damaged(start: int, end: int, topic: str = "t", **more: Any) -> DamagedRange
     return DamagedRange(topic=topic, partition=0, start=start, end=end, reason="why", **more)
 
 
-def test_what_tasks_note_is_told_once_and_in_order(tmp_path: Path) -> None:
+def test_damage_written_by_tasks_is_merged_and_sorted(tmp_path: Path) -> None:
     folder = tmp_path / "damage"
     assert read_damage(folder) == []
     for each in (damaged(150, 160), damaged(10, 20), damaged(150, 160), damaged(155, 165), damaged(5, 6, "s")):
@@ -33,7 +33,7 @@ def test_neighbours_and_other_brokers_stay_apart() -> None:
     assert str(damaged(0, 5, broker=2)) == "t-2-0: offsets 0 to 5: why"
 
 
-def test_what_is_read_again_is_forgotten_and_told_anew() -> None:
+def test_damage_in_reread_range_is_replaced_by_new_findings() -> None:
     before = [damaged(10, 20), damaged(40, 60), damaged(1, 2, "gone"), damaged(3, 4, "other")]
     after = still_damaged(before, {ClusterPartition("t", 0): 50}.items(), ["gone"], [damaged(70, 80)])
     assert after == [damaged(3, 4, "other"), damaged(10, 20), damaged(40, 50), damaged(70, 80)]

@@ -76,7 +76,7 @@ def test_the_schema_is_the_newest_of_the_topics_subject(stub: RegistryStub) -> N
         chosen({**given, "schema.registry.url": URL})
 
 
-def test_a_sample_tells_what_json_has() -> None:
+def test_json_schema_is_inferred_from_sample() -> None:
     given = {"value.format": "json"}
     raw = source_schema(include_headers=False)
     found = typed_schema(raw, chosen(given, sample=[b'{"id": 1}', b'{"name": "x"}']))

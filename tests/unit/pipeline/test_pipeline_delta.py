@@ -106,7 +106,7 @@ def test_a_load_is_a_version_with_its_offsets(tmp_path: Path) -> None:
     assert Counter(found) == Counter((rows, day) for rows in (5, 3) for day in ("2026-11-22", "2026-11-23"))
 
 
-def test_other_readers(tmp_path: Path) -> None:
+def test_delta_table_is_readable_by_deltalake_polars_and_duckdb(tmp_path: Path) -> None:
     import duckdb
 
     add(tmp_path, 0, 10)
@@ -314,7 +314,7 @@ def test_a_table_of_others_is_refused(tmp_path: Path) -> None:
         add(tmp_path, 0, 10)
 
 
-def test_a_damaged_log_is_told(tmp_path: Path) -> None:
+def test_damaged_delta_log_raises_table_error(tmp_path: Path) -> None:
     add(tmp_path, 0, 10)
     path = tmp_path / "_delta_log" / f"{0:020d}.json"
     info, *others = path.read_text().splitlines()

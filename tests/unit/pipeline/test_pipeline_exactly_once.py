@@ -36,12 +36,12 @@ def test_a_note_of_many_tasks_takes_several_places_that_brokers_accept() -> None
 
 
 @pytest.mark.parametrize("text", ["", "mine", "1/2 decided", "1/1 done 3:4", "2/2 done"])
-def test_positions_of_somebody_else_are_no_notes(text: str) -> None:
+def test_offset_metadata_of_other_application_raises_error(text: str) -> None:
     with pytest.raises(BarnabasError, match="take another txnAppId"):
         parse_notes({TopicPartition("t", 0): (5, text)})
 
 
-def test_nothing_noted() -> None:
+def test_parse_notes_without_offsets_returns_none() -> None:
     assert parse_notes({}) is None
 
 

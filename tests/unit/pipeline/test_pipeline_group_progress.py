@@ -25,7 +25,7 @@ class Group:
         return self.error
 
 
-def test_all_partitions_are_told_first_then_what_has_changed() -> None:
+def test_group_progress_commits_all_partitions_first_then_changes() -> None:
     group = Group()
     group.progress.reached({A: 5, B: 7})
     group.progress.reached({A: 5, B: 7})
@@ -33,7 +33,7 @@ def test_all_partitions_are_told_first_then_what_has_changed() -> None:
     assert group.commits == [{A: 5, B: 7}, {A: 6}]
 
 
-def test_where_a_stream_begins_is_not_told() -> None:
+def test_group_progress_does_not_commit_start_offsets() -> None:
     group = Group()
     group.progress.begin({A: 5, B: 7})
     group.progress.begin({A: 9, B: 9})
@@ -58,7 +58,7 @@ def test_after_a_failure_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> No
     assert group.commits == [{A: 1}, {A: 2}]
 
 
-def test_a_cluster_that_is_not_there_is_told_not_raised() -> None:
+def test_group_commit_to_unreachable_cluster_returns_error_text() -> None:
     settings = {"default.api.timeout.ms": "50"}
     assert commit_to_group("127.0.0.1:1", settings, "g", {A: 1})
 

@@ -30,7 +30,7 @@ def _use(kept: KeptClients[Client], key: object = "a") -> Client:
     return client
 
 
-def test_a_client_is_kept_for_the_same_settings_alone() -> None:
+def test_client_is_reused_for_same_settings_only() -> None:
     kept: KeptClients[Client] = KeptClients()
     first = _use(kept, ("h:1", frozenset({("client.id", "one")})))
     assert _use(kept, ("h:1", frozenset({("client.id", "one")}))) is first
@@ -47,7 +47,7 @@ def test_two_at_once_have_one_each() -> None:
     assert _use(kept) in (one, other)
 
 
-def test_one_that_failed_is_not_kept() -> None:
+def test_client_that_failed_is_closed_and_not_reused() -> None:
     kept: KeptClients[Client] = KeptClients()
     first = _use(kept)
     with pytest.raises(ZeroDivisionError), kept.opened("a", Client) as again:
@@ -67,7 +67,7 @@ def test_idle_ones_are_closed() -> None:
     assert other.closed
 
 
-def test_so_many_are_kept() -> None:
+def test_client_cache_closes_oldest_beyond_limit() -> None:
     kept: KeptClients[Client] = KeptClients()
     clients = [_use(kept, number) for number in range(KEPT_MAX + 1)]
     assert [client.closed for client in clients] == [True] + [False] * KEPT_MAX

@@ -24,7 +24,7 @@ from barnabas.ports.errors import ConfigError
         ("none", {}),
     ],
 )
-def test_columns(text: str, columns: dict[str, str]) -> None:
+def test_layout_text_determines_partition_columns(text: str, columns: dict[str, str]) -> None:
     layout = Layout.parse(text)
     assert layout.types == {"topic": "string", **columns}
     assert str(layout) == text.replace(", ", ",")

@@ -118,7 +118,7 @@ def test_a_recreated_topic_is_noticed_without_ids() -> None:
         _plan(shorter, first)
 
 
-def test_unknown_topics() -> None:
+def test_plan_for_unknown_topic_raises_api_error() -> None:
     with pytest.raises(ApiError, match="there is no topic 't'; there is none"):
         _plan(MemoryCluster())
 
@@ -136,5 +136,5 @@ def test_other_topics_keep_their_state() -> None:
 @pytest.mark.parametrize(
     ("sizes", "tasks"), [([10], 1), ([5000] * 10, 2), ([10_000_000], 10), ([1] * 1000, 1), ([9_000, 9_000], 2)]
 )
-def test_task_count(sizes: list[int], tasks: int) -> None:
+def test_task_count_depends_on_sizes_and_cores(sizes: list[int], tasks: int) -> None:
     assert task_count(sizes, cores=2, rows_per_file=1_000_000) == tasks

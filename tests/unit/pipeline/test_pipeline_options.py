@@ -105,9 +105,7 @@ def test_tuning_of_the_java_client_is_accepted_and_left_out() -> None:
         ({"maxTriggerDelay": "5 weeks"}, "^maxTriggerDelay must be a time like"),
     ],
 )
-def test_settings_of_kafka_that_cannot_be_had_are_told_as_the_user_writes_them(
-    options: dict[str, str], text: str
-) -> None:
+def test_unsupported_kafka_options_raise_config_error_naming_option(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read_options(TOPIC | options, streaming=True)
 

@@ -152,7 +152,7 @@ def test_a_hostile_line_takes_no_time() -> None:
     assert not re.match(LINE, '1 - - [x] "a" 200 1 "' + "a" * 200_000 + '" "' + "\\\\" * 200_000)
 
 
-def test_kinds_are_told_apart() -> None:
+def test_access_logs_and_metrics_are_detected_by_content() -> None:
     access = b'1.2.3.4 - - [x] "GET / HTTP/1.1" 200 12'
     metric = b'{"ts": 1, "metric": "cpu", "value": 2.5}'
     assert is_access_log([access, access, b"\xff"])
@@ -194,12 +194,12 @@ def test_many_bars_become_an_area() -> None:
         (5 * 1024**5, "B", "5120.0 TiB"),
     ],
 )
-def test_compact_numbers(value: float, unit: str, text: str) -> None:
+def test_compact_numbers_use_unit_prefixes(value: float, unit: str, text: str) -> None:
     assert charts.compact(value, unit) == text
 
 
 @pytest.mark.parametrize(("value", "ceiling"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (0.03, 0.05)])
-def test_nice_ceiling(value: float, ceiling: float) -> None:
+def test_chart_ceiling_rounds_up_to_nice_value(value: float, ceiling: float) -> None:
     assert charts.nice_ceiling(value) == pytest.approx(ceiling)
 
 

@@ -37,7 +37,7 @@ def _session() -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=Java()))
 
 
-def test_a_round_that_fails_is_told_and_the_next_one_comes() -> None:
+def test_failed_load_round_is_reported_and_next_round_runs() -> None:
     stop, told, sessions = Event(), list[Round](), list[Any]()
 
     def open_session() -> Any:
@@ -86,7 +86,7 @@ def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_topic_that_failed_beside_others_names_flags(
+def test_partial_topic_failure_message_names_command_flags(
     as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = {"t": TopicRecreated("t: load it with recreated='replace'")}

@@ -10,7 +10,7 @@ from barnabas.pipeline.spark.ending import stop_session
 from barnabas.ports.errors import ConfigError
 
 
-def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_raises_config_error_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else find(name))
     with pytest.raises(ConfigError, match=r"pyspark not installed; to get it: pip install .*\[spark\]'$"):

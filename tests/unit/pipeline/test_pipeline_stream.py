@@ -186,7 +186,7 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_asked_again(monkeypatch: 
     assert len(pauses) == 1
 
 
-def test_partitions_that_are_gone_are_data_loss_unless_nobody_asks_for_them() -> None:
+def test_deleted_partitions_are_data_loss_only_if_subscribed() -> None:
     cluster = _cluster(partitions=2, topic_id="")
     reader = _reader(cluster)
     before = _next(reader, reader.initialOffset())
@@ -224,7 +224,7 @@ def test_a_new_partition_that_loses_all_that_was_planned_is_data_loss(caplog: py
     assert "t-1: offsets up to 10 were planned" in caplog.text
 
 
-def test_damaged_offsets_are_told() -> None:
+def test_offsets_of_other_format_raise_config_error() -> None:
     with pytest.raises(ConfigError, match="none of format 'barnabas'"):
         _next(_reader(_cluster()), {"elsewhere": 1})
 
@@ -250,7 +250,7 @@ def test_few_offsets_wait_for_more_but_not_for_ever() -> None:
     assert _next(reader, enough)["offsets"] == '{"t": {"0": 9}}'
 
 
-def test_a_minimum_beside_a_maximum() -> None:
+def test_min_offsets_per_trigger_combines_with_maximum() -> None:
     cluster = _cluster(20)
     reader = _reader(cluster, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="8")
     assert reader.getDefaultReadLimit() == ReadMaxRows(8)
@@ -298,7 +298,7 @@ def test_a_stream_that_cannot_be_says_why_when_it_is_asked() -> None:
             ask()
 
 
-def test_only_in_a_worker_of_spark_errors_are_told_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_is_hidden_for_own_errors_in_spark_workers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     @plain_worker_errors()
     def refuse(error: Exception) -> None:
         raise error

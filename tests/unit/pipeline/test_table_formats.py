@@ -112,7 +112,7 @@ def test_stopped_at_any_step_there_is_the_old_or_the_new_table(tmp_path: Path, n
     assert found == {False, True}
 
 
-def test_a_load_that_fails_tells_whether_it_is_in_the_table(
+def test_failed_load_reports_whether_rows_are_in_table(
     tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []

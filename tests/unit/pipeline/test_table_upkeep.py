@@ -41,7 +41,7 @@ LOADED = Rows("a", "", range(50)).seen + Rows("b", "", range(5)).seen
 
 
 @every_format
-def test_compact(tmp_path: Path, named: str) -> None:
+def test_compact_merges_small_files_and_preserves_rows(tmp_path: Path, named: str) -> None:
     store = _small_loads(tmp_path, named)
     before = store.last()
     with store.locked():
@@ -77,7 +77,7 @@ def test_a_delete_that_finds_nothing_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 @every_format
-def test_delete_before(tmp_path: Path, named: str) -> None:
+def test_delete_before_removes_older_rows_of_topics(tmp_path: Path, named: str) -> None:
     store = _small_loads(tmp_path, named)
     before = store.last()
     with store.locked():
@@ -99,7 +99,7 @@ def test_delete_before(tmp_path: Path, named: str) -> None:
 
 
 @every_format
-def test_vacuum(tmp_path: Path, named: str) -> None:
+def test_vacuum_removes_unreferenced_files_after_dry_run(tmp_path: Path, named: str) -> None:
     store = _small_loads(tmp_path, named)
     with store.locked():
         compact(store)
@@ -121,7 +121,7 @@ def test_vacuum(tmp_path: Path, named: str) -> None:
 
 
 @every_format
-def test_describe(tmp_path: Path, named: str) -> None:
+def test_describe_table_returns_layout_topics_and_sizes(tmp_path: Path, named: str) -> None:
     found = describe_table(_small_loads(tmp_path, named))
     assert (found.format, list(found.layout), found.newest_ms) == (named, ["topic", "day"], _ms("2024-01-02", 9))
     a, b = found.topics
@@ -139,7 +139,7 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @every_format
-def test_commands(tmp_path: Path, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_commands_print_results(tmp_path: Path, named: str, capsys: pytest.CaptureFixture[str]) -> None:
     _small_loads(tmp_path, named)
     folder = str(tmp_path)
     commits = json.loads(_run(capsys, "history", folder, "--json", "--limit", "2"))
@@ -162,7 +162,9 @@ def test_commands(tmp_path: Path, named: str, capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_commands_without_table_fail_and_create_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["table", "describe", str(tmp_path)])
     assert ended.value.code == 1

@@ -65,7 +65,7 @@ def test_labelled_windows_are_those_of_real_series(data_dir: Path) -> None:
     assert sum(map(len, windows.values())) == 110
 
 
-def test_the_broker_of_a_run_tells_its_metrics(tmp_path: Path) -> None:
+def test_own_broker_of_run_publishes_its_metrics(tmp_path: Path) -> None:
     with own_broker(None, tmp_path / "log") as (address, metrics):
         assert metrics is not None
         with Producer(address) as producer:

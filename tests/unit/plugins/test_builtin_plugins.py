@@ -120,7 +120,7 @@ class TestHandlers(CallbackHandlerContract, EventHandlerContract):
         ("murmur2", b"foobar", (-790332482 & 0x7FFFFFFF) % 7),
     ],
 )
-def test_known_partitions(name: str, key: bytes | None, partition: int) -> None:
+def test_builtin_partitioners_match_known_partitions(name: str, key: bytes | None, partition: int) -> None:
     assert _builtin(name).partition("t", key, b"", 7, range(7)) == partition
 
 

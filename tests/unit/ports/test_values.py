@@ -75,7 +75,7 @@ def test_eq_false_leaves_identity() -> None:
     assert len({token, Token(1)}) == 2
 
 
-def test_own_methods_are_kept() -> None:
+def test_value_class_preserves_own_methods() -> None:
     assert Folded("A") == Folded("a")
     assert len({Folded("A"), Folded("a")}) == 1
     assert repr(Folded("A")) == "A"

@@ -48,7 +48,7 @@ def test_keys_and_values(expected: Any, actual: bytes | None, is_it: bool) -> No
     assert bytes_match(expected, actual) is is_it
 
 
-def test_in_order() -> None:
+def test_ordered_mode_requires_same_messages_in_order() -> None:
     there = messages(b"a", b"b", b"c")
     assert expect(["a", "b", "c"]).failure(there) is None
     assert expect(["a", "c", "b"]).failure(there) == "1 of 3 expected messages are missing"
@@ -75,7 +75,7 @@ def test_one_that_fits_two_gives_way() -> None:
     assert expect(list(reversed(both)), mode="any_order").failure(there) is None
 
 
-def test_contains() -> None:
+def test_contains_mode_ignores_other_messages() -> None:
     there = messages(*(b"%d" % number for number in range(10)))
     assert expect(["7", "3"], mode="contains").failure(there) is None
     assert expect(["7", "x"], mode="contains").failure(there) is not None
@@ -83,7 +83,7 @@ def test_contains() -> None:
     assert not expect(["7"], mode="contains").in_vain(there)
 
 
-def test_how_many() -> None:
+def test_expected_count_is_checked() -> None:
     assert expect().failure([]) == "expected a message, found none"
     assert expect().failure(messages(b"a")) is None
     assert expect(count=0).failure([]) is None
@@ -101,7 +101,7 @@ def test_keys_headers_and_a_filter() -> None:
     assert only_a.failure(only_a.chosen(there)) is None
 
 
-def test_the_difference() -> None:
+def test_difference_lists_missing_and_unexpected_messages() -> None:
     there = messages(b"a", b"x", b"c", None)
     assert expect(["a", "b", "c"]).difference(there) == [
         "  0-0: value='a'",

@@ -155,7 +155,7 @@ def _metadata() -> MetadataResult:
     return MetadataResult(brokers=nodes, cluster_id="c", controller_id=1, topics=topics)
 
 
-def test_metadata_tells_of_the_cluster_all_the_same() -> None:
+def test_metadata_fault_preserves_brokers_and_other_topics() -> None:
     behind = Behind(lambda request: _metadata())
     with behind.faults.error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="a"):
         result = behind.ask(Metadata())
@@ -222,7 +222,7 @@ def test_topics_with_numbers() -> None:
     assert behind.requests[0].topics == {"a": [0], "b": [1]}
 
 
-def test_a_member_is_told_its_own_id() -> None:
+def test_join_group_fault_returns_member_id() -> None:
     behind = Behind(lambda request: None)
     behind.faults.error("JoinGroup", "FENCED_INSTANCE_ID", group="g")
     request = JoinGroup(group_id="g", session_timeout_ms=1, protocol_type="consumer", protocols=[], member_id="m")

@@ -40,7 +40,7 @@ def test_no_port_is_given_to_two_processes_at_a_time() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the range is read from /proc")
-def test_the_kernel_gives_them_to_nobody() -> None:
+def test_free_ports_lie_outside_ephemeral_range() -> None:
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     if high - low > 50_000:
         pytest.skip("the range leaves no room beside it")
@@ -53,13 +53,13 @@ def test_pairs_do_not_meet() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
-def test_a_port_that_somebody_listens_on_is_left_out(host: str) -> None:
+def test_listening_port_is_not_free(host: str) -> None:
     with socket.create_server((host, 0)) as server:
         assert not is_free(server.getsockname()[1])
 
 
 @pytest.mark.skipif(not KEEPS, reason="this system keeps no port")
-def test_a_kept_port_is_for_those_alone_who_know_it() -> None:
+def test_reserved_port_is_usable_only_with_reuse_address() -> None:
     with ExitStack() as keep:
         port = kept_port("127.0.0.1", keep)
         for _ in range(2):

@@ -209,7 +209,7 @@ def test_a_producer_that_asks_for_its_next_epoch_within_a_transaction() -> None:
     assert house.markers == [(T0, who[0], 1, False)]
 
 
-def test_an_id_that_nobody_knows_any_more() -> None:
+def test_unknown_transactional_id_gets_new_producer_id() -> None:
     """Its producer may go on, as someone new."""
     house = TransactionHouse()
     assert house.identity("x", 55, 3) == (100, 0)
@@ -301,7 +301,7 @@ def test_an_abort_that_cannot_be_written_is_tried_at_the_next_look() -> None:
     assert house.markers == [(T0, who[0], 1, False)]
 
 
-def test_ids_that_nobody_uses_are_forgotten() -> None:
+def test_idle_transactional_ids_expire() -> None:
     house = TransactionHouse(id_expiration_ms=10_000, expiry_check_interval_ms=1000)
     house.identity("idle")
     busy = house.identity("busy", timeout_ms=900_000)
@@ -373,7 +373,7 @@ def test_too_many_partitions_for_one_record() -> None:
     assert house.end(who).error is E.NONE
 
 
-def test_when_memory_is_used_up_what_is_there_may_end() -> None:
+def test_open_transactions_can_end_when_memory_limit_is_reached() -> None:
     house = TransactionHouse(size_max_bytes=2150)
     who = house.identity()
     assert house.added(who, T0) == [E.NONE]
@@ -435,7 +435,7 @@ def test_it_is_known_when_a_transaction_began_that_has_ended() -> None:
     assert (house.describe().state, house.describe().start_ms) == ("Empty", -1)
 
 
-def test_who_waits_for_an_end_that_cannot_be_written_is_told() -> None:
+def test_init_waiting_for_failed_end_append_gets_not_coordinator() -> None:
     """It is not tried again and again as long as the log takes nothing."""
     house = TransactionHouse()
     who = house.identity()

@@ -28,7 +28,7 @@ def test_each_leader_is_asked_once_about_all_that_it_leads() -> None:
     assert asked == {HERE: [T0, T1], ELSEWHERE: [U0]}
 
 
-def test_transactions_that_end_together_are_told_together() -> None:
+def test_markers_of_concurrent_ends_are_sent_in_one_request() -> None:
     house = TransactionHouse()
     house.hold_markers = True
     names = [f"p{number}" for number in range(20)]
@@ -81,7 +81,7 @@ def test_a_leader_that_moves() -> None:
     assert house.state() == "CompleteCommit"
 
 
-def test_a_partition_that_nobody_leads_is_waited_for() -> None:
+def test_marker_waits_for_partition_without_leader() -> None:
     house, who = begun()
     house.leaders[U0] = -1
     house.end(who)
@@ -198,7 +198,7 @@ def test_a_partition_that_knows_a_later_producer_needs_no_marker() -> None:
     assert house.state() == "CompleteCommit"
 
 
-def test_what_does_not_pass_is_told_once_and_tried_for_ever() -> None:
+def test_fatal_marker_error_is_reported_once_and_retried() -> None:
     house, who = begun()
     house.marker_error[U0] = E.TRANSACTION_COORDINATOR_FENCED
     house.end(who)

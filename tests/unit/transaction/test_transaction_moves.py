@@ -47,7 +47,7 @@ def test_a_transaction_that_was_begun_before_a_kill_still_times_out() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_killed_when_it_is_decided_and_nobody_has_been_told(commit: bool) -> None:
+def test_kill_after_prepare_before_markers_completes_at_new_coordinator(commit: bool) -> None:
     old = TransactionHouse()
     who = old.identity()
     old.added(who, T0, U0)
@@ -60,7 +60,7 @@ def test_killed_when_it_is_decided_and_nobody_has_been_told(commit: bool) -> Non
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_killed_when_some_have_been_told(commit: bool) -> None:
+def test_kill_after_some_markers_resends_all_markers(commit: bool) -> None:
     old = TransactionHouse()
     who = old.identity()
     old.added(who, T0, U0)
@@ -72,7 +72,7 @@ def test_killed_when_some_have_been_told(commit: bool) -> None:
     assert sorted(new.markers) == [(T0, *who, commit), (U0, *who, commit)], "once more, which does no harm"
 
 
-def test_killed_when_all_have_been_told_and_that_is_not_written() -> None:
+def test_kill_after_all_markers_before_completion_record_completes() -> None:
     old = TransactionHouse()
     who = old.identity()
     old.added(who, T0)
@@ -111,7 +111,7 @@ def test_the_markers_of_the_new_coordinator_have_its_epoch() -> None:
     assert epochs == [5, 9]
 
 
-def test_a_coordinator_that_resigns_stops_at_once_and_tells_who_waits() -> None:
+def test_resigning_coordinator_fails_pending_requests_with_not_coordinator() -> None:
     house = TransactionHouse()
     who = house.identity()
     house.added(who, T0)

@@ -92,7 +92,7 @@ def test_nonsense_is_refused_and_left_out(data: bytes) -> None:
     assert loading.stored.get("x") is None or loading.report() is None or "left out" in (loading.report() or "")
 
 
-def test_what_cannot_be_read_is_counted_and_the_rest_is_there() -> None:
+def test_unreadable_transaction_records_are_skipped_and_counted() -> None:
     loading = TransactionLoading(3)
     loading.add(encode_key("x"), ONGOING_BYTES)
     loading.add(None, b"")

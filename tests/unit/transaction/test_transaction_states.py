@@ -32,7 +32,7 @@ def test_no_decision_is_ever_taken_back() -> None:
     }
 
 
-def test_kafkas_words() -> None:
+def test_transaction_states_have_kafka_names() -> None:
     assert [state.word for state in S] == [
         "Empty",
         "Ongoing",

@@ -1,4 +1,4 @@
-"""Producer and Consumer for asyncio: thin coats over the ordinary ones, whose work has a thread of its own anyway."""
+"""Producer and Consumer for asyncio: thin wrappers of the ordinary ones, whose work has its own thread anyway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .shared.delivery import DeliveryHandle, ManyHandle
 
 _WAIT_S = 0.5
-"""How long a waiting consumer occupies a thread before it looks whether its task was cancelled."""
+"""The longest time that a waiting consumer occupies a thread before it checks whether its task was cancelled."""
 _ResultT = TypeVar("_ResultT")
 
 
@@ -38,29 +38,31 @@ class AsyncProducer:
         self._producer = Producer(bootstrap, **settings)
 
     async def send(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> DeliveryHandle:
-        """As `Producer.send`; waits for room, not for the delivery: await the handle for that."""
+        """Send a message, see `Producer.send`. Waits for room, not for the delivery: await the handle for that."""
         send = partial(self._producer.send, topic, value, key, **more)
         return await asyncio.to_thread(send) if self._producer.would_block else send()
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> Any:
-        """Where the message came to stand. Raises the error it failed with."""
+        """Send a message, and return its `Delivery` (topic, partition, offset). Raises the error it failed with."""
         return await (await self.send(topic, value, key, **more))
 
     async def send_many(self, topic: str, values: Sequence[Any], **more: Any) -> ManyHandle:
-        """As `Producer.send_many`; await the handle for the number of messages delivered."""
+        """Send many messages, see `Producer.send_many`; await the handle for the number of delivered messages."""
         return await asyncio.to_thread(partial(self._producer.send_many, topic, values, **more))
 
     async def flush(self, timeout: float | None = None) -> None:
         await asyncio.to_thread(self._producer.flush, timeout)
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """As `Producer.init_transactions`."""
+        """Get a producer id and epoch, see `Producer.init_transactions`."""
         await asyncio.to_thread(self._producer.init_transactions, timeout)
 
     @asynccontextmanager
     async def transaction(self, timeout: float | None = None) -> AsyncIterator[AsyncProducer]:
-        """As `Producer.transaction`, for `async with`. Who is cancelled within it aborts it, and waits for that; a
-        commit that has begun is waited for as well.
+        """Run a transaction around an `async with` block, see `Producer.transaction`.
+
+        If the task is cancelled within the block, the transaction is aborted, and the task waits for that; it also
+        waits for a commit that has begun.
         """
         transactions = self._producer._transactional()
         begin = partial(transactions.begin, timeout)
@@ -73,19 +75,19 @@ class AsyncProducer:
         await _to_the_end(partial(transactions.leave, None, timeout))
 
     async def begin_transaction(self, timeout: float | None = None) -> None:
-        """As `Producer.begin_transaction`."""
+        """Begin a transaction, see `Producer.begin_transaction`."""
         await asyncio.to_thread(self._producer.begin_transaction, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """As `Producer.commit_transaction`."""
+        """Commit the transaction, see `Producer.commit_transaction`."""
         await asyncio.to_thread(self._producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """As `Producer.abort_transaction`."""
+        """Abort the transaction, see `Producer.abort_transaction`."""
         await asyncio.to_thread(self._producer.abort_transaction, timeout)
 
     async def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
-        """As `Producer.send_offsets`; takes an `AsyncConsumer`, too."""
+        """Send offsets to the transaction, see `Producer.send_offsets`; takes an `AsyncConsumer`, too."""
         plain = [each.consumer if isinstance(each, AsyncConsumer) else each for each in (offsets, group)]
         await asyncio.to_thread(partial(self._producer.send_offsets, *plain, timeout=timeout))
 
@@ -99,12 +101,12 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """As leaving the block of a `Producer`: raises `DeliveryFailed`."""
+        """Close the producer, as the end of a `Producer`'s block does: raises `DeliveryFailed`."""
         await asyncio.to_thread(self._producer.__exit__, kind, error, trace)
 
 
 async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
-    """Have it done on another thread; who is cancelled waits for it all the same, and undoes it."""
+    """Run `work` on another thread. A cancelled task still waits for it, then calls `undo` if it succeeded."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(running)
@@ -123,35 +125,35 @@ class AsyncConsumer:
         async for message in consumer:
             print(message.value)
 
-    Listeners and callbacks are called on a thread of the loop's executor, while messages are waited for: they must not
-    touch the loop, except by `call_soon_threadsafe`. Who is cancelled while it waits for messages loses none: what came
-    for it is handed out by the next call, which may wait half a second for the thread of the cancelled one.
+    Listeners and callbacks run on a thread of the loop's executor, while the consumer waits for messages: they must not
+    touch the loop, except by `call_soon_threadsafe`. A task that is cancelled while it waits for messages loses none:
+    the next call returns them. That call may wait half a second for the thread of the cancelled one.
     """
 
     def __init__(self, bootstrap: object, **settings: Any) -> None:
         self.consumer = Consumer(bootstrap, **settings)
-        """The ordinary one, for what has no coat; its properties, `pause`, `resume` and `seek` never wait."""
+        """The wrapped `Consumer`, for its other methods; its properties, `pause`, `resume` and `seek` never wait."""
         self._left: set[asyncio.Task[Any]] = set()
 
     async def subscribe(self, topics: str | Iterable[str] | None = None, **more: Any) -> None:
-        """As `Consumer.subscribe`."""
+        """Subscribe to topics, see `Consumer.subscribe`."""
         await self._run(partial(self.consumer.subscribe, topics, **more))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
-        """As `Consumer.unsubscribe`."""
+        """Stop reading and leave the group, see `Consumer.unsubscribe`."""
         await self._run(partial(self.consumer.unsubscribe, timeout))
 
     async def assign(self, what: Any, **more: Any) -> list[TopicPartition]:
-        """As `Consumer.assign`."""
+        """Assign partitions, see `Consumer.assign`."""
         return await self._run(partial(self.consumer.assign, what, **more))
 
     async def poll(self, timeout: float = 0.0) -> Message | None:
-        """As `Consumer.poll`."""
+        """Return the next message or None, see `Consumer.poll`."""
         found = await self.poll_many(1, timeout)
         return found[0] if found else None
 
     async def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """As `Consumer.poll_many`."""
+        """Return the messages that are there, see `Consumer.poll_many`."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         while True:
@@ -161,7 +163,10 @@ class AsyncConsumer:
                 return found
 
     async def messages(self, *, stop_at_end: bool = False) -> AsyncIterator[Message]:
-        """As `Consumer.messages`; ends by `stop_at_end` only. A message counts as handed out when it is yielded."""
+        """Iterate over messages, see `Consumer.messages`; only `stop_at_end` ends the iteration.
+
+        A message counts as handed out when it is yielded.
+        """
         consumer = self.consumer
         ends = await self._run(partial(consumer._first_ends, stop_at_end))
         while True:
@@ -174,27 +179,27 @@ class AsyncConsumer:
         return self.messages()
 
     async def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
-        """As `Consumer.commit`."""
+        """Commit offsets, see `Consumer.commit`."""
         await self._run(partial(self.consumer.commit, what, timeout=timeout))
 
     async def committed(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, CommittedOffset | None]:
-        """As `Consumer.committed`."""
+        """Return committed offsets, see `Consumer.committed`."""
         return await self._run(partial(self.consumer.committed, places))
 
     async def position(self, place: Place) -> int:
-        """As `Consumer.position`."""
+        """Return the position in a partition, see `Consumer.position`."""
         return await self._run(partial(self.consumer.position, place))
 
     async def lag(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """As `Consumer.lag`."""
+        """Return the lag of partitions, see `Consumer.lag`."""
         return await self._run(partial(self.consumer.lag, places))
 
     async def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`."""
+        """Return the end offsets of partitions, see `Consumer.end_offsets`."""
         return await self._run(partial(self.consumer.end_offsets, places))
 
     async def close(self, timeout: float | None = None, *, auto_commit: bool = True) -> None:
-        """As `Consumer.close`."""
+        """Close the consumer, see `Consumer.close`."""
         await self._run(partial(self.consumer.close, timeout, auto_commit=auto_commit))
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -206,7 +211,7 @@ class AsyncConsumer:
         await self.close(auto_commit=kind is None)
 
     async def _run(self, work: Callable[[], _ResultT]) -> _ResultT:
-        """On another thread, once that of a cancelled call has ended: the consumer serves one at a time."""
+        """Run `work` on another thread, after the threads of cancelled calls: the consumer serves one at a time."""
         while self._left:
             await asyncio.wait(self._left)
         return await asyncio.to_thread(work)
@@ -214,7 +219,7 @@ class AsyncConsumer:
     async def _get(
         self, work: Callable[[], _ResultT], undo: Callable[[_ResultT], object] = lambda _result: None
     ) -> _ResultT:
-        """As `_run`, for what takes messages: when the caller is cancelled, `undo` gets what comes all the same."""
+        """Run `work`, which takes messages, like `_run`; if the caller is cancelled, `undo` gets the result."""
         while self._left:
             await asyncio.wait(self._left)
         running = asyncio.create_task(asyncio.to_thread(work))

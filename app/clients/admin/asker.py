@@ -1,4 +1,4 @@
-"""What the parts of `Admin` ask with."""
+"""The requests that the parts of `Admin` share."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PASSING = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""What goes away when the right broker is asked, or asked later. Other retriable errors are about partitions."""
+"""Errors that disappear at the right broker, or later. Other retriable errors are about partitions."""
 
 Place = TopicPartition | tuple[str, int]
 
 
 class AdminRequests:
-    """A shell to ask with, and whom: any broker, each of them, a coordinator."""
+    """Sends requests to any broker, to each of them, or to a coordinator."""
 
     def __init__(self, shell: ClientShell, settings: CommonSettings) -> None:
         self.shell = shell
@@ -47,7 +47,7 @@ class AdminRequests:
             raise ConfigError(f"there is no broker {node}")
 
     def ask_brokers(self, request: Request[ResultT]) -> Iterator[tuple[int, ResultT]]:
-        """What each broker answers; those that were asked before once more when one of them leaves the cluster."""
+        """Yield each broker's id and result. If a broker leaves the cluster, all remaining brokers are asked again."""
         todo = {broker.node_id for broker in self.brokers()}
         done: set[int] = set()
         while todo:
@@ -74,13 +74,13 @@ class AdminRequests:
 
 
 def check(error: ErrorCode, message: str | None, what: str) -> None:
-    """Raises `ApiError` with what the broker says, or with `what` it is about."""
+    """Raises `ApiError` with the broker's message, or with `what` the error is about."""
     if error is not ErrorCode.NONE:
         raise ApiError(error, message or what)
 
 
 def passing(errors: Callable[[Any], Iterable[ErrorCode]]) -> Callable[[Any], ErrorCode]:
-    """Why a result is worth another try."""
+    """Return a function that finds the error for which a result is worth another attempt; NONE if there is none."""
 
     def first(result: Any) -> ErrorCode:
         return next((error for error in errors(result) if error in _PASSING), ErrorCode.NONE)

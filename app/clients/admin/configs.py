@@ -104,7 +104,7 @@ class ConfigAdmin:
         self.alter_configs(ResourceKind.TOPIC, name, changes)
 
     def _home(self, resource: ConfigResource) -> Target | int:
-        """Who knows: the settings of a broker are that broker's (facts C6). Raises `ConfigError`."""
+        """Return the broker to ask: only a broker itself knows its settings (facts C6). Raises `ConfigError`."""
         if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
             node = int(resource.name)
             self._asker.know(node)

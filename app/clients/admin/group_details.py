@@ -1,4 +1,4 @@
-"""What `Admin` tells of consumer groups."""
+"""The descriptions of consumer groups that `Admin` returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _size(data: bytes) -> str:
 
 @frozen(kw_only=True)
 class MemberDetails:
-    """One member. `topics` and `assignment` are what its bytes say; empty where they are not those of a consumer."""
+    """One member. `topics` and `assignment` are decoded from its bytes; empty where those are not a consumer's."""
 
     member_id: str
     client_id: str
@@ -34,7 +34,7 @@ class MemberDetails:
 
     @property
     def name(self) -> str:
-        """Short, for people: who it is and where."""
+        """A short name for people: member id, instance id and host."""
         instance = f" ({self.group_instance_id})" if self.group_instance_id else ""
         return f"{self.member_id}{instance} at {self.client_host.lstrip('/') or '?'}"
 
@@ -56,7 +56,10 @@ class GroupDetails:
 
 @frozen(kw_only=True)
 class GroupLag:
-    """How far a group is behind in one partition. None: not committed; no such partition; nobody reads it."""
+    """The lag of a group in one partition.
+
+    `committed` is None without a committed offset, `end` if the partition does not exist, `member` if none reads it.
+    """
 
     committed: int | None
     end: int | None
@@ -65,7 +68,7 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """Messages between the position and the end, about: offsets may have gaps."""
+        """The number of messages between committed offset and end, about: offsets may have gaps. None: not known."""
         return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
 
 
@@ -94,7 +97,7 @@ def _member(member: GroupMember, *, decode: bool) -> MemberDetails:
 
 
 def _topics(metadata: bytes) -> Sequence[str]:
-    """Opaque to everybody but the members: what cannot be read is theirs alone."""
+    """Return the topics of a subscription; none if it cannot be decoded, for its format belongs to the members."""
     try:
         return tuple(decode_subscription(metadata).topics) if metadata else ()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a group shall go on reading: what is wanted, and what that comes to per partition."""
+"""The reset of a group's offsets: the request, and the new offset of each partition."""
 
 from __future__ import annotations
 

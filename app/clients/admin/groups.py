@@ -35,7 +35,7 @@ from .topics import TopicAdmin
 
 
 class GroupAdmin:
-    """Lists, describes and deletes groups; tells, changes and removes what they have committed."""
+    """Lists, describes and deletes groups; returns, changes and removes their committed offsets."""
 
     def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
         self._asker = asker
@@ -94,10 +94,10 @@ class GroupAdmin:
     def group_offsets(
         self, group_id: str, places: Iterable[Place] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, FetchedOffset]:
-        """What a group has committed, in these partitions or in all; partitions without an offset are left out.
+        """Return the committed offsets of a group, of these partitions or of all; those without an offset are left out.
 
-        With `require_stable` it waits for transactions that would change it. Raises the first `ApiError`. A group that
-        does not exist has nothing.
+        With `require_stable` the call waits for pending transactions that would change them. Raises the first
+        `ApiError`. A group that does not exist has no offsets.
         """
         wanted = None if places is None else [TopicPartition(*place) for place in places]
         asked = OffsetFetchGroup(group_id=group_id, partitions=wanted)
@@ -117,7 +117,7 @@ class GroupAdmin:
         }
 
     def group_lag(self, group_id: str) -> dict[TopicPartition, GroupLag]:
-        """How far a group is behind, in every partition that it has committed or that a member reads.
+        """Return the lag of a group in every partition with a committed offset or a member that reads it.
 
         Raises `ApiError`.
         """
@@ -138,7 +138,7 @@ class GroupAdmin:
         }
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
-        """Commit offsets for a group that has no members; one that does not exist is made.
+        """Commit offsets for a group without members; a group that does not exist is created.
 
         Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
         """
@@ -164,15 +164,15 @@ class GroupAdmin:
         topics: Sequence[str | Place] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group without members go on reading somewhere else; with `dry_run` only tell what that would be.
+        """Reset the offsets of a group without members, and return the changes; with `dry_run` only compute them.
 
         to:            "earliest" or "latest"
-        timestamp_ms:  at the first message that is not older, or at the end
-        offset:        there
-        shift:         so many messages on from where it is, or back if negative
-        topics:        topics or (topic, partition); None = where the group has committed something
+        timestamp_ms:  the first message that is not older (ms since 1970), or the end
+        offset:        this offset
+        shift:         this number of offsets after the committed one, or before it if negative
+        topics:        topics or (topic, partition); None = the partitions with a committed offset
 
-        Positions stay within the log. Raises `ApiError` (NON_EMPTY_GROUP names the members), `ConfigError`.
+        New offsets stay within the log. Raises `ApiError` (NON_EMPTY_GROUP names the members), `ConfigError`.
         """
         wanted = ResetTo.of(to=to, timestamp_ms=timestamp_ms, offset=offset, shift=shift)
         self._check_empty(group_id)

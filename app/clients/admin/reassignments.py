@@ -1,4 +1,4 @@
-"""Which brokers shall hold which partitions: a plan that is even and moves little, and the JSON of Kafka's tool."""
+"""Plans of replica assignments that are even and move little, and the JSON format of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
 def planned(
     current: ReplicaAssignment, brokers: Mapping[int, str | None], replication_factor: int | None = None
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Who shall hold these partitions so that `brokers` (id → rack) have equal shares of replicas and of leaders.
+    """Return an assignment that gives `brokers` (id → rack) equal shares of these partitions' replicas and leaders.
 
     A replica moves only off a broker that is not among them, to make shares equal, or for more replicas. Raises
-    `ConfigError` where there are fewer brokers than replicas.
+    `ConfigError` if there are fewer brokers than replicas.
     """
     replicas = {place: _cut(held, replication_factor) for place, held in current.items()}
     for place, held in replicas.items():
@@ -36,12 +36,12 @@ def planned(
 
 
 def moved(before: ReplicaAssignment, after: ReplicaAssignment) -> list[tuple[TopicPartition, int]]:
-    """The replicas that have to be copied: partition, and the broker that has not got it yet."""
+    """Return the replicas that must be copied: partition, and the broker that does not have it yet."""
     return [(place, broker) for place, held in after.items() for broker in held if broker not in before.get(place, ())]
 
 
 def _cut(held: Sequence[int], replication_factor: int | None) -> list[int]:
-    """As many places as there shall be replicas; -1 where somebody is wanted."""
+    """Cut or extend the replicas to the replication factor; -1 stands for a broker that is still to be chosen."""
     count = replication_factor or len(held)
     return [*held[:count], *[-1] * (count - len(held))]
 
@@ -142,7 +142,7 @@ class _Shares:
 
 
 def to_json(assignment: ReplicaAssignment) -> str:
-    """As `kafka-reassign-partitions` writes and reads it."""
+    """Return the assignment in the JSON format of `kafka-reassign-partitions`."""
     entries = [
         {"topic": place.topic, "partition": place.partition, "replicas": list(held), "log_dirs": ["any"] * len(held)}
         for place, held in sorted(assignment.items())
@@ -151,7 +151,7 @@ def to_json(assignment: ReplicaAssignment) -> str:
 
 
 def from_json(text: str | bytes, what: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Raises `ConfigError`, which begins with `what`, for anything else."""
+    """Parse the JSON of `to_json`. Raises `ConfigError`, whose text begins with `what`, for anything else."""
     try:
         found = json.loads(text)
     except ValueError as error:

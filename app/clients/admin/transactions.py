@@ -1,4 +1,4 @@
-"""`Admin`: transactions, the producers of partitions, and the end of a transaction that nobody else ends."""
+"""`Admin`: transactions, the producers of partitions, and the abort of hanging transactions."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class TransactionAdmin:
         first_error(self._asker.shell.ask_leaders([asked], lambda each: each, lambda _: build, outcomes))
 
     def _partitions_of(self, producer_ids: Iterable[int]) -> Mapping[int, set[TopicPartition]]:
-        """Where the coordinators know transactions of these producers to be."""
+        """Return the partitions in the transactions of these producers, as their coordinators know them."""
         listed = self.list_transactions(producer_ids=sorted(producer_ids))
         known: dict[int, set[TopicPartition]] = {}
         for found in self.describe_transactions([each.transactional_id for each in listed]):

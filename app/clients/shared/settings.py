@@ -15,7 +15,7 @@ T = TypeVar("T")
 AttrsT = TypeVar("AttrsT", bound=attrs.AttrsInstance)
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""So many batches of a producer a broker recognises."""
+"""The number of batches of a producer that a broker remembers, to recognise duplicates."""
 
 
 def copy_settings(kind: type[AttrsT], source: attrs.AttrsInstance, **renamed: Any) -> AttrsT:
@@ -30,83 +30,83 @@ def copy_settings(kind: type[AttrsT], source: attrs.AttrsInstance, **renamed: An
 
 @frozen(kw_only=True)
 class CommonSettings:
-    """What every client has. Times in ms, sizes in bytes."""
+    """The settings of every client. Times in ms, sizes in bytes."""
 
     client_id: str = "barnabas"
-    """What the client calls itself in requests, logs and metrics of brokers."""
+    """The name of the client in requests, logs and metrics of brokers."""
     request_timeout_ms: int = field(default=30_000, validator=ge(1))
-    """How long an answer is waited for before the request is tried again or has failed."""
+    """The time that the client waits for a response; then it repeats the request, or the request has failed."""
     socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
-    """How long a connection may take to come about."""
+    """The time that the setup of a connection may take."""
     retry_backoff_ms: float = field(default=100, validator=ge(0))
-    """How long to wait before a request is tried again; it doubles with each failure in a row."""
+    """The wait before a request is repeated; it doubles with each failure in a row."""
     retry_backoff_max_ms: float = field(default=1000, validator=ge(0))
-    """The longest such wait."""
+    """The longest wait before a request is repeated."""
     reconnect_backoff_ms: float = field(default=50, validator=ge(0))
-    """How long to wait before a broker that could not be reached is tried again; it doubles, too."""
+    """The wait before the next connection to a broker that could not be reached; it doubles with each failure."""
     reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
-    """The longest such wait."""
+    """The longest wait before the next connection."""
     metadata_max_age_ms: float = field(default=300_000, validator=ge(1))
-    """Topics and leaders are asked for anew when what is known of them is as old as this."""
+    """The age of metadata (topics and leaders) at which the client requests it again."""
     default_api_timeout_ms: int = field(default=60_000, validator=ge(1))
-    """How long a call that waits for an answer waits in all, tries and waits between them included."""
+    """The whole time that a call waits for its result, with all attempts and the waits between them."""
 
 
 @frozen(kw_only=True)
 class ProducerSettings(CommonSettings):
-    """How a producer batches and delivers."""
+    """The settings of a producer: batches and delivery."""
 
     acks: int = field(default=-1, validator=in_((-1, 0, 1)))
-    """Who must have a message: 0 nobody is asked, 1 the leader, -1 or all everyone in sync."""
+    """The replicas that must have a message: 0 none (no acknowledgement), 1 the leader, -1 or all the whole ISR."""
     compression_type: str = "none"
     """The codec of batches: none, gzip, snappy, lz4, zstd, or a plug-in's."""
     compressed_topics: tuple[str, ...] = ()
     """With a codec: compress only these topics; empty = all."""
     linger_ms: float = field(default=5, validator=ge(0))
-    """How long a batch that is not full waits for more."""
+    """The time that a batch that is not full waits for more messages."""
     batch_size: int = field(default=262_144, validator=ge(1))
     """About how many bytes go into a batch before compression. A batch of one message may be larger."""
     batch_num_messages: int = field(default=10_000, validator=ge(1))
     """The most messages that go into a batch."""
     buffer_memory: int = field(default=33_554_432, validator=ge(1))
-    """How many bytes of messages may wait for their delivery."""
+    """The most bytes of messages that may wait for their delivery."""
     queue_buffering_max_messages: int = field(default=1_000_000, validator=ge(1))
-    """How many messages may wait for their delivery."""
+    """The most messages that may wait for their delivery."""
     max_block_ms: float = 60_000
-    """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`. A message waits
-    as long for the metadata of its topic, unless `delivery.timeout.ms` is less, or this is 0 or negative."""
+    """The time that `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`. A message
+    waits as long for the metadata of its topic, unless `delivery.timeout.ms` is less, or this is 0 or negative."""
     max_request_size: int = field(default=1_048_576, validator=ge(1))
     """The largest message, and how many bytes of batches one request carries, about."""
     max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
-    """Requests that wait for a broker's answer at a time."""
+    """The most requests that wait for a broker's response at a time."""
     retries: int = field(default=2_147_483_647, validator=ge(0))
-    """How often a batch is tried again, within `delivery.timeout.ms`."""
+    """The most retries of a batch, within `delivery.timeout.ms`."""
     delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
-    """A message that has not arrived so long after it was sent has failed."""
+    """A message that is not delivered within this time after `send` has failed."""
     enable_idempotence: bool | None = None
-    """No message twice and none out of order by retries (facts B2); unset: if acks, retries and in-flight allow it."""
+    """Retries neither duplicate nor reorder messages (facts B2); unset: if acks, retries and in-flight allow it."""
     transactional_id: str | None = None
-    """Makes a transactional producer; it fences the one that had the id before."""
+    """Makes a transactional producer; it fences the producer that had the id before."""
     transaction_timeout_ms: int = field(default=60_000, validator=ge(1))
-    """Who does not end a transaction within it is fenced, and the transaction aborted."""
+    """The coordinator aborts a transaction that stays open for longer than this, and fences its producer."""
     producer_type: str = field(default="async", validator=in_(("sync", "async")))
     """With sync, `send` returns when the message has arrived."""
     allow_auto_create_topics: bool = True
     """Whether a topic that is missing may be made by the broker."""
     encoder: str = "bytes"
-    """From values to bytes: bytes, string, json, or a plug-in's."""
+    """The encoder of values: bytes, string, json, or a plug-in's."""
     key_encoder: str = "bytes"
-    """The same of keys."""
+    """The encoder of keys: bytes, string, json, or a plug-in's."""
     partitioner: str = "murmur2"
-    """Where messages without a partition go: murmur2 (as Kafka's Java clients), or another one, or a plug-in's."""
+    """The partitioner of messages without a partition: murmur2 (as Kafka's Java clients), another, or a plug-in's."""
     event_handler: str = ""
     """The plug-in that gets each batch that is about to go out."""
     event_handler_props: Mapping[str, object] = {}
-    """What that plug-in is told."""
+    """The properties that the event handler receives."""
     callback_handler: str = ""
     """The plug-in that watches and changes messages on their way."""
     callback_handler_props: Mapping[str, object] = {}
-    """What that plug-in is told."""
+    """The properties that the callback handler receives."""
 
     def __attrs_post_init__(self) -> None:
         transactional = self.transactional_id is not None
@@ -134,61 +134,61 @@ class ProducerSettings(CommonSettings):
 
 @frozen(kw_only=True)
 class FetchSettings(CommonSettings):
-    """How one fetches."""
+    """The settings of fetches, for `SimpleConsumer` and `Consumer`."""
 
     fetch_min_bytes: int = field(default=1, validator=ge(0))
     """A broker with fewer bytes waits before it answers."""
     fetch_max_wait_ms: int = field(default=500, validator=ge(0))
-    """How long it waits."""
+    """The longest time that a broker waits for `fetch.min.bytes`."""
     fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
     """About how many bytes an answer carries."""
     max_partition_fetch_bytes: int = field(default=1_048_576, validator=ge(1))
     """About how many bytes an answer carries of one partition."""
     max_poll_records: int = field(default=500, validator=ge(1))
-    """How many messages `poll_many` gives at a time, unless it is told."""
+    """The most messages that `poll_many` returns, unless a call names its own limit."""
     auto_offset_reset: Reset = Reset.LATEST
-    """Where to begin without a committed position, or with one that is out of range: earliest, latest, or none (an
-    error)."""
+    """The start of reading when no offset is committed, or when the position is out of range: earliest, latest, or none
+    (an error)."""
     isolation_level: int = 0
-    """read_committed leaves out messages of transactions that are open or were aborted."""
+    """With read_committed, the reader gets no messages of open or aborted transactions."""
     check_crcs: bool = True
-    """Whether checksums of batches are looked at."""
+    """Whether the checksums of batches are verified."""
     skip_damaged: bool = False
-    """Go on behind records that are damaged, and tell which; else `CorruptRecord` is raised where they begin."""
+    """Skip damaged records, and report which they are; otherwise `CorruptRecord` is raised where they begin."""
     consumer_timeout_ms: float = -1
-    """How long iterating waits for a message before it ends; -1 = for ever."""
+    """The time that iteration waits for a message before it ends; -1 = for ever."""
     allow_auto_create_topics: bool = False
     """Whether a topic that is missing may be made by the broker."""
     decoder: str = "bytes"
-    """From bytes to values: bytes, string, json, or a plug-in's."""
+    """The decoder of values: bytes, string, json, or a plug-in's."""
     key_decoder: str = "bytes"
-    """The same of keys."""
+    """The decoder of keys: bytes, string, json, or a plug-in's."""
 
 
 @frozen(kw_only=True)
 class ConsumerSettings(FetchSettings):
-    """How a consumer fetches, and how it is a member of a group. Defaults are Kafka's."""
+    """The settings of a consumer: fetches and group membership. Defaults are Kafka's."""
 
     group_id: str = ""
-    """The group to be a member of, or to keep positions in; empty = none."""
+    """The consumer group to join, or to commit offsets for; empty = none."""
     group_instance_id: str = ""
-    """Makes a static member: who comes back under it within the session timeout causes no rebalance (KIP-345)."""
+    """Makes a static member: its return with this id within the session timeout causes no rebalance (KIP-345)."""
     enable_auto_commit: bool = True
-    """Commit by itself what the user has come back from, at an interval, before partitions are given up, on closing."""
+    """Commit offsets of processed messages automatically: at an interval, before partitions are revoked, on closing."""
     auto_commit_interval_ms: float = field(default=5000, validator=ge(0))
-    """That interval."""
+    """The interval of automatic commits."""
     partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
     """Names, or objects with the methods of an `Assignor`, in the order of preference."""
     session_timeout_ms: int = field(default=45_000, validator=ge(1))
-    """Who is not heard of for so long is no longer a member."""
+    """The group removes a member whose heartbeats stop for this time."""
     heartbeat_interval_ms: int = field(default=3000, validator=ge(1))
-    """How often a member is heard of; less than the session."""
+    """The time between two heartbeats of a member; less than `session.timeout.ms`."""
     max_poll_interval_ms: int = field(default=300_000, validator=ge(1))
-    """Who has not asked for messages for so long leaves the group; also how long a rebalance waits for a member."""
+    """A member that asks for no messages for this time leaves the group; a rebalance waits as long for a member."""
     exclude_internal_topics: bool = True
-    """A pattern does not match internal topics."""
+    """Whether a pattern ignores internal topics."""
     client_rack: str = ""
-    """Where the consumer stands, for brokers that choose a near replica (`replica.selector.class`)."""
+    """The rack of the consumer, for brokers that choose a near replica (`replica.selector.class`)."""
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
@@ -417,7 +417,7 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
 
 
 def _refusal(key: str) -> str:
-    """Why a key has no meaning in any kind of settings that does not have it; empty where nothing is known of it."""
+    """Return the reason why a key has no meaning in settings that do not define it; empty for an unknown key."""
     prefixes = (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix))
     return _REFUSED.get(key) or next(prefixes, "")
 

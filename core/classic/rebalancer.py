@@ -1,4 +1,4 @@
-"""Who owns which partition: pure functions that every member of a group computes for itself (facts A8, steps 2-5)."""
+"""The assignment of partitions: pure functions that every group member computes for itself (facts A8, steps 2-5)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ class Rebalancer(Protocol):
     """A way to share out the partitions of a topic.
 
     Stateless and without chance: every member of the group must get the same answer from the same input, whatever its
-    order. So all members of a group need the same one. The registries do not tell which a member has; members that
+    order. So all members of a group need the same one. The registries do not hold which one a member has; members that
     differ find partitions owned that they want, and fail to rebalance.
     """
 

@@ -35,7 +35,7 @@ Committed = Callable[[Outcome[dict[Owned, int]]], None]
 
 @frozen(kw_only=True)
 class ConsumerOutside:
-    """What a consumer needs from the world. The coordination session is the consumer's own: it closes it."""
+    """The dependencies of a consumer. The coordination session is the consumer's own: it closes it."""
 
     scheduler: Scheduler
     clock: Clock
@@ -141,10 +141,12 @@ class ClassicConsumer:
         return tuple(stream.reader for stream in self._streams_of[topic])
 
     def start(self, started: Callable[[BaseException | None], None]) -> None:
-        """Join the group. `started` is told when the first rebalance has ended, with `ConsumerRebalanceFailed` if it
-        failed: the readers tell that too, and the next change makes the consumer try again until it is stopped. Or with
-        the error for which it could not register, `ConfigError`, `CoordinationError`: it is of no use then; the
-        coordination session stays open."""
+        """Join the group, and call `started` when the first rebalance has ended, or when the consumer cannot register.
+
+        After a failed rebalance it gets `ConsumerRebalanceFailed`: the readers raise that too, and each further change
+        makes the consumer try again until it is stopped. If the consumer cannot register, it gets `ConfigError` or
+        `CoordinationError`: the consumer is of no use then, and the coordination session stays open.
+        """
         if self._started:
             raise ClosedError("a consumer starts once")
         self._started = True
@@ -192,13 +194,13 @@ class ClassicConsumer:
 
     @property
     def exchanges(self) -> int:
-        """How often partitions came or went."""
+        """The number of times that partitions came or went."""
         return self._membership.exchanges
 
     def commit(self, done: Committed, offsets: Mapping[Owned, int] | None = None) -> None:
-        """Commit what was consumed, or these `offsets`, of the partitions that are ours now; `done` is told which.
+        """Commit what was consumed, or these `offsets`, of the partitions that are ours now; `done` gets those written.
 
-        Who commits before processing looks for the partition there: one that is missing was taken away, and another
+        A user that commits before processing looks for the partition there: a missing one was taken away, and another
         consumer will get the message. `CoordinationError` means that some may be written.
         """
         consumed = self._consumed()
@@ -207,8 +209,8 @@ class ClassicConsumer:
         self._lane.run(lambda: self._registry.commit_owned(chosen, claims), done)
 
     def seek(self, topic: str, place: BrokerPartition, offset: int) -> None:
-        """Go on there: at an offset that the broker has told (the log is not searched for the next message), or at
-        what it tells for EARLIEST or LATEST. Also the way on after an error of the partition.
+        """Continue at an offset that the broker has given (the log is not searched for the next message), or at the one
+        that it gives for EARLIEST or LATEST. A seek also continues after an error of the partition.
 
         Raises `ConfigError` for a partition that is not ours, and for what is no offset.
         """

@@ -33,14 +33,14 @@ _MESSAGE_BYTES_MIN = 5
 
 @frozen(kw_only=True)
 class FetchOutside:
-    """What the fetchers of one consumer need."""
+    """The dependencies of one consumer's fetchers."""
 
     scheduler: Scheduler
     links: LinkDependencies
     codecs: Codecs
     report: Callable[[str], None]
     write_reset: Callable[[OwnedPartition], None]
-    """Told of a partition that goes on elsewhere since its offset was out of range: `consumed` is to be written."""
+    """Gets a partition that continues elsewhere since its offset was out of range, and has to write `consumed`."""
 
 
 class BrokerFetcher:
@@ -48,8 +48,8 @@ class BrokerFetcher:
 
     One request at a time. A round asks for all partitions whose stream has room, a full one does not hold up the
     others; what exceeds `fetch.max.bytes` comes first in the next round. When every partition had nothing, it rests for
-    `fetcher.backoff.ms`. A lost connection is opened again, for as long as the fetcher has partitions: that a broker
-    is gone for good is told by the registry.
+    `fetcher.backoff.ms`. A lost connection is opened again, for as long as the fetcher has partitions: only the
+    registry shows that a broker is gone for good.
     """
 
     def __init__(self, broker: ClassicBroker, outside: FetchOutside, settings: ConnectorSettings) -> None:
@@ -64,7 +64,7 @@ class BrokerFetcher:
         self._awaited = 0
         """Answers on their way."""
         self._quiet = 0
-        """So many partitions in a row had nothing."""
+        """The number of successive partitions that had nothing."""
         self._turning = False
         self._timer: Timer | None = None
         self._stopped = False

@@ -1,4 +1,4 @@
-"""When a consumer rebalances, and how it goes on when that fails (facts A8)."""
+"""The membership of a consumer in its group: it starts rebalances and repeats failed ones (facts A8)."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -15,14 +15,14 @@ from .registry import ConsumerRegistry, PartitionClaim, Survey
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
 
 _EARLY = 0.05
-"""Of the back-off: how soon to try again when what was in the way is gone. Its owner may have more to release."""
+"""The part of the back-off to wait when a claim's conflict has gone. The other owner may have more to release."""
 
 
 FirstEnded = Callable[[ConsumerRebalanceFailed | None], None]
 
 
 class PartitionReader(Protocol):
-    """What reads the partitions that a membership brings in."""
+    """The reader of the partitions that a membership claims."""
 
     def give_up(self, owned: Collection[Owned]) -> dict[Owned, int]:
         """Hand out nothing more of these, now; returns the offsets consumed up to, where they are known."""
@@ -31,13 +31,13 @@ class PartitionReader(Protocol):
     def take_up(
         self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
     ) -> None:
-        """Read these too, by those threads; what was being read before goes on, from these brokers."""
+        """Read these too, by those threads; continue to read the earlier ones, from these brokers."""
         ...
 
     def rebalance_failed(self, error: ConsumerRebalanceFailed) -> None: ...
 
     def hold(self, held: bool) -> None:
-        """Hand out nothing for now, or (False) go on."""
+        """Hand out nothing for now, or (False) continue."""
         ...
 
 
@@ -47,10 +47,10 @@ class ClassicMembership:
     A change of what is watched sets a flag; rebalances run one at a time. Each looks around first: if our share is what
     we have, nothing happens. Otherwise what is no longer ours is given up and committed, and what is new is claimed; as
     0.7 does, except that what stays ours is read on meanwhile, so that nothing of it is handed out twice. A failed
-    attempt is repeated after `rebalance.backoff.ms`, from looking around on. Who joins finds its partitions owned for
-    the moment that the others need to release them: it tries again as soon as they have, which is no new attempt.
+    attempt is repeated after `rebalance.backoff.ms`, from looking around on. A new member finds its partitions owned
+    for the moment that the others need to release them: it tries again as soon as they have, which is no new attempt.
 
-    An expired session: everything is given up at once; the consumer registers again and begins anew. While the
+    When the session expires, everything is given up at once; the consumer registers again and starts over. While the
     connection is only suspended, it reads on what it owns for `zk.suspended.stop.ms`, and no attempt is made until the
     connection is back.
     """
@@ -71,11 +71,11 @@ class ClassicMembership:
         self._settings = settings
         self._report = report
         self.claims: dict[Owned, str] = {}
-        """What we own and read."""
+        """The partitions that we own and read."""
         self.unsaved: dict[Owned, int] = {}
         """Consumed offsets of what was given up, still to be committed."""
         self.exchanges = 0
-        """How often partitions came or went."""
+        """The number of times that partitions came or went."""
         self._doubtful: dict[PartitionClaim, None] = {}
         """Owner nodes of ours that may stand without our reading the partition."""
         self._session = 0
@@ -85,7 +85,7 @@ class ClassicMembership:
         self._running = False
         self._failures = 0
         self._early = 0
-        """How often a release was not waited for in vain since the last rebalance that ended."""
+        """The number of early retries, each after a release, since the last rebalance that ended."""
         self._freed = False
         self._timer: Timer | None = None
         self._suspended = False
@@ -96,7 +96,7 @@ class ClassicMembership:
         self._first: FirstEnded | None = None
 
     def open(self, opened: Callable[[BaseException | None], None], first: FirstEnded) -> None:
-        """Register; `opened` is told how it went, `first` when the first rebalance has ended, and with what failure."""
+        """Register; `opened` gets the outcome of that, `first` the failure, or None, of the first rebalance."""
 
         def done(outcome: Outcome[None]) -> None:
             opened(outcome.error)
@@ -237,7 +237,7 @@ class ClassicMembership:
         self._lane.run(lambda: self._registry.claim(claimed, starts), done)
 
     def _overtaken(self, session: int) -> bool:
-        """True when what was done counts no more: the session in which it was done has expired, or all is over."""
+        """True when the work is obsolete: the session in which it was done has expired, or the member is closed."""
         if self._closed:
             return True
         if session == self._session:

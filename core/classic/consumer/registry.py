@@ -1,4 +1,4 @@
-"""What a consumer does in the registries. Everything here may block, and runs one piece after the other (`Lane`)."""
+"""The work of a consumer in the registries. Everything here may block, and runs one piece after the other (`Lane`)."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -12,7 +12,7 @@ from ..registry.layout import BrokerPartition, ClassicBroker
 from ..registry.subscription import ClassicSubscription
 
 StartOffsets = Callable[[str, BrokerPartition], int | None]
-"""Where an application that keeps its offsets itself wants a partition to begin; None: see `autooffset.reset`."""
+"""Returns the start offset that an application with its own offsets wants; None: see `autooffset.reset`."""
 
 PartitionClaim = tuple[Owned, str]
 """A partition, and our thread that owns it."""
@@ -20,10 +20,10 @@ PartitionClaim = tuple[Owned, str]
 
 @frozen(kw_only=True)
 class Survey:
-    """What a consumer finds when it looks around."""
+    """The share of a consumer and the brokers, as read from the registries before a rebalance."""
 
     share: Mapping[Owned, str]
-    """What it is to own: partition → thread."""
+    """The partitions that it is to own: partition → thread."""
     brokers: Mapping[int, ClassicBroker]
     still_owned: bool
     """True if the owner nodes of what it owns are all there."""
@@ -67,7 +67,7 @@ class ConsumerRegistry:
         """Watch what concerns the group, and register in it; the callbacks come from any thread.
 
         `freed` is called when what was in the way of the last claim may be gone. Raises `ConfigError`,
-        `CoordinationError`; nothing is watched any more then.
+        `CoordinationError`; then nothing is watched.
         """
         group.check_ids(self._group, self._consumer_id)
         self._triggered = triggered
@@ -85,7 +85,7 @@ class ConsumerRegistry:
             raise
 
     def survey(self, claims: Mapping[Owned, str], *, register: bool) -> Survey:
-        """What we are to own now, besides `claims`, which we own. Raises `CoordinationError`."""
+        """Read what we are to own, and check the owner nodes of `claims`, which we own. Raises `CoordinationError`."""
         if register:
             self._register()
         names = []
@@ -95,7 +95,7 @@ class ConsumerRegistry:
             path = layout.topic_path(topic)
             self._watch(path)  # before it is read: no change is missed
             for broker_id in registries.children(self._coordination, path):
-                self._watch(f"{path}/{broker_id}")  # it tells the number of partitions
+                self._watch(f"{path}/{broker_id}")  # it holds the number of partitions
         view = group.read_group(self._coordination, self._group, self._consumer_id, self._report)
         if self._consumer_id not in view.consumers:
             # The node was left from an earlier life of this consumer id, and went with its session.
@@ -118,13 +118,13 @@ class ConsumerRegistry:
         )
 
     def give_back(self, offsets: Mapping[Owned, int], released: Collection[PartitionClaim]) -> None:
-        """Commit, and be the owner no more. Raises `CoordinationError`; it may be repeated."""
+        """Commit, and release the partitions. Raises `CoordinationError`; it may be repeated."""
         self.commit_last(offsets, released)
         for owned, thread in released:
             group.release(self._coordination, self._group, {owned: thread})
 
     def commit_last(self, offsets: Mapping[Owned, int], claims: Collection[PartitionClaim]) -> None:
-        """Write the offsets of what was ours by these claims, unless somebody else owns it by now: it may have been
+        """Write the offsets of what was ours by these claims, unless another member owns it by now: it may have been
         released before, or lost with a session. Raises `CoordinationError`."""
         for owned, offset in offsets.items():
             owner = self._owner(owned)
@@ -166,8 +166,8 @@ class ConsumerRegistry:
         """Write the offsets of what `claims` says that we own; returns those that the next owner begins from at least.
 
         A session may have expired without our knowing, in a process that was stopped for a while. Asking before keeps
-        us from setting back who owns the partition now; asking after tells whether the offset was there in time: the
-        owner's node stood all the while, and who comes after us reads the offset once it is gone.
+        us from setting back the partition's present owner; asking after shows whether the offset was there in time: the
+        owner's node stood all the while, and the next owner reads the offset once it is gone.
         Raises `CoordinationError`.
         """
         ours = {owned: offset for owned, offset in offsets.items() if self._owner(owned) == claims[owned]}
@@ -175,7 +175,7 @@ class ConsumerRegistry:
         return {owned: offset for owned, offset in ours.items() if self._owner(owned) == claims[owned]}
 
     def unwatch(self) -> None:
-        """Be told of nothing any more."""
+        """End all watches and the session listener."""
         cancels = [*self._cancels, *self._watched.values(), self._conflict]
         self._cancels.clear()
         self._watched.clear()

@@ -1,4 +1,4 @@
-"""How a classic consumer reads: the names and defaults of 0.7 (facts A8), and a few of our own."""
+"""The settings of a classic consumer: the names and defaults of 0.7 (facts A8), and a few of our own."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -21,9 +21,9 @@ class ConsumerRebalanceFailed(BarnabasError):
     """The group did not agree within `rebalance.retries.max` attempts, or the registries could not be reached.
 
     Making the message streams raises it when the first rebalance fails: the connector is shut down then. Later every
-    stream raises it once. The consumer stays in its group and goes on reading what it still owns; the next
-    change that it is told makes it try again: of the group, a topic, the brokers, its session, or of the owner that was
-    in its way.
+    stream raises it once. The consumer stays in its group and continues to read what it still owns; the next change
+    that it sees makes it try again: of the group, a topic, the brokers, its session, or of the owner that was in its
+    way.
     """
 
 
@@ -45,41 +45,41 @@ class ConnectorSettings:
     etcd_connect: str = ""
     """HOST:PORT,.../PREFIX of the etcd with the registries."""
     client_id: str = "barnabas"
-    """What the consumer calls itself in its log."""
+    """The name of the consumer in its log."""
     consumerid: str = ""
     """Instead of a generated one; for tests. Two consumers of one group must not share it."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
-    """How long an answer is waited for."""
+    """The longest wait for an answer."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
     """Accepted, without effect: the transport sizes its buffers by itself."""
     socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
-    """How long a connection may take to come about."""
+    """The longest wait for a connection."""
     reconnect_backoff_ms: float = field(default=50, validator=ge(0))
-    """How long to wait before a broker that could not be reached is tried again; it doubles."""
+    """The wait before a broker that could not be reached is tried again; it doubles."""
     reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
     """The longest such wait."""
     fetch_size: int = field(default=1_048_576, validator=ge(1))
-    """How many bytes of a partition a fetch asks for."""
+    """The bytes of a partition that a fetch asks for."""
     fetch_size_max: int = field(default=67_108_864, validator=ge(1))
     """Ours: what a fetch of one partition may grow to when a single message is larger than `fetch.size`."""
     fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
     """Ours: what one request asks for in all; further partitions wait for the next one."""
     fetcher_backoff_ms: float = field(default=1000, validator=ge(0))
-    """How long a fetcher rests when its partitions had nothing."""
+    """The pause of a fetcher whose partitions had nothing."""
     autocommit_enable: bool = True
     """Commit by itself what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float = field(default=10_000, validator=ge(1))
     """That interval."""
     autooffset_reset: str = field(default="smallest", validator=in_(tuple(_RESETS)))
-    """Where to begin without an offset, or with one out of range; `none` raises that in the stream."""
+    """The start position without an offset, or with one out of range; `none` raises that in the stream."""
     queuedchunks_max: int = field(default=10, validator=ge(1))
     """Chunks that wait per stream. What was asked for before it was full still comes: one more per partition."""
     rebalance_retries_max: int = field(default=4, validator=ge(1))
-    """How often a rebalance is tried before `ConsumerRebalanceFailed`."""
+    """The attempts at a rebalance before `ConsumerRebalanceFailed`."""
     rebalance_strategy: str = "range"
     """Ours: the `Rebalancer` that shares out the partitions, by its name; the same for all members of a group."""
     consumer_timeout_ms: float = -1
-    """How long a stream waits for a message before it raises `ConsumerTimeout`; -1 = for ever."""
+    """The longest wait of a stream for a message before it raises `ConsumerTimeout`; -1 = for ever."""
     shallowiterator_enable: bool = False
     """Streams give the outer messages as stored, compressed wrappers unopened."""
     check_crcs: bool = True
@@ -87,13 +87,13 @@ class ConnectorSettings:
     decoder: str = "bytes"
     """From bytes to values: bytes, string, json, or a plug-in's."""
     zk_sessiontimeout_ms: int = field(default=6000, validator=ge(1))
-    """The session with ZooKeeper or etcd ends after so much silence; the others share the partitions then."""
+    """The silence after which the session with ZooKeeper or etcd ends; the others share the partitions then."""
     zk_connectiontimeout_ms: int = field(validator=ge(1))
-    """How long to wait for the first connection. Default: a session."""
+    """The longest wait for the first connection. Default: a session."""
     zk_synctime_ms: float = field(default=2000, validator=ge(0))
-    """How far a ZooKeeper follower may be behind; what a rebalance waits by default."""
+    """The delay that a ZooKeeper follower may have; also the default wait of a rebalance."""
     rebalance_backoff_ms: float = field(validator=ge(0))
-    """How long to wait before a rebalance is tried again. Default: `zk.synctime.ms`."""
+    """The wait before a rebalance is tried again. Default: `zk.synctime.ms`."""
     mirror_topics_whitelist: str = ""
     """Accepted, without effect, as in 0.7.1 and later; so are the next two."""
     mirror_topics_blacklist: str = ""
@@ -120,5 +120,5 @@ class ConnectorSettings:
 
     @property
     def reset_time_ms(self) -> int | None:
-        """What to ask the broker for where there is no offset: EARLIEST or LATEST; None: nothing, it is an error."""
+        """The time to ask the broker for if there is no offset: EARLIEST or LATEST; None: that is an error."""
         return _RESETS[self.autooffset_reset]

@@ -1,7 +1,7 @@
-"""What fetchers put in and users take out: chunks of messages, in queues of one per stream.
+"""Streams of messages: fetchers put chunks in, users take messages out, with one queue per stream.
 
-Two sides meet at a queue: the owner of the consumer, and who reads the stream. A message is handed out and counted as
-consumed in one step, `StreamReader.take`, so that a partition that is taken away hands out nothing any more, and its
+Two sides meet at a queue: the owner of the consumer, and the reader of the stream. A message is handed out and counted
+as consumed in one step, `StreamReader.take`, so that a partition that is taken away hands out nothing further, and its
 consumed offset stands. Where they are two threads, a shell guards each step of either side (`StreamFeed`, `take`).
 """
 
@@ -24,7 +24,7 @@ class StreamMessage(NamedTuple):
     """A message as a stream hands it out.
 
     A named tuple like `Message`, with the broker that the partition belongs to. `offset` is the next one to fetch
-    after this message (facts A2). Shallow iteration tells `codec_id` of a wrapper, whose value is compressed.
+    after this message (facts A2). Shallow iteration gives the `codec_id` of a wrapper, whose value is compressed.
     """
 
     value: Any
@@ -48,13 +48,13 @@ class OwnedPartition:
     place: BrokerPartition
     feed: "StreamFeed"
     max_bytes: int
-    """What the next fetch asks for; grows while a message is larger."""
+    """The size of the next fetch; it grows while a message is larger."""
     fetch_offset: int = -1
-    """Where the next fetch begins; -1 while that is looked up."""
+    """The offset where the next fetch begins; -1 while that is looked up."""
     lookup: int | None = None
     """The time that the broker is to be asked the offset of: EARLIEST, LATEST."""
     out_of_range: bool = False
-    """The lookup follows an offset that the broker does not have (any more)."""
+    """The lookup follows an offset that the broker does not have."""
     consumed: int | None = None
     """The next offset that the user gets; None while not known."""
     stopped: bool = False
@@ -72,7 +72,7 @@ class OwnedPartition:
 
 @define(eq=False)
 class FetchedDataChunk:
-    """What one fetch brought of one partition: messages, or an error to be raised when the reader gets there."""
+    """The result of a fetch of one partition: messages, or an error that the reader raises when it gets there."""
 
     partition: OwnedPartition
     messages: ClassicMessageSet
@@ -94,7 +94,7 @@ class StreamFeed(Protocol):
         ...
 
     def jump(self, partition: OwnedPartition, offset: int) -> bool:
-        """Go on at `offset`; at once, or (False) when the reader has read what it still has of the partition."""
+        """Continue at `offset`; at once, or (False) when the reader has read what it still has of the partition."""
         ...
 
     def drop(self, partitions: Container[OwnedPartition]) -> None:
@@ -102,7 +102,7 @@ class StreamFeed(Protocol):
         ...
 
     def restart(self, partition: OwnedPartition, consumed: int | None) -> None:
-        """Forget what was fetched of the partition, and its error; `consumed` is where it goes on."""
+        """Forget what was fetched of the partition, and its error; it continues at `consumed`."""
         ...
 
     def hold(self, held: bool) -> None:
@@ -114,7 +114,7 @@ class StreamFeed(Protocol):
         ...
 
     def end(self) -> None:
-        """Hand out nothing more; the reader is told that this was all."""
+        """Hand out nothing more; the reader learns that the stream has ended."""
         ...
 
 
@@ -199,7 +199,7 @@ class StreamQueue:
         self.current = None
 
     def stop_at(self, chunk: FetchedDataChunk) -> None:
-        """The chunk in hand cannot be read on: nothing is skipped in silence, a seek says how to go on."""
+        """Stop the partition of a chunk that cannot be read further: no message is skipped, a seek continues."""
         chunk.partition.stopped = True
         self.drop((chunk.partition,))
 
@@ -233,14 +233,14 @@ class StreamReader:
         self._shallow = shallow
         self._chunk: FetchedDataChunk | None = None
         self._runs: Iterator[list[Any]] = iter(())
-        """What is left to read of the chunk."""
+        """The part of the chunk that is not read yet."""
         self._read: Iterator[Any] = iter(())
-        """What was read, and not taken yet."""
+        """The messages that were read and not taken yet."""
         self._wants_more = False
         """All that was read is taken."""
         self._at_end = False
         self._error: Exception | None = None
-        """Why the chunk cannot be read on."""
+        """The reason why the chunk cannot be read further."""
         self._made_room = False
 
     def poll(self) -> StreamMessage | None:
@@ -257,8 +257,8 @@ class StreamReader:
     def take(self) -> StreamMessage | None:
         """The next message that is read, consumed with that; None when none is.
 
-        Raises the error of a partition that cannot be read, once: the next call goes on with the others, and with that
-        one after a seek. Raises `ConsumerRebalanceFailed`.
+        Raises the error of a partition that cannot be read, once: the next call continues with the others, and with
+        that one after a seek. Raises `ConsumerRebalanceFailed`.
         """
         queue, chunk = self.queue, self._chunk
         if queue.held:

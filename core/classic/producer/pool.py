@@ -29,9 +29,9 @@ class PoolSettings:
     """`buffer.size`: while more than this waits in one connection to go out, further requests wait before it."""
     connect_timeout_ms: float = 5000
     reconnect_interval: int = 30_000
-    """Requests, after which the connection is made anew."""
+    """The number of requests after which the connection is replaced."""
     reconnect_time_interval_ms: float = 10_000_000
-    """The same by time; negative: never."""
+    """The time after which the connection is replaced; negative: never."""
 
 
 class BrokerPool:
@@ -73,7 +73,7 @@ class BrokerPool:
 
         A broker answers the requests of a connection in their order, and closes it where an append failed: an answer to
         a question asked after them proves those before. With an error some may not have arrived. Messages that are
-        larger than a broker allows are the exception: it drops them, and tells nobody (facts A1).
+        larger than a broker allows are the exception: it drops them in silence (facts A1).
         """
         channels = list(self._channels.values())
         waiting = len(channels)
@@ -135,9 +135,9 @@ class _Channel:
         self._unproven: ClassicProduce | None = None
         """The last request that went out on this connection since a proof."""
         self._asking = False
-        """What came over the connection is being proven, before it is made anew."""
+        """True while the broker confirms what came over the connection, before that is replaced."""
         self._doubt = doubt
-        """Why something sent since a proof may not have arrived."""
+        """The reason why something sent since a proof may not have arrived."""
 
     def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
         link, last, doubt = self._connection.link, self._unproven, self._doubt
@@ -149,7 +149,7 @@ class _Channel:
 
         def told(error: BarnabasError | None) -> None:
             if error is not None:
-                self._doubt = None  # it is told now
+                self._doubt = None  # it is reported now
             done(error)
 
         self._ask(link, last, told)
@@ -189,7 +189,7 @@ class _Channel:
         return self._doubt
 
     def close(self, error: BarnabasError) -> None:
-        """Hang up, and connect no more; everything that is left fails."""
+        """Hang up for good; everything that is left fails."""
         self._fail(error)
         self._connection.close()
 
@@ -249,7 +249,7 @@ class _Channel:
     def _proven_on(self, link: BrokerLink) -> bool:
         """False while the broker has to say that it has everything of this connection, before the next one begins.
 
-        Otherwise it could take what comes over the next one first, and nobody would know what it took of this one.
+        Otherwise it could take what comes over the next one first, and the pool would not know what it took of this.
         """
         if self._unproven is None:
             return True
@@ -295,7 +295,7 @@ class _Channel:
         submitting = False
 
     def _lost(self, link: BrokerLink, error: BarnabasError) -> None:
-        """What is under way may have arrived or not: who sent it decides."""
+        """Fail what is under way, which may have arrived or not: its sender decides on a retry."""
         if self._connection.link is not link:
             return
         self._hang_up()

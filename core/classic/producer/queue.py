@@ -30,7 +30,7 @@ class RunQueue:
         return not before or self.waiting // self._batch_messages != before // self._batch_messages
 
     def take(self, now_ms: float) -> list[Run]:
-        """The batch that is to go out now; empty if none is, then `wake_ms` tells when to look again."""
+        """Take the batch that is to go out now; empty if none is, then `wake_ms` says when to look again."""
         if self._last_ms is None:
             self._last_ms = now_ms
         late = self.hurry or now_ms >= self._last_ms + self._queue_ms

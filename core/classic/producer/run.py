@@ -11,7 +11,7 @@ from ...message.codec import Codec
 from ..registry.layout import BrokerPartition
 
 Wish = BrokerPartition | int | None
-"""Where the sender wants it: that partition of that broker; that partition of any broker; or what the key says."""
+"""The wish of a sender: that partition of that broker; that partition of any broker; or None, as the key says."""
 
 ENTRY_OVERHEAD = 10
 """Length, magic, attributes and CRC of a message (facts A2)."""
@@ -44,13 +44,13 @@ class Run(BatchFuture):
         self.size = size + ENTRY_OVERHEAD * self.count
         self.shallow = shallow
         self.place: BrokerPartition | None = None
-        """Where it went, when that has been decided."""
+        """The partition that it goes to, once that has been decided."""
 
     def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # one place for all of them
         if self.error is not None:
             raise self.error
         partition = -1 if self.place is None else self.place.partition
-        return Delivery(self.topic, partition, -1, -1)  # the classic wire tells no offsets to producers
+        return Delivery(self.topic, partition, -1, -1)  # the classic wire gives no offsets to producers
 
     def finish(self, error: BarnabasError | None) -> None:
         super().finish(error)
@@ -58,7 +58,7 @@ class Run(BatchFuture):
 
 
 def first_value(run: Run) -> bytes:
-    """What a partitioner is shown."""
+    """Return the value that a partitioner gets."""
     value = run.values[0]
     return value if isinstance(value, bytes) else value.value
 
@@ -101,5 +101,5 @@ def _encode_plain(values: Sequence[bytes], codec: Codec | None, max_message_byte
 
 
 def too_large(size: int) -> ApiError:
-    """What a message of so many bytes is refused with."""
+    """Return the error for a message of `size` bytes."""
     return ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes; raise max.message.size here and at the broker")

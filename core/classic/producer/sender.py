@@ -1,4 +1,4 @@
-"""Where each run of values goes, and into which requests: the producer's part without threads (facts A6)."""
+"""The sender of a producer: it chooses partition and request of each run of values, without threads (facts A6)."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,7 +18,7 @@ from .pool import BrokerPool
 from .run import Run, encode_runs
 
 Choose = Callable[[Run, int], int]
-"""The index in the sorted list of so many partitions that a run goes to. Raises `BarnabasError`."""
+"""Takes a run and the number of partitions; returns the index in their sorted list. Raises `BarnabasError`."""
 Settled = Callable[[Sequence[Run], BarnabasError | None], None]
 
 REQUEST_BYTES_MAX = 8_388_608
@@ -201,11 +201,11 @@ class ProducerSender:
         codec, limit = self._codec_for(topic), self._settings.max_message_bytes
         try:
             return encode_runs(runs, codec, limit)
-        except Exception as error:  # noqa: BLE001  # a codec's or a value's; the handles tell it
+        except Exception as error:  # noqa: BLE001  # a codec's or a value's; the handles raise it
             if len(runs) == 1:
                 self._settle(runs, error if isinstance(error, BarnabasError) else _not_encoded(error))
                 return b""
-        # One of them is to blame: the others go on in sets of their own.
+        # One of them is to blame: the others are sent in sets of their own.
         return b"".join(self._encode(topic, [run]) for run in runs)
 
     def _attempt(

@@ -1,7 +1,7 @@
 """A broker in the registries: its id, then its topics, and all of it again after its session expired (facts A7).
 
-The nodes are ephemeral. One with our id that somebody else wrote is a clash, and final; but if it names our own address
-a dead broker in our place left it, and it goes when that one's session ends.
+The nodes are ephemeral. One with our id that another broker wrote is a clash, and final; but if it names our own
+address, a dead broker in our place left it, and it goes when that one's session ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,14 +22,14 @@ from .registries import NodeTaken, create_ephemeral
 BACK_OFF_MS = 100.0
 BACK_OFF_MAX_MS = 5000.0
 LOOK_AGAIN_MS = 200.0
-"""How often to look whether a predecessor's node is gone."""
+"""The interval of checks whether a predecessor's node is gone."""
 TAKEN_AGAIN_MS = 30_000.0
-"""When to try again for a topic's node that somebody else wrote."""
+"""The wait before another attempt at a topic's node that another process wrote."""
 
 
 @frozen(kw_only=True)
 class IdNode:
-    """A node that shows the broker as alive. `is_our_place` tells if what another one says is this broker's address.
+    """A node that shows the broker as alive. `is_our_place` is true for another node that holds this broker's address.
 
     `clash` makes the error when it is not; by default the broker's id is taken.
     """
@@ -56,12 +56,12 @@ def classic_id_node(broker: ClassicBroker) -> IdNode:
 
 @frozen(kw_only=True)
 class _Changes:
-    """What is to be done, in this order."""
+    """The changes to make, in this order."""
 
     ids: Mapping[str, bytes]
     topics: Mapping[str, bytes]
     replaced: frozenset[str]
-    """Of the topics: those whose node is ours already and says something else."""
+    """The topics whose node is ours already and holds something else."""
     removed: Iterable[str]
 
     def __bool__(self) -> bool:
@@ -70,12 +70,12 @@ class _Changes:
 
 @frozen
 class _Applied:
-    """What of it was done; and where it came to an end, if it did."""
+    """The changes that were made, and the errors that stopped the others."""
 
     made: dict[str, bytes] = field(factory=dict)
     removed: set[str] = field(factory=set)
     taken: dict[str, NodeTaken] = field(factory=dict)
-    """Topics' nodes of somebody else; the others were made."""
+    """The nodes of topics that another process wrote; the others were made."""
     errors: list[BarnabasError] = field(factory=list)
 
 
@@ -86,7 +86,7 @@ class BrokerRegistrar:
     ids:            made first; topics wait for them.
     predecessor_ms: how long to wait for the end of the session of a broker that died in our place.
     ready:          called once, when all that was wanted before stands; not when `begin` says so itself.
-    failed:         called once, when there is no hope: the id is somebody else's. Nothing is done any more then.
+    failed:         called once, when there is no hope: the id is another broker's. The registrar does nothing then.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BrokerRegistrar:
         self._failed = failed
         self._wanted: dict[str, bytes] = {}
         self._present: dict[str, bytes] = {}
-        """What was made in this session."""
+        """The nodes that were made in this session."""
         self._taken: set[str] = set()
         self._session = 0
         self._is_ready = False
@@ -136,7 +136,7 @@ class BrokerRegistrar:
         self._step()
 
     def forget(self, topic: str) -> None:
-        """The broker has the topic no more."""
+        """Remove the node of a topic that the broker no longer has."""
         if self._wanted.pop(layout.topic_broker_path(topic, self._broker_id), None) is not None:
             self._step()
 

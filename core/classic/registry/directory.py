@@ -1,4 +1,4 @@
-"""What a classic producer knows: which brokers live, and which partitions of a topic each of them has (facts A6)."""
+"""The metadata of a classic producer: the live brokers, and the partitions of a topic on each of them (facts A6)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ from . import layout, offload, registries
 from .layout import BrokerPartition, ClassicBroker
 
 Learnt = Callable[[BarnabasError | None], None]
-"""Told, once, that what was asked for has been read, or why it could not be."""
+"""Called once: with None when the metadata has been read, or with the reason why it could not be."""
 
 RETRY_MS = 1000.0
-"""After a failed reading the next one comes so much later, unless a watch tells of a new connection before."""
+"""The wait between a failed reading and the next one, unless a watch reports a new connection before."""
 _ENTRY = re.compile(r"\s*(?P<id>\d{1,10}):(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+):(?P<port>\d{1,5})\s*")
 _REPORTS_MAX = 1000
 
@@ -32,7 +32,7 @@ class Directory(Protocol):
     """Brokers and partitions. Owner thread only."""
 
     def address(self, broker_id: int) -> Address | None:
-        """Where the broker listens; None for one that is not alive."""
+        """Return the address of the broker; None for one that is not alive."""
         ...
 
     def places(self, topic: str) -> Sequence[BrokerPartition] | None:
@@ -48,7 +48,7 @@ class Directory(Protocol):
         ...
 
     def close(self) -> None:
-        """Watch no more. What was asked for is told `ClosedError`."""
+        """End all watches. Waiting `learn` callbacks get `ClosedError`."""
         ...
 
 
@@ -92,7 +92,7 @@ def parse_broker_list(text: str) -> dict[int, Address]:
 
 @frozen(kw_only=True)
 class _Plan:
-    """What one reading is to do."""
+    """The topics and callbacks of one reading."""
 
     topics: Sequence[str]
     first: bool
@@ -101,7 +101,7 @@ class _Plan:
 
 @define(kw_only=True)
 class _Found:
-    """What one reading found, as far as it got."""
+    """The result of one reading, as far as it got."""
 
     brokers: dict[int, ClassicBroker] = field(factory=dict)
     counts: dict[str, dict[int, int]] = field(factory=dict)
@@ -112,8 +112,8 @@ class _Found:
 class RegistryDirectory:
     """Brokers and topics from the registries, kept up to date by watches.
 
-    Watched are the live brokers and every topic that was asked for, whether somebody has it yet or not; what stands
-    below a topic is watched too, since it tells the number of partitions. Each change, and each new session, has all of
+    Watched are the live brokers and every topic that was asked for, whether a broker has it yet or not; what stands
+    below a topic is watched too, since it holds the number of partitions. Each change, and each new session, has all of
     it read again; until that succeeds the last that was read stands. Readings never overlap.
     """
 
@@ -125,7 +125,7 @@ class RegistryDirectory:
         report: Callable[[str], None],
         retry_ms: float = RETRY_MS,
     ) -> None:
-        """`report` gets a line for what somebody else wrote and makes no sense, from any thread, each text once."""
+        """`report` gets a line for each unreadable node of another process, from any thread, each text once."""
         self._coordination = coordination
         self._scheduler = scheduler
         self._report = report
@@ -269,7 +269,7 @@ class RegistryDirectory:
         try:
             offload.run(self._scheduler, self._coordination, work, self._cancelled)
         except ClosedError:
-            return  # the scheduler is gone, and whoever would be told with it
+            return  # the scheduler is gone, and so is every caller
 
     def _cancelled(self, outcome: Outcome[None]) -> None:
         if outcome.error is not None and not isinstance(outcome.error, BarnabasError):

@@ -30,7 +30,7 @@ class OwnershipConflict(CoordinationError):
 
 @frozen(kw_only=True)
 class GroupView:
-    """What one member reads from the registries before it rebalances. Only live brokers count."""
+    """The state of a group that one member reads from the registries before it rebalances. Only live brokers count."""
 
     consumers: Mapping[str, Mapping[str, int]]
     """Consumer id → topic → number of streams."""
@@ -128,7 +128,7 @@ def claim(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -
 
 
 def release(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -> None:
-    """Give up the partitions; what is nobody's or another thread's is left alone."""
+    """Give up the partitions; one without an owner, or of another thread, is left alone."""
     check_ids(group)
     for (topic, place), thread in claims.items():
         path = layout.owner_path(group, layout.check_name("topic", topic), place)
@@ -190,7 +190,7 @@ def read_topic_offsets(
 
 
 def write_offsets(coordination: Coordination, group: str, offsets: Mapping[Owned, int]) -> None:
-    """Commit, whoever owns the partitions and whatever was committed before (facts A8)."""
+    """Commit without regard to the owners of the partitions and to earlier commits (facts A8)."""
     check_ids(group)
     for (topic, place), offset in offsets.items():
         if offset < 0:

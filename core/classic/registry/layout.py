@@ -1,4 +1,4 @@
-"""Where the classic registries stand in the coordination tree, and how their nodes read (facts A7)."""
+"""The paths of the classic registries in the coordination tree, and the content of their nodes (facts A7)."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class BrokerPartition(NamedTuple):
 
 @frozen(kw_only=True)
 class ClassicBroker:
-    """A live broker. `creator_id` tells apart two that claim one id: host and milliseconds of the start."""
+    """A live broker. `creator_id` distinguishes two that claim one id: host and milliseconds of the start."""
 
     broker_id: int
     creator_id: str

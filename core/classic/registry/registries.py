@@ -1,7 +1,7 @@
 """Reading and writing the registries of brokers and topics (facts A7).
 
 Everything here may wait for the network: it belongs off the reactor (`Scheduler.offload`) when the coordination says
-that it is `blocking`. What somebody else wrote and makes no sense is reported with its path, and skipped.
+that it is `blocking`. A node of another process that makes no sense is reported with its path, and skipped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ PARTITIONS_MAX = 100_000
 
 
 class NodeTaken(CoordinationError):
-    """Somebody else's ephemeral node stands where ours should. `content` is what it says."""
+    """An ephemeral node of another process stands where ours should. `content` is its data."""
 
     def __init__(self, path: str, content: bytes) -> None:
         super().__init__(f"{path} is taken: it says {content[:200]!r}")
@@ -30,7 +30,7 @@ class NodeTaken(CoordinationError):
 def create_ephemeral(coordination: Coordination, path: str, data: bytes) -> None:
     """Create our ephemeral node, of this session.
 
-    One that says the same is made anew: we made it, and the answer was lost, or an earlier life of ours left it, with
+    One with the same data is made again: we made it, and the answer was lost, or an earlier life of ours left it, with
     whose session it would go. (0.7 takes it for its own.) Raises `NodeTaken`, `CoordinationError`.
     """
     while True:
@@ -56,7 +56,7 @@ def delete_own(coordination: Coordination, path: str, data: bytes) -> None:
         except NoNode:
             return
         except BadVersion:
-            continue  # somebody wrote to it in between: look who has it now
+            continue  # it was written to in between: look who has it now
 
 
 def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:

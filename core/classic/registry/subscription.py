@@ -1,4 +1,4 @@
-"""What a consumer subscribed to, and how its registry node says so (facts A7)."""
+"""The subscription of a consumer, and its form in the registry node (facts A7)."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class ClassicSubscription:
 
     @classmethod
     def topics(cls, streams_by_topic: Mapping[str, int]) -> "ClassicSubscription":
-        """So many streams of each topic."""
+        """Subscribe to topics by name, each with its number of streams."""
         for topic, streams in streams_by_topic.items():
             layout.check_name("topic", topic)
             _check_streams(streams)
@@ -33,7 +33,7 @@ class ClassicSubscription:
 
     @classmethod
     def filter(cls, topic_filter: TopicFilter, streams: int) -> "ClassicSubscription":
-        """So many streams of every topic that the filter allows, now and later."""
+        """Subscribe, with this number of streams, to every topic that the filter allows, now and later."""
         _check_streams(streams)
         return cls(topic_filter=topic_filter, streams=streams)
 
@@ -53,7 +53,7 @@ class ClassicSubscription:
 
     @classmethod
     def decode(cls, data: bytes) -> "ClassicSubscription":
-        """From what somebody wrote, in any JSON spelling. Raises `ValueError`."""
+        """Read the data of a registry node, in any JSON spelling. Raises `ValueError`."""
         text = data.decode().strip()
         try:
             return _decode_filter(text) if text[:1] in (_WHITE, _BLACK) else cls.topics(_decode_topics(text))

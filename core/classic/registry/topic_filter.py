@@ -25,7 +25,7 @@ _PARTS = re.compile(
     r"\\. | \[\^?\]?(?P<members>(?:\\.|[^\]\\])*+)\\?(?:\]|\Z) | (?P<counted>\{\d*\|\d*\})", re.DOTALL | re.VERBOSE
 )
 _FLAGS = re.compile(r"(?:\(\?[a-zA-Z]+\))+")
-"""What counts for the whole expression, and may only stand where it begins."""
+"""Flags for the whole expression, which may only stand where it begins."""
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _SET_OPERATION = re.compile(r"\[|&&|--|~~|\|\|")
 
@@ -49,7 +49,7 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 @frozen
 class TopicFilter:
-    """Which topics a consumer wants. `text` is the expression as the registries hold it.
+    """The topics that a consumer wants. `text` is the expression as the registries hold it.
 
     Raises `ConfigError` for an expression that does not compile.
     """

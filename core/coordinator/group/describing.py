@@ -53,7 +53,7 @@ def describe_groups(table: GroupTable, request: DescribeGroups) -> Steps[Describ
     for group_id in dict.fromkeys(request.group_ids):
         group = _described(table, group_id)
         if request.include_authorized_operations and group.error is ErrorCode.NONE:
-            group = evolve(group, authorized_operations=GROUP_OPERATIONS)  # there are no ACLs
+            group = evolve(group, authorized_operations=GROUP_OPERATIONS)  # every client may do everything
         groups.append(group)
         yield None
     return DescribeGroupsResult(groups=groups)

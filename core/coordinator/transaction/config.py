@@ -20,8 +20,9 @@ class TransactionConfig:
 
     # Not settings of Kafka.
     patience_ms: int = 500
-    """So long a request waits for the transaction before it to end, before it is told CONCURRENT_TRANSACTIONS."""
+    """The longest wait of a request for the end of the previous transaction, before CONCURRENT_TRANSACTIONS."""
     record_max_bytes: int = 900_000
-    """Of one transaction in the log, which must be below its max.message.bytes; so many partitions it may have."""
+    """The largest record of one transaction, which bounds its partitions; it must be below the log's
+    max.message.bytes."""
     size_max_bytes: int = 512 * _MIB
-    """Of all ids and their partitions together, roughly; what comes beyond is told COORDINATOR_NOT_AVAILABLE."""
+    """The most memory for all ids and their partitions, roughly; requests beyond it get COORDINATOR_NOT_AVAILABLE."""

@@ -1,4 +1,4 @@
-"""The transaction coordinator: requests come in, transactional ids decide, the log and the partitions learn of it."""
+"""The transaction coordinator: transactional ids decide on requests, and the results go to the log and partitions."""
 
 from collections.abc import Callable, Sequence
 
@@ -35,18 +35,18 @@ from .shard import TransactionShard
 from .transactional_id import TransactionalId
 
 FreshId = Callable[[Callable[[int | None], None]], None]
-"""Calls back with a producer id that nobody has, at once or later; None: there is none to be had now."""
+"""Call back with a producer id that no producer has, at once or later; None: none is available now."""
 
 _LOOK_AT_ONCE = 1000
-"""So many ids are looked at for what is due before others get their turn."""
+"""The number of ids that are checked for timeouts in one step, before other work gets its turn."""
 
 
 class TransactionCoordinator:
-    """Owner thread only. The handlers take `(request, caller, reply)` as every service does, and reply exactly once.
+    """The handlers take `(request, caller, reply)` as in every service, and reply exactly once. Owner thread only.
 
     A partition of `__transaction_state` that this broker comes to lead goes through `begin_load`, then `loaded`; one
-    that it no longer leads through `unload`. Before that, its ids are answered with NOT_COORDINATOR, between the two
-    with COORDINATOR_LOAD_IN_PROGRESS.
+    that it no longer leads through `unload`. Requests of its ids get NOT_COORDINATOR before `begin_load`, and
+    COORDINATOR_LOAD_IN_PROGRESS from there to `loaded`.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class TransactionCoordinator:
         steps: StepRunner,
         report: Callable[[str], None],
     ) -> None:
-        """`refusal` tells why a partition cannot be in a transaction, `offsets_partition` where a group's positions
-        are, None if they cannot be kept now; `partition_count` is that of `__transaction_state`, and `leads` tells if
-        this broker may still speak for one of them."""
+        """`refusal` returns the error for a partition that cannot be in a transaction, `offsets_partition` the
+        partition that stores a group's positions, None if they cannot be stored now. `partition_count` is that of
+        `__transaction_state`, and `leads` is true while this broker may still answer for one of them."""
         self._config = config
         self._shard = TransactionShard(
             config=config,
@@ -93,7 +93,7 @@ class TransactionCoordinator:
 
     @property
     def partition_count(self) -> int:
-        """Of `__transaction_state`; may be set before the first `begin_load`."""
+        """The partition count of `__transaction_state`; it may be set before the first `begin_load`."""
         return self._table.partition_count
 
     @partition_count.setter
@@ -102,19 +102,19 @@ class TransactionCoordinator:
 
     @property
     def retrying(self) -> int:
-        """How many transactions have ended, and wait for that to be written. Any thread."""
+        """The number of transactions that have ended, and whose end waits to be written. Any thread."""
         return self._shard.retrying
 
     # --- the partitions that are here
 
     def start(self) -> None:
-        """Look for transactions that last too long, and for ids that nobody uses, from now on."""
+        """Abort transactions that last too long, and forget ids that are not used, from now on."""
         config = self._config
         self._look_every(config.abort_check_interval_ms, self._time_out)
         self._look_every(config.expiry_check_interval_ms, TransactionalId.expire)
 
     def close(self) -> None:
-        """Give everything up: whoever waits is told NOT_COORDINATOR."""
+        """Unload all partitions: every waiting request is answered with NOT_COORDINATOR."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -123,22 +123,23 @@ class TransactionCoordinator:
             self.unload(partition)
 
     def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionLoading:
-        """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
+        """Begin to load a partition that this broker leads. Feed its records to the returned object (on any thread),
+        then call `loaded`."""
         self.unload(partition)
         return self._shard.begin_load(partition, coordinator_epoch)
 
     def loaded(self, loading: TransactionLoading) -> None:
-        """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
+        """End the loading of a partition that was read to its end. A no-op if it was unloaded or begun again since."""
         self._shard.restore(loading)
 
     def unload(self, partition: int) -> None:
-        """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
+        """Drop a partition that this broker no longer leads; every waiting request is answered with NOT_COORDINATOR."""
         self._runtime.unload(partition)
 
     # --- producers
 
     def init_producer_id(self, request: InitProducerId, _caller: Caller, reply: Reply[InitProducerIdResult]) -> None:
-        """For a request with a transactional id."""
+        """Handle a request with a transactional id."""
         self._init(TransactionAsked(request, reply), request)
 
     def _init(self, asked: TransactionAsked, request: InitProducerId, fresh_id: int = -1) -> None:
@@ -224,7 +225,7 @@ class TransactionCoordinator:
     # --- within
 
     def _again(self, asked: TransactionAsked) -> None:
-        """A request that has waited for the transaction before it."""
+        """Handle a request that has waited for the previous transaction."""
         match asked.request:
             case InitProducerId() as request:
                 self._init(asked, request)
@@ -236,7 +237,7 @@ class TransactionCoordinator:
                 self.end(request, Caller(), asked.reply)
 
     def _find(self, asked: TransactionAsked, transactional_id: str) -> TransactionEntry | None:
-        """None where there is no such id here: that has been answered."""
+        """Return the entry of the id; None where it is not here, and then the request has been answered."""
         error = self._table.check_key(transactional_id)
         entry = self._table.get(transactional_id) if error is ErrorCode.NONE else None
         if entry is None:
@@ -268,7 +269,7 @@ class TransactionCoordinator:
         return effects
 
     def _look_every(self, interval_ms: float, event: Callable[[TransactionalId, int], Effects]) -> None:
-        """Tell every id of what may be due, a few at a time."""
+        """Call `event` on every id at this interval, a limited number of ids at a time."""
 
         def begin() -> None:
             look(tuple(self._table), 0)
@@ -290,6 +291,6 @@ class TransactionCoordinator:
 
 
 def _each(request: AddPartitionsToTxn, errors: Sequence[ErrorCode]) -> AddPartitionsToTxnResult:
-    """What is said of each of its partitions."""
+    """Return the result with the outcome of each partition."""
     told = [PartitionOutcome(*each, error) for each, error in zip(request.partitions, errors, strict=True)]
     return AddPartitionsToTxnResult(partitions=told, transactional_id=request.transactional_id)

@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what there is, told in steps, since it may be much."""
+"""ListTransactions and DescribeTransactions: answers built in steps, since they may be large."""
 
 from ....ports.broker_api.transactions import (
     DescribedTransaction,
@@ -21,7 +21,8 @@ _WORDS = {state.word for state in TransactionState}
 
 
 def list_transactions(table: TransactionTable, request: ListTransactions, now_ms: int) -> Steps[ListTransactionsResult]:
-    """Those that all filters let pass; while a partition is being read, only that it is."""
+    """Return the transactions that pass all filters; while a partition is being loaded, only
+    COORDINATOR_LOAD_IN_PROGRESS."""
     if table.is_loading:
         return ListTransactionsResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:

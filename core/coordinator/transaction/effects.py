@@ -1,4 +1,5 @@
-"""What a transactional id wants done after an event. It does nothing itself: who drives it does, in this order."""
+"""The effects that a transactional id returns after an event. The id itself does no I/O: its driver carries the effects
+out, in this order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ TransactionRequest = InitProducerId | AddPartitionsToTxn | AddOffsetsToTxn | End
 
 @frozen(eq=False)
 class TransactionAsked:
-    """A request, and where its answer goes."""
+    """A request with the callback for its answer."""
 
     request: TransactionRequest
     reply: Callable[[Any], None]
@@ -21,7 +22,7 @@ class TransactionAsked:
 
 @frozen(eq=False)
 class TransactionAnswer:
-    """Give this result to who asked."""
+    """Send this result to the caller."""
 
     asked: TransactionAsked
     result: Any
@@ -29,15 +30,15 @@ class TransactionAnswer:
 
 @frozen(eq=False)
 class StoreTransaction:
-    """Append this to the log, None a tombstone; then tell the id by `written`, once, with how it went."""
+    """Append this to the log, None a tombstone; then call the id's `written` with the outcome, once."""
 
     value: StoredTransaction | None
 
 
 @frozen(eq=False)
 class SendMarkers:
-    """Tell all partitions how the transaction ends; then tell the id by `marked`. `is_resumed`: it was decided by a
-    coordinator before this one, who may have known newer topics."""
+    """Write the markers of the transaction to all its partitions; then call the id's `marked`. `is_resumed`: an earlier
+    coordinator, which may have known newer topics, decided the end."""
 
     value: StoredTransaction
     is_resumed: bool = False
@@ -52,9 +53,9 @@ class Again:
 
 @frozen(eq=False)
 class MarkedLater:
-    """Tell the id by `marked` once more, after a while: that could not be written."""
+    """Call the id's `marked` once more, after a delay: its state could not be written."""
 
 
 Effect = TransactionAnswer | StoreTransaction | SendMarkers | Again | MarkedLater
 Effects = list[Effect]
-"""In this order."""
+"""Effects in the order in which to carry them out."""

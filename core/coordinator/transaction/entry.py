@@ -1,4 +1,4 @@
-"""One transactional id of a coordinator, and what waits for it."""
+"""One transactional id of a coordinator, with its timer and its marker sending."""
 
 from collections.abc import Callable
 
@@ -13,16 +13,17 @@ from .transactional_id import TransactionalId
 
 @define(kw_only=True, eq=False)
 class TransactionEntry:
-    """`partition` is the one of `__transaction_state` that keeps it. The timer is for who waits (`timed`)."""
+    """A transactional id as the coordinator holds it: `partition` is that of `__transaction_state` which stores it. The
+    timer is for the request that waits (`timed`)."""
 
     transaction: TransactionalId
     partition: int
     size_bytes: int = 0
-    """As counted so far."""
+    """The memory of the id, as counted so far."""
     timer: Timer | None = None
     timed: TransactionAsked | None = None
     stop_marking: Callable[[], None] | None = None
-    """Ends the sending of markers, while there is some."""
+    """Ends the sending of markers; None while none are being sent."""
 
     @property
     def key(self) -> str:

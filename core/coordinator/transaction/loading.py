@@ -1,4 +1,4 @@
-"""What one partition of `__transaction_state` says: the last value of each transactional id."""
+"""The content of one partition of `__transaction_state`: the last value of each transactional id."""
 
 from ....ports.errors import ApiError
 from ..skipped import SkippedRecords
@@ -6,7 +6,8 @@ from .records import StoredTransaction, decode_key, decode_value
 
 
 class TransactionLoading:
-    """Takes the records of one partition in their order; knows nothing of the coordinator, so any thread may fill it.
+    """The state read from the records of one partition, in their order. It has no reference to the coordinator, so any
+    thread may fill it.
 
     A record that cannot be read is left out and counted; the others count.
     """
@@ -14,11 +15,11 @@ class TransactionLoading:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.stored: dict[str, StoredTransaction] = {}
-        """By transactional id."""
+        """The last value by transactional id."""
         self._skipped = SkippedRecords()
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """The next record."""
+        """Add the next record."""
         if key is None:
             self._skipped.add("it has no key")
             return
@@ -32,5 +33,5 @@ class TransactionLoading:
             self._skipped.add(error.message)
 
     def report(self) -> str | None:
-        """One line about what was left out; None when nothing was."""
+        """Return one line about the records left out; None when there are none."""
         return self._skipped.report(f"__transaction_state-{self.partition}")

@@ -1,4 +1,5 @@
-"""Partitions are told how a transaction ended: each by its leader, until it has been told or is deleted."""
+"""Sending of transaction markers: to the leader of each partition, until the marker is written or the partition is
+deleted."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -15,8 +16,8 @@ from ...client.driver import Submit
 from ...cluster.topics import NO_LEADER
 
 WriteHere = Callable[[Sequence[TxnMarker], Callable[[Sequence[WrittenTxnMarker]], None], float], None]
-"""Write markers into partitions that this broker leads, with acks=all, within so many milliseconds. The callback is
-told once, at once or later, the outcomes in the order of the markers."""
+"""Write markers into partitions that this broker leads, with acks=all, within a timeout in milliseconds. The callback
+gets the outcomes once, at once or later, in the order of the markers."""
 
 _TIMEOUT_MS = 10_000.0
 _RETRY_MS, _RETRY_MS_MAX = 20.0, 1000.0
@@ -24,9 +25,13 @@ _RETRY_MS, _RETRY_MS_MAX = 20.0, 1000.0
 
 @frozen
 class PartitionLookup:
-    """What the coordination tree says of partitions: those that it does not have, and those of topics that this
-    broker's image does not have yet, or of which it has an earlier one of the name. `is_answered` False: the tree said
-    nothing."""
+    """The coordination tree's answer about partitions.
+
+    deleted:        the partitions that the tree does not have.
+    not_known_here: partitions of topics that this broker's image does not have yet, or of which it has an earlier one
+                    of the same name.
+    is_answered:    False: the tree could not be read.
+    """
 
     deleted: Collection[TopicPartition] = ()
     not_known_here: Collection[TopicPartition] = ()
@@ -37,15 +42,16 @@ LookUp = Callable[[Collection[TopicPartition], Callable[[PartitionLookup], None]
 """Ask the coordination tree about these partitions. The callback gets the answer, once, on the owner thread."""
 
 _ABSENT_MS = 2000.0
-"""A partition that is not known for so long may be deleted: the tree is asked, again and again at this interval. A
-broker that has just begun to coordinate may hear of new topics much later than of what it leads."""
+"""A partition that is unknown for this time may be deleted: the tree is read, repeatedly at this interval. A broker
+that has just begun to coordinate may receive new topics much later than its own leaderships."""
 _TRIES_UNTOLD = 10
-"""About five seconds: so long partitions may be without a leader on ordinary days."""
+"""Attempts without a report, about five seconds: partitions may be without a leader for that time in normal
+operation."""
 _NAMED_MAX = 5
 _AT_ONCE = 2
-"""So many requests are under way to one leader; what comes meanwhile goes together."""
+"""The most requests in flight to one leader; markers that come meanwhile share the next one."""
 _PARTITIONS_MAX = 2000
-"""So many partitions are told by one request."""
+"""The most partitions in one request."""
 _TOLD = frozenset(
     (
         ErrorCode.NONE,
@@ -64,11 +70,11 @@ _ORDINARY = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     )
 )
-"""What passes by itself, and the broker's log hears of elsewhere."""
+"""Temporary errors, which other parts of the broker report."""
 
 
 class _Sending:
-    """One transaction whose partitions are being told."""
+    """One transaction whose markers are being sent."""
 
     __slots__ = ("absent_since_ms", "done", "is_over", "left", "marker", "tries", "was_reported")
 
@@ -85,11 +91,11 @@ class _Sending:
 
 
 class MarkerSender:
-    """Owner thread only.
+    """Sends markers to the leaders of their partitions, with retries. Owner thread only.
 
-    `leader_of` tells which broker leads a partition: -1 nobody now, None this broker knows no such partition.
-    `look_up` asks the tree. `write_here` is for those that this broker leads, `submit` sends a request to another one
-    (None: there are no others).
+    `leader_of` returns the leader of a partition: -1 while it has none, None if this broker knows no such partition.
+    `look_up` reads the tree. `write_here` writes to partitions that this broker leads, `submit` sends a request to
+    another broker (None: there are no others).
     """
 
     def __init__(
@@ -117,19 +123,20 @@ class MarkerSender:
         self._asking: set[int] = set()
         self._absent: dict[_Sending, Sequence[TopicPartition]] = {}
         self._unconfirmed: dict[_Sending, Sequence[TopicPartition]] = {}
-        """The tree is to be asked about these partitions, for these transactions: they are not known here, or may be of
-        an earlier topic of the name."""
+        """Resumed transactions with the partitions to look up in the tree before their markers are sent: the leader
+        known here may be that of an earlier topic of the same name."""
         self._is_looking_up = False
         self._is_due = self._is_closed = False
         self.without_leader = 0
-        """How many transactions have partitions that nobody leads."""
+        """The number of transactions that wait for partitions without a leader."""
 
     def send(self, marker: TxnMarker, done: Callable[[], None], *, is_resumed: bool = False) -> Callable[[], None]:
-        """Tell all partitions of the marker; `done` is called once, later. Returns what ends it without that.
+        """Send the marker to all its partitions; `done` is called once, later. Returns a function that ends the sending
+        without a call of `done`.
 
-        `is_resumed`: another coordinator took the partitions into the transaction. Its image may have been newer than
-        this one, in which an earlier topic may have the name, whose leader would take the marker. So the tree is asked
-        first, and the markers wait until this broker knows the topics that the tree has.
+        `is_resumed`: another coordinator added the partitions to the transaction. Its image may have been newer than
+        this broker's, where an earlier topic may have the name; that topic's leader would accept the marker. So the
+        tree is read first, and the markers wait until this broker knows the topics that the tree has.
         """
         sending = _Sending(marker, done)
         if is_resumed and sending.left:
@@ -141,7 +148,7 @@ class MarkerSender:
         return sending.stop
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Send no further markers."""
         self._is_closed = True
         self._queues.clear()
         self._absent.clear()
@@ -150,7 +157,7 @@ class MarkerSender:
     # --- within
 
     def _route(self, sending: _Sending, partitions: Iterable[TopicPartition]) -> None:
-        """To whom each partition goes; those that nobody leads now are looked at again later."""
+        """Queue each partition for its leader; those without a leader are tried again later."""
         if sending.is_over or self._is_closed:
             return
         later, absent = [], []
@@ -181,8 +188,9 @@ class MarkerSender:
             self._scheduler.call_soon(self._go)
 
     def _note_absent(self, sending: _Sending, partitions: list[TopicPartition]) -> None:
-        """These partitions are not known here: if that lasts, ask the tree whether they are deleted. Not known does not
-        mean deleted: this broker's image may be behind, and a partition that is passed over never gets its marker."""
+        """Note partitions that are not known here: if that lasts, look up in the tree whether they are deleted. An
+        unknown partition need not be deleted: this broker's image may be behind, and a partition that is left out never
+        gets its marker."""
         now_ms = self._clock.monotonic_ms()
         if not partitions:
             sending.absent_since_ms = -1.0
@@ -199,7 +207,7 @@ class MarkerSender:
             self._ask_tree()
 
     def _ask_tree(self) -> None:
-        """One question to the tree is under way at a time, about the partitions of all transactions."""
+        """Look up the partitions of all transactions in the tree, one lookup at a time."""
         if self._is_looking_up or not (self._absent or self._unconfirmed):
             return
         absent, self._absent = self._absent, {}
@@ -248,7 +256,7 @@ class MarkerSender:
 
     def _send_to(self, node: int) -> None:
         if node in self._asking:
-            return  # answered at once: who asks goes on
+            return  # answered at once: the outer call continues
         self._asking.add(node)
         try:
             while self._under_way.get(node, 0) < _AT_ONCE:
@@ -314,7 +322,7 @@ class MarkerSender:
             self._look(sending)
 
     def _complain(self, sending: _Sending, why: str) -> None:
-        """Once for each transaction."""
+        """Report a failure, once for each transaction."""
         if not sending.was_reported:
             sending.was_reported = True
             what = f"the marker of producer {sending.marker.producer_id}, epoch {sending.marker.producer_epoch}"

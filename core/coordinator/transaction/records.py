@@ -1,7 +1,7 @@
 """The records of `__transaction_state`: Kafka's own keys and values (facts E3).
 
-The key is a transactional id (version 0), the value what is known of it; None forgets the id. Values of version 1,
-which Kafka writes for the second version of transactions, are read, not written.
+The key is a transactional id (version 0), the value its state; None forgets the id. Values of version 1, which Kafka
+writes for the second version of transactions, are read, not written.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 @frozen(kw_only=True)
 class StoredTransaction:
-    """What the log says of a transactional id. Times are wall-clock; `started_ms` is when the transaction began, also
-    after its end, and -1 before the first one of a producer.
+    """The state of a transactional id in the log. Times are wall-clock; `started_ms` is when the transaction began,
+    also after its end, and -1 before the first one of a producer.
 
     `producer_epoch` -1: no producer has got it yet.
     """

@@ -1,4 +1,4 @@
-"""The states of a transactional id, and how one leads to the other: the whole of it in one table (facts C6)."""
+"""The states of a transactional id, and all transitions between them in one table (facts C6)."""
 
 from collections.abc import Mapping
 from enum import Enum, IntEnum
@@ -7,32 +7,35 @@ from ....ports.error_codes import ErrorCode
 
 
 class TransactionState(IntEnum):
-    """The number is the one in the log. Kafka has two more, which it does not write there: Dead, for an id that is
-    about to be forgotten, and PrepareEpochFence, for a transaction that is about to be aborted for its producer."""
+    """The state of a transactional id; its number is the one in the log.
+
+    Kafka has two more states, which it does not write there: Dead, for an id that is about to be forgotten, and
+    PrepareEpochFence, for a transaction that is about to be aborted for its producer.
+    """
 
     EMPTY = 0
-    """There has been no transaction since the producer came."""
+    """The present producer epoch has had no transaction yet."""
     ONGOING = 1
     PREPARE_COMMIT = 2
-    """It is decided; the partitions are being told."""
+    """The commit is decided; the markers are being written to the partitions."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
-    """All partitions have been told."""
+    """All partitions have their markers."""
     COMPLETE_ABORT = 5
 
     @property
     def word(self) -> str:
-        """Kafka's word, as DescribeTransactions tells it."""
+        """Kafka's word, as DescribeTransactions returns it."""
         return _WORDS[self]
 
     @property
     def is_decided(self) -> bool:
-        """The markers are under way."""
+        """True while the markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is under way."""
+        """True while no transaction is open or being ended."""
         return self in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
@@ -42,7 +45,7 @@ _WORDS: Mapping[TransactionState, str] = {
 
 
 class Event(Enum):
-    """What may happen to a transactional id."""
+    """An event of a transactional id."""
 
     INIT = "a producer asks for its identity"
     ADD = "partitions come into the transaction"
@@ -84,5 +87,5 @@ TRANSITIONS: Mapping[tuple[TransactionState, Event], TransactionState | ErrorCod
     (_S.COMPLETE_ABORT, _E.COMMIT): ErrorCode.INVALID_TXN_STATE,
     (_S.COMPLETE_ABORT, _E.ABORT): ErrorCode.NONE,
 }
-"""What follows: the next state, or the error that is the answer (NONE: it is so already). What is not here cannot be,
-or changes nothing; an id that expires is forgotten if it is idle."""
+"""The next state, or the error for the answer (NONE: the id is in that state already). A pair that is missing here
+cannot happen, or changes nothing; an id that expires is forgotten if it is idle."""

@@ -1,4 +1,4 @@
-"""One transactional id as a state machine: its producer, and the transaction under way (KIP-98, 360)."""
+"""One transactional id as a state machine: its producer and its current transaction (KIP-98, KIP-360)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,14 +17,15 @@ from .records import NO_PARTITIONS, StoredTransaction
 from .states import TRANSITIONS, Event, TransactionState
 
 LAST_EPOCH = 2**15 - 2
-"""No producer gets a later one: one more is left to fence it with."""
+"""The last epoch that a producer gets: one more remains for fencing it."""
 NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 _ID_BYTES, _PARTITION_BYTES = 1000, 120
 
 
 @frozen(kw_only=True, eq=False)
 class Pending:
-    """What is being written. `last_id` and `last_epoch` are of the producer before, if it may still ask."""
+    """A state that is being written. `last_id` and `last_epoch` are the previous identity, if a producer may still use
+    it in InitProducerId."""
 
     value: StoredTransaction | None
     asked: TransactionAsked | None = None
@@ -34,16 +35,18 @@ class Pending:
 
 
 class TransactionalId:
-    """Takes what happens and the wall-clock time, returns what is to be done. Nothing counts before it is in the log.
+    """A state machine that takes events with the wall-clock time and returns effects. No change counts before it is in
+    the log.
 
-    One write is under way at a time. What comes meanwhile, or while the transaction before is being ended, waits, one
-    request at most and `patience_ms` at most; else it is told CONCURRENT_TRANSACTIONS. (Kafka says so at once, so that
-    a quick producer spends most of its time in the pauses between two tries.)
+    One write is pending at a time. A request that comes meanwhile, or while the previous transaction is being ended,
+    waits, at most one and at most `patience_ms`; others get CONCURRENT_TRANSACTIONS. (Kafka answers so at once, so that
+    a quick producer spends most of its time in the pauses between two attempts.)
 
-    stored:     what is in the log; an epoch of -1: nothing is, yet.
-    pending:    what is being written.
-    waiting:    who waits for that.
-    last_id, last_epoch: the producer before it asked for the next epoch, which may not have heard the answer (KIP-360).
+    stored:     the state in the log; an epoch of -1: there is none yet.
+    pending:    the state that is being written.
+    waiting:    the request that waits for it.
+    last_id, last_epoch: the identity of the producer before its last epoch bump, whose answer may have been lost
+                (KIP-360).
     """
 
     __slots__ = ("config", "last_epoch", "last_id", "pending", "stored", "transactional_id", "waiting")
@@ -62,16 +65,16 @@ class TransactionalId:
 
     @property
     def is_void(self) -> bool:
-        """Nothing of it is kept anywhere, nor asked for."""
+        """True if nothing of it is stored or being written."""
         return self.stored.producer_epoch < 0 and self.pending is None
 
     @property
     def size_bytes(self) -> int:
-        """What it takes, roughly."""
+        """The memory of the id, roughly."""
         return self.size_with(self.stored)
 
     def size_with(self, stored: StoredTransaction) -> int:
-        """What it would take."""
+        """Return the memory of the id with this state."""
         return _ID_BYTES + len(self.transactional_id) + _PARTITION_BYTES * len(stored.partitions)
 
     # --- the producer's identity
@@ -79,12 +82,12 @@ class TransactionalId:
     def wants_fresh_id(self, request: InitProducerId) -> bool:
         """True if `init` would need another producer id: this one has no epochs left."""
         epoch = self.stored.producer_epoch
-        # Fenced with the epoch after the last one, who asked for the next one still has the last one.
+        # A producer whose id was fenced with the epoch after the last one still has the last one.
         mine = (-1, epoch) if epoch <= LAST_EPOCH else (-1, epoch, self.last_epoch)
         return self.pending is None and self.state.is_idle and epoch >= LAST_EPOCH and request.producer_epoch in mine
 
     def init(self, asked: TransactionAsked, request: InitProducerId, now_ms: int, fresh_id: int = -1) -> Effects:
-        """A producer asks who it is; whoever was it before is fenced. `fresh_id`: where `wants_fresh_id`."""
+        """Give a producer its identity and fence the previous one. `fresh_id` is needed where `wants_fresh_id`."""
         stored, knows = self.stored, request.producer_id >= 0
         follows = TRANSITIONS[self.state, Event.INIT]
         if self.pending is not None or follows is CONCURRENT:
@@ -101,7 +104,7 @@ class TransactionalId:
             producer_id, epoch, last_epoch = fresh_id, 0, request.producer_epoch
         elif knows and stored.producer_epoch in (-1, request.producer_epoch):
             last_epoch = stored.producer_epoch
-        elif knows and request.producer_epoch == self.last_epoch:  # it has not heard the answer to its first try
+        elif knows and request.producer_epoch == self.last_epoch:  # the answer to its first attempt was lost
             epoch, last_epoch = stored.producer_epoch, self.last_epoch
         elif knows:
             return _refused(asked, ErrorCode.PRODUCER_FENCED)
@@ -125,7 +128,7 @@ class TransactionalId:
         return stored.producer_epoch < 0 or producer_id == stored.producer_id or is_last
 
     def _fence(self, now_ms: int, last_epoch: int = -1) -> Effects:
-        """Abort, with an epoch that the producer does not have."""
+        """Abort the transaction with an epoch that the producer does not have."""
         after = evolve(
             self.stored,
             producer_epoch=self.stored.producer_epoch + 1,
@@ -137,7 +140,7 @@ class TransactionalId:
     # --- the transaction
 
     def identity_error(self, producer_id: int, epoch: int) -> ErrorCode:
-        """NONE for the producer that has this id now."""
+        """Return NONE for the producer that has this id now, else the error."""
         if producer_id != self.stored.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         is_now = 0 <= epoch == self.stored.producer_epoch
@@ -150,7 +153,7 @@ class TransactionalId:
         partitions: Iterable[TopicPartition],
         now_ms: int,
     ) -> Effects:
-        """Partitions come into the transaction; the first ones begin it."""
+        """Add partitions to the transaction; the first ones begin it."""
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is not NONE:
             return _refused(asked, error)
@@ -171,7 +174,7 @@ class TransactionalId:
         return self._store(Pending(value=after, asked=asked, result=asked.request.answer(NONE)))
 
     def verified(self, request: AddPartitionsToTxn) -> list[ErrorCode]:
-        """For each partition of the request: does it belong to the transaction?"""
+        """Return for each partition of the request NONE if it belongs to the transaction, else the error."""
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is NONE and self.state.is_decided:
             error = CONCURRENT
@@ -181,7 +184,7 @@ class TransactionalId:
         return [NONE if each in here else ErrorCode.INVALID_TXN_STATE for each in request.partitions]
 
     def end(self, asked: TransactionAsked, request: EndTxn, now_ms: int) -> Effects:
-        """The producer commits or aborts."""
+        """Commit or abort the transaction for its producer."""
         error = self.identity_error(request.producer_id, request.producer_epoch)
         if error is not NONE:
             return _refused(asked, error)
@@ -201,7 +204,7 @@ class TransactionalId:
         return self._fence(now_ms) if stored.started_ms + stored.timeout_ms < now_ms else []
 
     def marked(self, now_ms: int) -> Effects:
-        """All partitions have been told how it ends."""
+        """Complete the transaction: all partitions have their markers."""
         follows = TRANSITIONS.get((self.state, Event.MARKED))
         if self.pending is not None or not isinstance(follows, TransactionState):
             return []
@@ -209,20 +212,20 @@ class TransactionalId:
         return self._store(Pending(value=after, last_id=self.last_id, last_epoch=self.last_epoch))
 
     def expire(self, now_ms: int) -> Effects:
-        """Forget an id that nobody has used for long."""
+        """Forget an id that was not used for `id_expiration_ms`."""
         is_old = self.stored.updated_ms + self.config.id_expiration_ms <= now_ms
         if self.pending is not None or not self.state.is_idle or not is_old:
             return []
         return self._store(Pending(value=None))
 
     def resumed(self) -> Effects:
-        """It has just been read from the log: what was decided is carried out."""
+        """Resume an id that was just read from the log: send the markers if its end is decided."""
         return [SendMarkers(self.stored, is_resumed=True)] if self.state.is_decided else []
 
     # --- the log
 
     def written(self, error: ErrorCode) -> Effects:
-        """What was to be written is in the log (NONE), or may not be."""
+        """Handle the end of a write: the state is in the log (NONE), or it may not be."""
         pending, self.pending = self.pending, None
         if pending is None:
             return []
@@ -230,7 +233,7 @@ class TransactionalId:
         if error is not NONE:
             told_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
             told: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(told_error))]
-            # Who waits is told, too: asked again at once, it would be written again at once, as long as the log fails.
+            # The waiting request fails, too: handled now, it would write again at once, as long as the log fails.
             return told + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(told_error))
         if pending.value is None:
             self.stored = evolve(self.stored, producer_epoch=-1)
@@ -240,12 +243,12 @@ class TransactionalId:
         return effects + ([SendMarkers(self.stored)] if self.state.is_decided else self._next())
 
     def give_up_waiting(self, error: ErrorCode = CONCURRENT) -> Effects:
-        """Whoever waits has waited for long enough."""
+        """Refuse the request that waits."""
         asked, self.waiting = self.waiting, None
         return [] if asked is None else _refused(asked, error)
 
     def die(self) -> Effects:
-        """Another broker coordinates: whoever waits asks there."""
+        """Refuse all requests with NOT_COORDINATOR: another broker coordinates the id."""
         pending, self.pending = self.pending, None
         asked = None if pending is None else pending.asked
         told = [] if asked is None else _refused(asked, ErrorCode.NOT_COORDINATOR)

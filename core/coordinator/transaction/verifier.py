@@ -1,4 +1,4 @@
-"""A leader asks the coordinator whether a partition belongs to the transaction that is written there (KIP-890)."""
+"""Verification by a leader, at the coordinator, that a partition belongs to the transaction written there (KIP-890)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +18,9 @@ _BROKER = Caller(origin=Origin.BROKER)
 
 
 class TransactionVerifier:
-    """What is asked about one transaction in one turn of the owner thread goes together. Owner thread only.
+    """Verifications of one transaction in one turn of the owner thread share a request. Owner thread only.
 
-    own_id:         this broker, whose `coordinator` is asked without a detour.
+    own_id:         this broker; its `coordinator` is called directly.
     coordinator_of: the broker that coordinates a transactional id, -1 while there is none.
     submit:         sends a request to another broker, as `Links.submit` does; None: there is no other.
     is_on:          False: nothing is verified.
@@ -51,7 +51,8 @@ class TransactionVerifier:
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, told: _Told
     ) -> None:
-        """Tell `told` NONE, or what the coordinator says, or why it cannot be asked; at once or later."""
+        """Call the callback with NONE, the coordinator's error, or COORDINATOR_NOT_AVAILABLE if it cannot be asked; at
+        once or later."""
         if not self._is_on():
             told(ErrorCode.NONE)
             return

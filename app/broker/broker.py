@@ -99,7 +99,7 @@ class Broker:
         return self
 
     def _wait_until_ready(self, reactor: Scheduler, node: BrokerServer) -> None:
-        """A broker over ZooKeeper or etcd may have to wait for the end of its predecessor's session."""
+        """Wait until the broker is ready; over ZooKeeper or etcd its predecessor's session may have to end first."""
         ready: Future[BarnabasError | None] = Future()
         reactor.call_soon(lambda: node.when_ready(ready.set_result))
         error = ready.result()
@@ -108,7 +108,7 @@ class Broker:
             raise error
 
     def close(self) -> None:
-        """Answer what waits, make the logs durable, and stop. Twice is harmless; the end of the process does it too."""
+        """Answer waiting requests, make the logs durable, and stop. Twice is harmless; a process does it at its end."""
         atexit.unregister(self.close)
         thread, node = self._thread, self._node
         if thread is None or node is None:
@@ -128,8 +128,10 @@ class Broker:
             thread.join()
 
     def abandon(self) -> None:
-        """Let it end as if its process had died: nothing is answered, flushed or told to anybody any more, and its
-        session is left to time out. For tests of what happens then. Twice is harmless."""
+        """Stop as if the process had died: without responses, flushes or notifications. For tests of crashes.
+
+        The session is left to time out. Twice is harmless.
+        """
         atexit.unregister(self.close)
         thread = self._thread
         if thread is None:
@@ -178,18 +180,18 @@ class Broker:
 
     @property
     def node(self) -> BrokerServer:
-        """The broker itself, which belongs to its own thread. Raises `ClosedError` before `start`."""
+        """The broker server, which belongs to the broker's own thread. Raises `ClosedError` before `start`."""
         if self._node is None:
             raise ClosedError("the broker has not been started")
         return self._node
 
     @property
     def api(self) -> BrokerApi:
-        """What answers requests, on the broker's own thread. Raises `ClosedError` before `start`."""
+        """The handler of all requests, on the broker's own thread. Raises `ClosedError` before `start`."""
         return self.node.api
 
     def open_coordination(self) -> Coordination:
-        """A session for a client beside this broker with the registries that the broker uses.
+        """Return a coordination session for a client in this process, with the service that the broker uses.
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """

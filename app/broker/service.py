@@ -1,4 +1,4 @@
-"""The broker as its callers see it: every request type leads to the handler of its family."""
+"""The broker service, which passes each request to the handler of its type."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ class BrokerService:
         self._authorizer = None if authorizer is everyone else authorizer
         self._is_closed = False
         self.requests = 0
-        """How many have come by now."""
+        """The number of requests so far."""
         topics = self.topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
@@ -111,23 +111,25 @@ class BrokerService:
         }
 
     def start(self) -> None:
-        """The topics that were there are open."""
+        """Start the coordinators, after the topics of an earlier start are open."""
         self.groups.start()
         self.transactions.start()
 
     def stop_coordinating(self) -> None:
-        """Whoever waits for a coordinator is told that it is elsewhere now. Twice is harmless."""
+        """Stop the coordinators, which answer waiting requests with NOT_COORDINATOR. Twice is harmless."""
         self.transactions.close()
         self.groups.close()
 
     def close(self) -> None:
-        """Take no more requests: the logs are about to be closed."""
+        """Refuse requests from now on: the logs are about to be closed."""
         self._is_closed = True
         self.stop_coordinating()
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
-        """Handle the request (see `BrokerApi`), if the authorizer lets it pass. One that raises is reported and
-        answered with UNKNOWN_SERVER_ERROR, in the form that its result has for errors."""
+        """Handle the request (see `BrokerApi`), if the authorizer allows it.
+
+        An exception is reported and answered with UNKNOWN_SERVER_ERROR, in the error form of the request's result.
+        """
         if self._is_closed:
             reply(TransportError("the broker is about to stop"))
             return
@@ -136,7 +138,7 @@ class BrokerService:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
             return
         answered = False
-        # What waits must not hold on to the records of a produce: their memory is the connection's.
+        # Waiting requests must not keep the records of a produce, which are in the connection's memory.
         kept = None if type(request) is Produce else request
 
         def once(result: Any) -> None:
@@ -154,7 +156,7 @@ class BrokerService:
                 once(request.failed(refused))
                 return
             self._handlers[type(request)](request, caller, once)
-        except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
+        except Exception as error:  # noqa: BLE001  reported; one request must not stop the broker
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:
                 reply(request.failed(broker_failed()))

@@ -1,4 +1,4 @@
-"""Topics that are made because a client has asked for their metadata: a bounded number of them, while others wait."""
+"""Automatic topic creation by Metadata requests: a bounded number of topics, while the requests wait."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ from .topic_creation import TOPICS_AT_A_TIME
 from .topics import TopicService
 
 PATIENCE_MS = 1000.0
-"""How long an answer waits for the topics that it is about. Clients ask again for those that are not made by then."""
+"""The time that a response waits for its topics. Clients repeat the request for those that are not created by then."""
 REPORT_MS = 60_000.0
 
 Errors = Mapping[str, ErrorCode]
 
 
 class _Waiting:
-    """Somebody who wants to be told about some topics."""
+    """A Metadata request that waits for some topics."""
 
     def __init__(self, names: Iterable[str], told: Callable[[Errors], None]) -> None:
         self.names = set(names)
@@ -32,11 +32,11 @@ class _Waiting:
 
 
 class AutoCreation:
-    """Makes topics in the order in which they were named, a few at a time. Owner thread only.
+    """Creates topics in the order of the requests, a few at a time. Owner thread only.
 
-    `auto.create.topics.max.per.request` bounds how many wait because of one request, and in all how many wait;
-    `auto.create.topics.max.per.second` how many are begun. What is over the bounds is not made: LEADER_NOT_AVAILABLE
-    lets clients ask again after a while (facts C6), and then it may have its turn.
+    `auto.create.topics.max.per.request` limits the number of topics that wait because of one request, and of all that
+    wait; `auto.create.topics.max.per.second` limits the number that are begun. Topics beyond the limits are not
+    created: with LEADER_NOT_AVAILABLE clients retry after a while (facts C6).
     """
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
@@ -49,13 +49,16 @@ class AutoCreation:
         self._counted_ms = state.clock.monotonic_ms()
         self._queue: deque[str] = deque()
         self._under_way: set[str] = set()
-        """What waits in `_queue`, and what is being made."""
+        """The topics in `_queue`, and those that are being created."""
         self._waiting: list[_Waiting] = []
         self._put_off = 0
         self._reported_ms: float | None = None
 
     def make(self, names: Sequence[str], told: Callable[[Errors], None]) -> None:
-        """Make topics that do not exist; `told` gets what went wrong, or LEADER_NOT_AVAILABLE for what takes longer."""
+        """Create topics that do not exist, and pass their errors to the callback.
+
+        A topic that takes longer has LEADER_NOT_AVAILABLE.
+        """
         errors: dict[str, ErrorCode] = {}
         wanted: list[str] = []
         for name in names:
@@ -75,7 +78,7 @@ class AutoCreation:
         self._go_on()
 
     def _admitted(self, name: str) -> ErrorCode:
-        """NONE if the topic is, or may be, under way."""
+        """Return NONE if the creation of the topic is queued or running."""
         if name in self._under_way:
             return ErrorCode.NONE
         try:
@@ -113,7 +116,7 @@ class AutoCreation:
     # --- in the queue of changes
 
     def _go_on(self) -> None:
-        """Begin the next few, unless some are being made."""
+        """Begin the next few topics, unless some are being created."""
         if not self._queue or len(self._queue) < len(self._under_way):
             return
         some = [self._queue.popleft() for _ in range(min(TOPICS_AT_A_TIME, len(self._queue)))]
@@ -125,7 +128,7 @@ class AutoCreation:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
             self._under_way.difference_update(some)
             errors = {name: self._error(name, each) for name, each in zip(some, results, strict=True)}
-            self._state.scheduler.call_soon(self._go_on)  # others have their turn
+            self._state.scheduler.call_soon(self._go_on)  # other changes have their turn
             self._note(errors)
 
         self._state.changes.submit("Metadata", change, made)
@@ -133,8 +136,8 @@ class AutoCreation:
     def _error(self, name: str, made: Topic | BarnabasError) -> ErrorCode:
         state = self._state
         if isinstance(made, Topic) or name in state.image.topics or state.classic.has(name):
-            return ErrorCode.NONE  # also what was made meanwhile, or what an earlier attempt had left
-        if isinstance(made, ApiError):  # what is refused is not there for this client, until somebody sees to it
+            return ErrorCode.NONE  # also what was created meanwhile, or left by an earlier attempt
+        if isinstance(made, ApiError):  # a refused topic does not exist for this client until an operator acts
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if made.code is ErrorCode.POLICY_VIOLATION else made.code
         if isinstance(made, StorageError):
             state.failed(f"creating topic {name}", made)

@@ -1,5 +1,7 @@
-"""ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4). All but sets that take long to check is answered at
-once."""
+"""ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4).
+
+All are answered at once, except message sets that take long to check.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -32,7 +34,7 @@ from ....ports.types import Offset, TopicPartition
 from ..state.broker_state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
-"""Of all sets of one fetch: the length before the answer is a signed 32-bit number."""
+"""The limit for all sets of one fetch: the length before the response is a signed 32-bit number."""
 
 _FETCH_CODES = frozenset(
     (
@@ -42,20 +44,20 @@ _FETCH_CODES = frozenset(
         ErrorCode.INVALID_FETCH_SIZE,
     )
 )
-"""What the classic protocol can say; all else is UNKNOWN_SERVER_ERROR."""
+"""The errors that the classic protocol has; all others become UNKNOWN_SERVER_ERROR."""
 
 _NOTHING = ClassicFetchResultPartition()
 _LONG_AT_A_TIME = 4
 _LONG_BYTES_MAX = 256 << 20
-"""Of the records of requests that take long; one request may always."""
+"""The limit for the records of requests that take long; a single request may exceed it."""
 _LongProduce = tuple[
     Sequence[ClassicProducePartition], list[ClassicProduceResultPartition], Reply[ClassicProduceResult]
 ]
-"""What is left of a request, the results of what is done, and how it is answered."""
+"""The rest of a request, the results of its first entries, and its reply."""
 
 
 class ClassicService:
-    """Answers the classic requests. One partition's failure leaves the others of the request alone."""
+    """Answers the classic requests. A failure in one partition does not affect the others of the request."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -66,16 +68,18 @@ class ClassicService:
             state.scheduler, state.clock, lambda error: state.failed("a classic append that took long", error)
         )
         self._long: deque[_LongProduce] = deque()
-        """Requests that wait until it is their turn to be checked."""
+        """The requests that wait for their check."""
         self._long_free = _LONG_AT_A_TIME
         self._long_bytes = 0
-        """Of the records of all of them, those under way too."""
+        """The bytes of the records of all long requests, including those under way."""
 
     # --- produce
 
     def produce(self, request: ClassicProduce, _caller: Caller, reply: Reply[ClassicProduceResult]) -> None:
-        """Append the sets. Those that take long to check are appended in turns with other work; the connection is not
-        read from meanwhile."""
+        """Append the message sets.
+
+        Sets that take long to check are appended in turns with other work; the connection is not read meanwhile.
+        """
         results: list[ClassicProduceResultPartition] = []
         try:
             for entry in request.partitions:
@@ -94,7 +98,7 @@ class ClassicService:
         reply(ClassicProduceResult(partitions=results))
 
     def _begin_long(self) -> None:
-        """Begin with the next request that takes long: a few at a time, since what they decompress to takes memory."""
+        """Begin the next long requests: a few at a time, since their decompressed records take memory."""
         while self._long and self._long_free:
             rest, results, reply = self._long.popleft()
             self._long_free -= 1
@@ -139,9 +143,10 @@ class ClassicService:
     def _append(
         self, entry: ClassicProducePartition, admitted: ValidatedBatch | BarnabasError | None = None
     ) -> ClassicProduceResultPartition:
-        """The result of one set; `admitted` is what its check has given, or why it is refused.
+        """Return the result of one set; `admitted` is the validated set, or the error that refuses it.
 
-        Raises `ValidationTakesLong` for a set that is not `admitted` yet, and takes long to check."""
+        Raises `ValidationTakesLong` for a set that is not `admitted` yet, and takes long to check.
+        """
         topic, number, now_ms = entry.topic, entry.partition, self._clock.now_ms()
         try:
             if isinstance(admitted, BarnabasError):
@@ -171,7 +176,7 @@ class ClassicService:
             result = self._read(entry, min(entry.max_bytes, left))
             size = size_of(result.records)
             if size == left < min(entry.max_bytes, ANSWER_BYTES_MAX):
-                result, size = _NOTHING, 0  # cut short it would look like a message too large for the fetch
+                result, size = _NOTHING, 0  # a partial set would look like a message too large for the fetch
             if size:
                 left -= size
                 self._state.replicas.stats.of(entry.topic).bytes_out.add(size)
@@ -219,5 +224,5 @@ class ClassicService:
 
 
 def _with_own_memory(entry: ClassicProducePartition) -> ClassicProducePartition:
-    """A copy: the records are the connection's memory."""
+    """Return a copy: the records are in the connection's memory."""
     return ClassicProducePartition(entry.topic, entry.partition, memoryview(bytearray(entry.records)))

@@ -10,7 +10,7 @@ _BROKERS = 1
 
 
 class ClusterService:
-    """Tells who the brokers are."""
+    """Returns the cluster id, the controller and the brokers."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state

@@ -29,11 +29,11 @@ from ..state.changes import as_api_error
 from .topics import TopicService
 
 Plan = Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
-"""What is set now → the changes to make."""
+"""Returns the changes to make, by the present configs."""
 
 
 class ConfigService:
-    """Tells and changes the configs of topics and brokers. Each resource succeeds or fails by itself, wholly."""
+    """Describes and changes the configs of topics and brokers. Each resource succeeds or fails alone, as a whole."""
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class ConfigService:
         self._topics = topics
 
     def describe(self, request: DescribeConfigs, caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
-        """A resource that is named twice is described once."""
+        """Describe the configs; a resource that is named twice is described once."""
 
         def all_of_them() -> Steps[DescribeConfigsResult]:
             outcomes = []
@@ -60,7 +60,11 @@ class ConfigService:
     def _entries(
         self, wanted: ConfigDescription, request: DescribeConfigs, made: dict[Hashable, Sequence[ConfigEntry]]
     ) -> Sequence[ConfigEntry]:
-        """`made`: those of topics, which most have in common; thousands of copies would keep the collector busy."""
+        """Return the entries of a resource.
+
+        `made`: the entries of topics by their inputs, which most topics share; thousands of copies would slow down the
+        garbage collector.
+        """
         resource, keys = wanted.resource, wanted.keys
         settings, documentation = self._state.settings, request.include_documentation
         synonyms = request.include_synonyms
@@ -136,7 +140,10 @@ class ConfigService:
             await registry.set_broker_configs(changed.broker_id, changed.configs)
 
     def _is_default(self, resource: ConfigResource) -> bool:
-        """True for the default of all brokers, False for this broker; `ApiError(INVALID_REQUEST)` for all else."""
+        """Return True for the default of all brokers, False for this broker.
+
+        Raises `ApiError(INVALID_REQUEST)` for other resources.
+        """
         if resource.kind != ResourceKind.BROKER:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.kind} have no configs here")
         if resource.name in ("", str(self._state.node_id)):
@@ -150,12 +157,12 @@ def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:
 
 
 def _making(changes: Sequence[ConfigAlteration]) -> Plan:
-    """These changes, whatever is stored."""
+    """Return a plan with these changes, independent of the stored configs."""
     return lambda _stored: changes
 
 
 def _replacing(wanted: ConfigReplacement, stored: Mapping[str, str]) -> Sequence[ConfigAlteration]:
-    """Changes after which nothing but what is wanted is set. The generation of a topic stays: it cannot change."""
+    """Return the changes after which only the wanted configs are set; the generation of a topic cannot change."""
     resource = wanted.resource
     gone = [name for name in stored if name not in wanted.configs and name != FORMAT_KEY]
     return [

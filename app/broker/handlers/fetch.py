@@ -1,4 +1,4 @@
-"""Fetch: read record batches, at once or when enough is there (facts C6, D8)."""
+"""Fetch: read record batches, at once or when there are enough bytes (facts C6, D8)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,11 +18,11 @@ from .replica_authorization import refused_replica
 
 _UNCOMMITTED = FetchIsolation.HIGH_WATERMARK
 _ISOLATION = {0: _UNCOMMITTED, 1: FetchIsolation.TXN_COMMITTED}
-"""By the number that the request has for it (facts C6)."""
+"""The isolation levels by their number in the request (facts C6)."""
 
 
 class FetchService:
-    """Asks the replicas for what consumers and followers want; `selector` tells who should rather ask elsewhere."""
+    """Reads from the replicas for consumers and followers; `selector` names preferred read replicas."""
 
     def __init__(self, state: BrokerState, selector: ReplicaSelector | None = None) -> None:
         self._state = state
@@ -32,7 +32,7 @@ class FetchService:
         self._near = None if selector is None else _near_replicas(state, selector)
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
-        # Conditions in place of `min` and `max` where every request comes by: a call costs ten times as much.
+        # Conditions in place of `min` and `max`, which cost ten times as much, since every fetch passes here.
         max_bytes = request.max_bytes if request.max_bytes < self._max_bytes else self._max_bytes
         if request.replica_id >= 0:
             self._answer_follower(request, caller, reply, max_bytes)
@@ -86,7 +86,7 @@ def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> PreferredRe
 
 
 def _nearest(near: PreferredReadReplicas, request: Fetch, caller: Caller) -> FindPreferredReadReplica | None:
-    """Who may be sent elsewhere: a consumer that says where it is, and knows what to make of the answer."""
+    """Return the selection of a read replica for a consumer that names its rack and supports KIP-392, else None."""
     if request.replica_id != CONSUMER or not (request.rack_id and request.allows_follower):
         return None
     reader = NearReader(

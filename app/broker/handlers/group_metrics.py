@@ -1,4 +1,4 @@
-"""How far groups are behind, by the names of kafka_exporter: of the groups that this broker coordinates."""
+"""Metrics of consumer groups that this broker coordinates, by the names of kafka_exporter."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,7 +15,10 @@ _Row = tuple[Sequence[str], float]
 
 
 def show_lag(metrics: Metrics, coordinator: GroupCoordinator, end_of: EndOf) -> None:
-    """Have positions, lags and members of groups collected. A lag is told where this broker has the partition."""
+    """Register the metrics of groups: committed offsets, lags and members.
+
+    A lag is available where this broker has a replica of the partition.
+    """
     metrics.gauges(
         "kafka_consumergroup_current_offset",
         "Committed position of a group in a partition.",

@@ -1,4 +1,4 @@
-"""Consumer groups: the requests that their coordinator answers (facts C6)."""
+"""Consumer groups: the requests to their group coordinator (facts C6)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -51,8 +51,8 @@ _RETRY_MS = 1000.0
 class GroupService:
     """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
 
-    The partitions come as this broker comes to lead them: at the start, which `start` follows, when the topic is made,
-    and when another broker has led them; they go when another one does. Owner thread only.
+    It loads a partition when this broker begins to lead it: at the start, after the topic is created, and after another
+    broker has led it. It unloads the partition when another broker leads it. Owner thread only.
     """
 
     def __init__(self, state: BrokerState) -> None:
@@ -93,10 +93,9 @@ class GroupService:
             still_open=Loading.add_open,
         )
         self._deleted: list[tuple[bytes, Sequence[TopicPartition]]] = []
-        """Partitions that have gone, with the ids of their topics, while some groups, which may have positions in
-        them, were not there."""
+        """Partitions deleted while groups are being loaded, which may have offsets in them, by topic id."""
         self._checking = 0
-        """How many partitions are read, and wait for what the tree says of the topics in them."""
+        """The number of loaded partitions whose topic ids are being compared with the tree."""
         self._is_started = self._is_closed = False
         state.registry.listen(self._cluster_changed)
         follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
@@ -106,7 +105,7 @@ class GroupService:
 
     @property
     def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
-        """What answers each request."""
+        """The handler of each request type."""
         coordinator = self.coordinator
         return {
             JoinGroup: coordinator.join,
@@ -125,13 +124,13 @@ class GroupService:
     # --- life
 
     def start(self) -> None:
-        """The topics that were there are open."""
+        """Start the coordinator, after the topics of an earlier start are open."""
         self._is_started = True
         self._forget_deleted()
         self.coordinator.start()
 
     def close(self) -> None:
-        """Write what was accepted; whoever waits is told that the coordinator is elsewhere now. Twice is harmless."""
+        """Write accepted changes, and answer waiting requests with NOT_COORDINATOR. Twice is harmless."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -143,10 +142,10 @@ class GroupService:
     # --- committed offsets
 
     def _fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
-        """Answer with offsets of topics that exist: the tree is asked, as the image may be behind.
+        """Answer with offsets of existing topics: the topic ids are read from the tree, as the image may be behind.
 
-        A coordinator that is late learns of a deleted topic after consumers of the next topic of that name ask here. By
-        its image the offset of the deleted topic is right, and the consumer would skip messages of the new one.
+        Otherwise a coordinator with a late image could return the offset of a deleted topic to consumers of the next
+        topic of that name, which would skip its messages.
         """
         if self._state.is_alone:
             self.coordinator.fetch_offsets(request, caller, reply)
@@ -171,7 +170,7 @@ class GroupService:
     # --- transactions, and topics that go
 
     def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
-        """As produce does, where that is on."""
+        """Verify the partition of a transactional commit as produce does, where verification is on."""
         verify = self._state.replicas.verified_appends.verify
         if verify is None:
             told(ErrorCode.NONE)
@@ -184,12 +183,12 @@ class GroupService:
             self.coordinator.transaction_ended(key.partition, producer_id, committed=committed)
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
-        """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""
+        """Delete the offsets of partitions that the cluster deletes, with or without a replica here."""
         match delta:
             case TopicDeleting(topic=topic):
                 known = before.topics.get(topic.name)
                 if known is not None and known.topic_id != topic.topic_id:
-                    self._gone(known, known.partitions)  # its end, and the start of the next one, went unheard
+                    self._gone(known, known.partitions)  # its end and the next topic's start were not announced
                 self._gone(topic, topic.partitions)
             case TopicSet(topic=topic):
                 known = before.topics.get(topic.name)
@@ -215,8 +214,10 @@ class GroupService:
         return not self._is_started or self._loader.is_busy or self._checking > 0
 
     def _loaded(self, loading: Loading) -> None:
-        """The groups of a partition are there once no offset in it is of a topic that is gone: an offset of another
-        topic id than the image has is compared with the tree, since it may be the image that is behind."""
+        """Serve the groups of a loaded partition when all its offsets are of existing topics.
+
+        An offset of another topic id than the image has is compared with the tree, since the image may be behind.
+        """
         topics = self._state.image.topics
         doubtful = loading.topics_unlike(lambda name: topics[name].topic_id if name in topics else None)
         if doubtful:
@@ -264,8 +265,11 @@ class GroupService:
 
 
 def _confirmed(result: OffsetFetchResult, outcome: Outcome[dict[str, Topic | None]]) -> OffsetFetchResult:
-    """The answer where each committed offset is of the topic that the tree has. A group with an offset of another one,
-    or all groups if the tree cannot be asked, are answered with COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+    """Return the response if each committed offset has the topic id of the tree.
+
+    A group with an offset of another one, or all groups if the tree cannot be read, are answered with
+    COORDINATOR_LOAD_IN_PROGRESS, which clients retry.
+    """
     found = {} if outcome.error is not None else outcome.get()
     topic_ids = {name: topic.topic_id for name, topic in found.items() if topic is not None}
     groups = [
@@ -290,7 +294,7 @@ def _group_config(static: BrokerConfig) -> GroupConfig:
 
 
 def _counters(metrics: Metrics) -> GroupCounters:
-    """By Kafka's names (group-coordinator-metrics)."""
+    """Create the counters by Kafka's names (group-coordinator-metrics)."""
     prefix = "kafka_server_group_coordinator_metrics"
     return GroupCounters(
         commits=metrics.counter(f"{prefix}_offset_commit_total", "Positions that were committed."),
@@ -303,7 +307,7 @@ def _counters(metrics: Metrics) -> GroupCounters:
 
 
 def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loading]) -> None:
-    """The same for what is read when asked for (GroupMetadataManager)."""
+    """Register the gauges by Kafka's names (GroupMetadataManager)."""
     prefix = "kafka_coordinator_group_groupmetadatamanager"
     metrics.gauge(f"{prefix}_numgroups", "Groups.", coordinator.group_count)
     metrics.gauge(f"{prefix}_numoffsets", "Committed positions.", coordinator.offset_count)

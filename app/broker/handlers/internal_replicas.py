@@ -1,4 +1,7 @@
-"""Internal topics get the replicas that they are to have as brokers come: they were made with those that lived then."""
+"""Replicas that internal topics get when brokers join, up to the replication factor.
+
+The topic may have been created while fewer brokers were alive.
+"""
 
 from functools import partial
 
@@ -15,7 +18,7 @@ from .topics import TopicService
 
 
 class InternalReplicas:
-    """The controller sees to it. It only adds replicas, up to the topic's replication factor. Owner thread only."""
+    """Adds replicas to internal topics, on the controller; it removes none. Owner thread only."""
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
@@ -23,7 +26,7 @@ class InternalReplicas:
         self._under_way: set[str] = set()
 
     def start(self) -> None:
-        """Follow the brokers and topics of the cluster from now on; a broker that is alone has no others to add."""
+        """Follow the brokers and topics of the cluster from now on; a broker without others does nothing."""
         if not self._state.is_alone:
             self._state.registry.listen(self._cluster_changed)
 
@@ -57,14 +60,14 @@ class InternalReplicas:
         try:
             await state.registry.move(after, {})
         except BadVersion:
-            pass  # others have changed it: the next look is at theirs
+            pass  # another broker has changed the topic: the next check uses its state
         else:
             grown = counted(len(after.adding), f"partition of {name} gets", f"partitions of {name} get")
             state.report(info(f"{grown} more replicas, since more brokers live"))
         await self._topics.settle(name)
 
     def _ended(self, name: str, error: BarnabasError | None) -> None:
-        """What failed, which is reported, is tried again when something changes."""
+        """End an attempt. A failure, which is reported, is retried at the next change of the cluster."""
         self._under_way.discard(name)
         if error is None:
             self._look(name)

@@ -1,4 +1,4 @@
-"""The topics that belong to the broker itself are made when somebody needs them."""
+"""Creation of internal topics at their first use."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,14 @@ from .topics import TopicService
 
 
 class InternalTopics:
-    """Made when somebody needs them. Owner thread only."""
+    """Creates internal topics at their first use. Owner thread only."""
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
         self._topics = topics
 
     def make(self, name: str, told: Callable[[str], None]) -> None:
-        """Call `told` when the topic is there, at once or later: with nothing, or why it could not be made."""
+        """Call back when the topic exists, at once or later: with an empty text, or the error of its creation."""
         if name in self._state.image.topics:
             told("")
             return

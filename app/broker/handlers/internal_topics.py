@@ -1,4 +1,4 @@
-"""The topics that belong to the broker itself: what they are like (facts C6)."""
+"""The configuration of internal topics (facts C6)."""
 
 from attrs import evolve
 
@@ -12,11 +12,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 _RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
-"""The largest batch: one group, with the names of its members."""
+"""The size limit of batches, which must hold one group with its member ids."""
 
 
 def replication_factor_of(topic: str, static: BrokerConfig) -> int:
-    """How many replicas an internal topic is to have, if there are brokers for them."""
+    """Return the wanted replication factor of an internal topic, which needs as many brokers."""
     if topic == TRANSACTIONS_TOPIC:
         return static.transaction_state_log_replication_factor
     return static.offsets_topic_replication_factor
@@ -43,9 +43,10 @@ def _configs(topic: str, static: BrokerConfig) -> dict[str, str | None]:
 
 
 def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> NewTopic:
-    """The request for a topic, completed where it asks for an internal one.
+    """Return the request for a topic, completed if it is an internal one.
 
-    It gets as many replicas as it should, or one on each broker that lives; see `InternalReplicas`.
+    The topic gets its replication factor, or one replica on each live broker if there are fewer; see
+    `InternalReplicas`.
     """
     if new.name not in INTERNAL_TOPICS:
         return new

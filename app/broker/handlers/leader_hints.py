@@ -1,4 +1,4 @@
-"""Where a partition is led, for those who asked the wrong broker (KIP-951)."""
+"""Leader hints: the current leader in responses of a broker that does not lead the partition (KIP-951)."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -22,13 +22,13 @@ _ERRORS = (_ELSEWHERE, _EARLIER)
 
 
 class Leaders:
-    """Adds what the cluster's image says to answers that refuse. Owner thread only."""
+    """Adds leaders of the cluster image to error responses. Owner thread only."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
     def told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
-        """The results, with the leaders where these are what the client does not know, and where it reaches them."""
+        """Return the results, with the current leaders where it is not this broker or epoch, and their nodes."""
         for result in results:  # a loop: it costs a third of `any` with a generator, in every produce and fetch
             if result.error in _ERRORS:
                 return self._told(results, caller)
@@ -47,7 +47,7 @@ class Leaders:
             state = self._state.image.state(TopicPartition(result.topic, result.partition))
         except ApiError:
             return result
-        # Who has just refused knows better than its image that it does not lead.
+        # The replica that has just refused knows better than the image that it does not lead.
         if state.leader < 0 or (result.error is _ELSEWHERE and state.leader == self._state.node_id):
             return result
         return evolve(result, current_leader=CurrentLeader(state.leader, state.leader_epoch))

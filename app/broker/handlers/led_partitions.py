@@ -1,4 +1,4 @@
-"""Partitions of an internal topic come and go with their leaders, and with them what their coordinator knows."""
+"""Coordinators load and unload partitions of their internal topic with its leaderships."""
 
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from ..state.broker_state import BrokerState
 
 
 class Coordinating(Protocol):
-    """What a coordinator is told of the partitions of its topic."""
+    """A coordinator, as `follow_leaders` uses it."""
 
     @property
     def partition_count(self) -> int: ...
@@ -22,12 +22,14 @@ class Coordinating(Protocol):
 def follow_leaders(
     state: BrokerState, topic: str, coordinator: Coordinating, loader: LogLoader[Any], log: CoordinatorLog
 ) -> None:
-    """From now on a partition that comes to be led here is loaded; of one that is led here no more, whoever waits is
-    told, and what is being read is dropped."""
+    """Load each partition that this broker begins to lead, and unload those that it leads no longer.
+
+    At an unload, waiting requests are answered, and a running load is dropped.
+    """
 
     def led(partition: Partition) -> None:
         if partition.topic_partition.topic == topic:
-            resigned(partition)  # it may have led it in an epoch before
+            resigned(partition)  # the broker may have led it in an earlier epoch
             coordinator.partition_count = len(state.image.topics[topic].partitions)
             loader.load(partition)
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what the data folders hold."""
+"""DescribeLogDirs: the replicas and the space of the data folders."""
 
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.cluster import DescribeLogDirs, DescribeLogDirsResult, LogDirDescription, LogDirReplica
@@ -24,7 +24,7 @@ class LogDirService:
         for key, log in tuple(state.logs.logs().items()):
             partition = state.replicas.partitions.get(key)
             if log.closed or (partition is None and not state.classic.has(key.topic)):
-                continue  # what is left of a topic that is no more
+                continue  # left of a deleted topic
             if wanted is None or key.partition in wanted.get(key.topic, ()):
                 lag = max(0, partition.high_watermark - log.log_end_offset) if partition is not None else 0
                 replica = LogDirReplica(topic=key.topic, partition=key.partition, size_bytes=log.size_bytes, lag=lag)

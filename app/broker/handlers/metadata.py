@@ -1,4 +1,4 @@
-"""Metadata: who leads what, and where the brokers are (facts C6)."""
+"""Metadata: leaders of partitions, and addresses of brokers (facts C6)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ from .topics import TopicService
 
 
 class MetadataService:
-    """Tells clients where to go; creates topics that are named but missing, where that is allowed."""
+    """Answers Metadata; creates missing topics that a request names, where that is allowed."""
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class MetadataService:
         return name in self._state.image.topics or self._state.classic.has(name)
 
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> Steps[MetadataResult]:
-        """`errors`: of topics that could not be created, or are not yet."""
+        """Return the response. `errors`: the errors of topics that could not be created, or are not yet."""
         state = self._state
         nodes = tuple(state.endpoints.nodes(state.image.brokers, caller))
         asked = request.include_cluster_authorized_operations
@@ -96,7 +96,10 @@ class MetadataService:
         return TopicMetadata(name=name, error=error or _why_unknown(name))
 
     def _classic(self, name: str) -> TopicMetadata:
-        """A classic topic that nobody created: led from here, so that who asks comes and is told what it is."""
+        """Return a classic topic that was not created explicitly, led by this broker.
+
+        A client of the current generation then sends its request here, and gets an error that names the classic topic.
+        """
         own = (self._state.node_id,)
         partitions = [
             PartitionMetadata(partition=number, leader=own[0], leader_epoch=0, replicas=own, isr=own)
@@ -106,7 +109,7 @@ class MetadataService:
 
 
 def _why_unknown(name: str) -> ErrorCode:
-    """One that no topic can have is no use to wait for."""
+    """Return the error of an unknown topic: INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
     try:
         check_topic_name(name)
     except ApiError as error:

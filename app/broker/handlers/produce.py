@@ -1,4 +1,4 @@
-"""Produce: what a producer sends is appended, and answered when its acks says so (facts B2, C6, D8)."""
+"""Produce: append records, and answer when acks is satisfied (facts B2, C6, D8)."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _CLIENT = AppendOrigin.CLIENT
 
 
 class ProduceService:
-    """Hands what producers send to the replicas."""
+    """Passes produce requests to the replicas."""
 
     def __init__(self, state: BrokerState) -> None:
         self._append = state.replicas.append
@@ -63,7 +63,7 @@ class ProduceService:
 
 
 def _refusal(request: Produce) -> tuple[ErrorCode, str] | None:
-    """What is wrong with the request as a whole."""
+    """Return the error of a request as a whole, or None."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)"
     return None

@@ -1,4 +1,4 @@
-"""Producer ids that nobody has: this broker takes a block of them, and gives them out one by one."""
+"""Producer ids: this broker claims a block of unused ones, and assigns them one by one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from ..state.broker_state import BrokerState
 
 
 class ProducerIds:
-    """Owner thread only."""
+    """Assigns producer ids of claimed blocks. Owner thread only."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -17,20 +17,20 @@ class ProducerIds:
         self._waiting: list[Callable[[bool], None]] = []
 
     def are_given_out(self, producer_id: int) -> bool:
-        """True for an id that some producer has got, of this broker or another one; to be asked by `when_some`."""
+        """Return True for an id that some broker has assigned to a producer; call it within `when_some`."""
         return 0 <= producer_id < self._ids.start
 
     def next(self) -> int:
-        """A fresh one; there must be some."""
+        """Return an unused id; there must be one left."""
         fresh, self._ids = self._ids[0], self._ids[1:]
         return fresh
 
     def take(self, told: Callable[[int | None], None]) -> None:
-        """`told` gets a fresh one, at once or later; None: there is none to be had now."""
+        """Call back with an unused id, at once or later; None: none is available now."""
         self.when_some(lambda there_are: told(self.next() if there_are else None))
 
     def when_some(self, told: Callable[[bool], None]) -> None:
-        """Call `told` when there are some, with True, at once or later; False: there are none to be had now."""
+        """Call back with True when an id is left, at once or later; False: none is available now."""
         if self._ids:
             told(True)
             return
@@ -39,7 +39,7 @@ class ProducerIds:
             self._claim()
 
     def _claim(self) -> None:
-        """Take a block of ids, for all who wait; those who come meanwhile wait, too."""
+        """Claim a block of ids for all waiting requests, and for those that come meanwhile."""
         state = self._state
         make = partial(claim_block, state.registry.coordination, state.node_id)
         state.changes.submit("taking a block of producer ids", make, self._claimed)

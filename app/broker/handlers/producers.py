@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers: who the idempotent producers are (facts B2, C6)."""
+"""InitProducerId and DescribeProducers: idempotent producers and their states (facts B2, C6)."""
 
 from collections.abc import Callable
 
@@ -22,9 +22,9 @@ _PRODUCERS_PER_STEP = 64
 
 
 class ProducerService:
-    """Gives out producer ids and epochs; tells which producers a partition knows. Owner thread only.
+    """Assigns producer ids and epochs; describes the producers of a partition. Owner thread only.
 
-    `transactional` answers InitProducerId of those that have a transactional id.
+    `transactional` answers InitProducerId of producers with a transactional id.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class ProducerService:
             return
 
         def answer(there_are: bool) -> None:
-            # The error is what Kafka says while it has no ids: clients ask again.
+            # Kafka's error while it has no ids: clients retry.
             none = InitProducerIdResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             reply(self._identity(request) if there_are else none)
 
         self._ids.when_some(answer)
 
     def _identity(self, request: InitProducerId) -> InitProducerIdResult:
-        """The next epoch of an id that was given out (KIP-360), else a fresh id. There must be one left."""
+        """Return the next epoch of an assigned id (KIP-360), else an unused id. One must be left."""
         epoch = request.producer_epoch + 1
         if self._ids.are_given_out(request.producer_id) and epoch < EPOCH_MAX:
             return InitProducerIdResult(producer_id=request.producer_id, producer_epoch=epoch)
         return InitProducerIdResult(producer_id=self._ids.next(), producer_epoch=0)
 
     def describe(self, request: DescribeProducers, caller: Caller, reply: Reply[DescribeProducersResult]) -> None:
-        """A partition that is named twice is described once."""
+        """Describe the producers; a partition that is named twice is described once."""
 
         def all_of_them() -> Steps[DescribeProducersResult]:
             described = []
@@ -73,7 +73,7 @@ class ProducerService:
         self._state.answer_in_steps("DescribeProducers", all_of_them(), caller, reply)
 
     def _described(self, topic: str, number: int) -> Steps[DescribedPartition]:
-        """As any replica knows them, as in Kafka: one that lacks a producer that others have can be found so."""
+        """Describe the producers of a replica, leader or not, as in Kafka: so that a missing producer can be found."""
         try:
             partition = self._state.replicas.held(topic, number)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Who may call itself a replica: only brokers may read past the high watermark, and move it by what they have."""
+"""Authorization of followers: only brokers may read above the high watermark, and advance it by their progress."""
 
 from collections.abc import Mapping
 
@@ -18,9 +18,9 @@ def refused_replica(
     endpoints: Endpoints,
     brokers: Mapping[int, BrokerRegistration],
 ) -> ApiError | None:
-    """Why the caller is no replica although it says so; None: it does not say so, or it may.
+    """Return the error for a caller that is not the replica which it names; None if it names none, or is that replica.
 
-    Negative ids are those of consumers (-1) and of tools (-2), which see what consumers see.
+    Negative ids are those of consumers (-1) and of tools (-2), which read up to the same end as consumers.
     """
     if request.replica_id < 0:
         return None
@@ -31,7 +31,7 @@ def refused_replica(
 
 
 def _refused_life(request: Fetch, brokers: Mapping[int, BrokerRegistration]) -> ApiError | None:
-    """What a follower reports counts for the life in which its broker is registered, and for no other."""
+    """Return the error for a follower whose broker epoch is not the registered one: its progress must not count."""
     broker = brokers.get(request.replica_id)
     if broker is None:
         return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {request.replica_id} is not registered")

@@ -32,12 +32,12 @@ from .topics import TopicService
 
 _ATTEMPTS = 10
 CLAIMS_WAIT_MS = 5000.0
-"""So long an unclean election waits for live replicas that have not claimed what they have."""
+"""The maximum time that an unclean election waits for the log end reports of live replicas."""
 CLAIMS_STEP_MS = 50.0
 
 
 class ReplicaService:
-    """Any broker of a cluster does it: what it writes counts only if nobody changed what it is about."""
+    """Elects leaders and reassigns replicas, on any broker: a write succeeds only if the topic is unchanged."""
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
@@ -112,7 +112,7 @@ class ReplicaService:
         return [_outcome(key, error) for key, error in outcomes.items()]
 
     def _refusal(self, key: TopicPartition, kind: ElectionType) -> ApiError | None:
-        """Why nobody is elected."""
+        """Return the error of a partition that needs or has no election; None: it can be held."""
         try:
             state = self._state.image.state(key)
         except ApiError as unknown:
@@ -130,7 +130,7 @@ class ReplicaService:
         return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
 
     def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:
-        """The state after the election; None: there is nobody, or no need."""
+        """Return the state after the election; None if no election is possible or needed."""
         key = TopicPartition(topic.name, number)
         replicas, known, brokers = topic.partitions[number], image.state(key), image.brokers_with(key)
         rules = self._state.election_rules(topic)
@@ -139,7 +139,7 @@ class ReplicaService:
         return asked_to_elect(known, replicas, brokers, rules)
 
     def _is_unclear(self, key: TopicPartition) -> bool:
-        """True while replicas that live have not claimed what they have: the best of them may be another one."""
+        """Return True while live replicas have not reported their log end: one of them may have the longest log."""
         topic = self._state.image.topics.get(key.topic)
         if topic is None or key.partition not in topic.partitions or self._state.is_alone:
             return False
@@ -199,7 +199,7 @@ class ReplicaService:
                 except BadVersion:
                     await self._topics.settle(key.topic)
                     continue
-                await self._topics.settle(key.topic)  # logs that come to this broker, or go
+                await self._topics.settle(key.topic)  # opens logs that move here, removes those that move away
             return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {key.topic} as often as it is tried")
 
@@ -235,7 +235,7 @@ def _check_replication_factor(topic: Topic, number: int, target: Sequence[int], 
 
 
 def _still_wanted(topic: Topic, number: int) -> tuple[int, ...]:
-    """The replicas that come and stay: not those of a move that was replaced."""
+    """Return the replicas that are added and stay, without those of a move that was replaced."""
     target = target_of(topic, number)
     return tuple(broker for broker in topic.adding.get(number, ()) if broker in target)
 

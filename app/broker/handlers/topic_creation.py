@@ -1,4 +1,4 @@
-"""One CreateTopics request on its way: a few topics at a time, for no longer than its client wants to wait."""
+"""The progress of one CreateTopics request: a few topics at a time, within the timeout of the request."""
 
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
@@ -16,8 +16,10 @@ from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
 
 TOPICS_AT_A_TIME = 13
-"""How many topics one change creates: their nodes (topic, configs, states) fit into one commit, `CHANGES_MAX`. Changes
-of others have their turn between two of them."""
+"""The number of topics that one change creates: their nodes (topic, configs, states) fit into one commit.
+
+The limit of a commit is `CHANGES_MAX`. Other changes have their turn between two commits.
+"""
 
 MadeTopics = Sequence[Topic | BarnabasError]
 
@@ -29,8 +31,10 @@ class CreateSome(Protocol):
 
 
 class Creating:
-    """Answers once all topics are made, or when the time of the request is over: what is not made yet by then is
-    answered with REQUEST_TIMED_OUT, and made all the same (facts C6). Owner thread only."""
+    """Answers when all topics are created, or at the timeout of the request. Owner thread only.
+
+    Topics that are not created by then are answered with REQUEST_TIMED_OUT, and created all the same (facts C6).
+    """
 
     def __init__(
         self, state: BrokerState, request: CreateTopics, create_some: CreateSome, reply: Reply[CreateTopicsResult]
@@ -56,7 +60,7 @@ class Creating:
             self._timer = self._state.scheduler.call_later(request.timeout_ms, self._answer)
 
     def _acceptable(self) -> list[NewTopic]:
-        """The topics that may be made; the others are answered."""
+        """Return the topics that may be created; the others have their result."""
         twice = named_twice(new.name for new in self._request.topics)
         kept: list[NewTopic] = []
         partitions = 0
@@ -95,7 +99,7 @@ class Creating:
             for new, each in zip(some, results, strict=True):
                 self._outcomes[new.name] = self._outcome(new, each)
             if self._waiting:
-                self._state.scheduler.call_soon(self._go_on)  # others have their turn
+                self._state.scheduler.call_soon(self._go_on)  # other changes have their turn
             else:
                 self._answer()
 
@@ -128,7 +132,7 @@ def _failed(name: str, error: ApiError) -> CreatedTopic:
 
 
 def refusal(state: BrokerState, error: BarnabasError) -> ApiError:
-    """What a client is told of a topic that could not be changed; what the operator must know is reported."""
+    """Return the error for a client whose topic could not be changed; report the details for the operator."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, StorageError):

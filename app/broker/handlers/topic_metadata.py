@@ -1,4 +1,4 @@
-"""Topics as Metadata tells them, each made once and kept until something of it changes."""
+"""The cached metadata of topics for Metadata responses; each is made once, and kept until it changes."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from ....ports.values import frozen
 from ..state.broker_state import BrokerState
 
 _WHOLE_MAX = 16
-"""Answers that name all topics and are kept: one for each listener, the way a caller sees it, and what he asks."""
+"""The maximum number of cached responses with all topics: one for each listener, kind of caller and set of options."""
 
 WholeKey = tuple[Sequence[BrokerNode], bool, bool]
 
 
 @frozen
 class _View:
-    """What was made of these values."""
+    """The metadata made from these values."""
 
     topic: Topic
     states: States
@@ -31,10 +31,11 @@ class _View:
 
 
 class TopicViews:
-    """What is kept remembers the bytes that it was sent as, too: the clients of a cluster ask the same again and again.
+    """Caches metadata, together with its encoded bytes: the clients of a cluster send the same requests again and
+    again.
 
-    A view counts as long as the image has the same values for the topic, its states and the brokers, and the same
-    replicas are here. Owner thread only.
+    A view is valid while the image has the same values for the topic, its states and the brokers, and the same replicas
+    are here. Owner thread only.
     """
 
     def __init__(self, state: BrokerState) -> None:
@@ -44,7 +45,7 @@ class TopicViews:
         self._image = state.image
 
     def of(self, topic: Topic, *, operations: bool) -> TopicMetadata:
-        """One topic, with what may be done to it where that is asked for."""
+        """Return the metadata of one topic, with the authorized operations if requested."""
         self._look_for_changes()
         return self._of(self._image, topic, operations)
 
@@ -57,7 +58,7 @@ class TopicViews:
         return view.metadata
 
     def all_topics(self, *, operations: bool) -> Steps[Sequence[TopicMetadata]]:
-        """All of them, as of one moment, in steps."""
+        """Return the metadata of all topics, as of one moment, in steps."""
         self._look_for_changes()
         image, found = self._image, []
         for topic in image.topics.values():
@@ -66,12 +67,12 @@ class TopicViews:
         return found
 
     def whole(self, key: WholeKey) -> MetadataResult | None:
-        """The answer kept under this key."""
+        """Return the response cached under this key, or None."""
         self._look_for_changes()
         return self._whole.get(key)
 
     def keep_whole(self, key: WholeKey, result: MetadataResult) -> MetadataResult:
-        """Keep an answer that was made since the last change."""
+        """Cache a response that was made since the last change."""
         if len(self._whole) >= _WHOLE_MAX:
             self._whole.clear()
         kept = self._whole[key] = evolve(result, encoded={})
@@ -79,7 +80,7 @@ class TopicViews:
 
     @property
     def version(self) -> object:
-        """Another one after each change."""
+        """An object that is replaced at each change."""
         self._look_for_changes()
         return self._version
 
@@ -92,7 +93,7 @@ class TopicViews:
         self._image = image
         if image.brokers is not before.brokers:
             self._views.clear()
-        elif len(self._views) > 2 * len(image.topics) + _WHOLE_MAX:  # some are of topics that are no more
+        elif len(self._views) > 2 * len(image.topics) + _WHOLE_MAX:  # some are of deleted topics
             self._views = {key: view for key, view in self._views.items() if key[0] in image.topics}
         for name in changed:
             self._views.pop((name, False), None)
@@ -113,7 +114,7 @@ class TopicViews:
 
     @staticmethod
     def _is_in_sync(image: ClusterImage, known: PartitionState, broker_id: int) -> bool:
-        """False for a broker that has registered again since: it is about to leave the ISR, and has to catch up."""
+        """Return False for a broker that has registered again since: it will leave the ISR, and has to catch up."""
         broker = image.brokers.get(broker_id)
         return broker is None or broker.broker_epoch == known.broker_epochs.get(broker_id)
 

@@ -36,14 +36,14 @@ from .internal_topics import as_it_must_be
 from .topic_creation import Creating, named_twice, refusal
 
 ATTEMPTS = 10
-"""So often a change is planned anew when other brokers change the topic in between."""
+"""The maximum number of attempts at a change while other brokers change the topic in between."""
 
 T = TypeVar("T")
 T2 = TypeVar("T2")
 
 
 class TopicService:
-    """Makes, grows and removes topics. Each topic of a request succeeds or fails by itself, wholly."""
+    """Creates, extends and deletes topics. Each topic of a request succeeds or fails alone, as a whole."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -54,11 +54,14 @@ class TopicService:
     # --- create
 
     def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
-        """A few topics at a time, so that the changes of others come in between; see `Creating`."""
+        """Create a few topics at a time, so that other changes have their turn in between; see `Creating`."""
         Creating(self._state, request, self.create_some, reply).begin()
 
     async def create_one(self, new: NewTopic) -> Topic:
-        """Create a topic and its logs; nothing is left of it here when it raises. Raises as `create_some` tells."""
+        """Create a topic and its logs. Raises the errors of `create_some`.
+
+        Nothing is left of the topic here when it raises.
+        """
         made = (await self.create_some([new]))[0]
         if isinstance(made, BarnabasError):
             raise made
@@ -67,7 +70,7 @@ class TopicService:
     async def create_some(
         self, news: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[Topic | BarnabasError]:
-        """Create topics and their logs; each, or why not: `ApiError`, `StorageError`, `CoordinationError`."""
+        """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`."""
         planned = [await self._planned_or_not(new, validate_only=validate_only) for new in news]
         if validate_only:
             return planned
@@ -89,7 +92,7 @@ class TopicService:
             return error
 
     async def _stored(self, planned: Sequence[Topic | BarnabasError]) -> Sequence[Topic | BarnabasError]:
-        """All in one commit, which is one sync of the tree; or, where that is refused, each for itself."""
+        """Store all topics in one commit, which is one sync of the tree; or, where that is refused, each alone."""
         topics = [each for each in planned if isinstance(each, Topic)]
         if len(topics) > 1 and len({metric_name(topic.name) for topic in topics}) == len(topics):
             states = [self._first_states(topic, topic.partitions) for topic in topics]
@@ -114,14 +117,14 @@ class TopicService:
         return topic
 
     def _first_states(self, topic: Topic, numbers: Iterable[int]) -> Mapping[int, PartitionState]:
-        """Of new partitions; those of a broker that is alone are not stored, those of classic topics have none."""
+        """Return the states of new partitions; a broker without others stores none, and classic topics have none."""
         if self._state.is_alone or is_classic(topic.configs):
             return {}
         brokers, min_isr = self._state.image.brokers, self._state.election_rules(topic).min_isr
         return {number: new_state(topic.partitions[number], brokers, min_isr=min_isr) for number in numbers}
 
     async def _follow_if_unknown(self, name: str) -> None:
-        """Another broker has just made it."""
+        """Open a topic that another broker has just created."""
         image = self._state.image
         if not (name in image.topics or name in image.deleting or name in image.unreadable):
             with self.doubting(name):
@@ -148,7 +151,7 @@ class TopicService:
         )
 
     def _check_no_orphans(self, name: str) -> None:
-        """Raise `ApiError(POLICY_VIOLATION)` where new logs would come into the place of data that nobody knows."""
+        """Raise `ApiError(POLICY_VIOLATION)` where new logs would replace data of a topic unknown to the tree."""
         orphans = self._state.logs.orphans_of(name)
         if orphans:
             text = f"the broker has data of a topic {name!r} that the coordination tree does not know"
@@ -203,7 +206,8 @@ class TopicService:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
         if failures and not state.is_alone:
-            # Other brokers have them by now, and clients their messages: only the replicas here are out of use.
+            # Other brokers have opened them, and clients may have written messages: only the replicas here are out of
+            # use.
             state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
         elif failures:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
@@ -238,9 +242,10 @@ class TopicService:
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
     async def _remove(self, name: str, topic_id: bytes | None = None) -> Topic:
-        """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart.
+        """Delete the topic; its name is free once its logs are removed, at the latest after a restart.
 
-        `topic_id`: None for whichever topic has this name. Returns the topic."""
+        `topic_id`: None for any topic of this name. Returns the topic.
+        """
         for _ in range(ATTEMPTS):
             topic = self._state.image.topic(name) if topic_id is None else self._state.image.topic_by_id(topic_id)
             replicas = () if self._state.is_alone else topic.partitions.values()
@@ -248,7 +253,7 @@ class TopicService:
                 with self.doubting(name):
                     topic = await self._registry.begin_delete(name, {each for some in replicas for each in some})
                 break
-            except BadVersion:  # it was deleted, or made again, and this broker has not heard of it yet
+            except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
                 await self.settle(name)
         else:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
@@ -264,7 +269,7 @@ class TopicService:
                 await self._registry.finish_delete(topic)
 
     async def _forget(self, topic: Topic) -> bool:
-        """The topic is no more: remove what is here of it, and say so where others wait for that."""
+        """Remove the logs of a deleted topic, and confirm it in the tree, where other brokers wait for that."""
         is_gone = self._state.drop_topic(topic)
         if is_gone and not self._state.is_alone:
             coordination, own = self._registry.coordination, self._state.node_id
@@ -274,15 +279,15 @@ class TopicService:
     # --- what a failed write has left
 
     async def settled(self, name: str) -> None:
-        """Returns when a topic is in no doubt. Raises `CoordinationError`."""
+        """Return when the topic is in no doubt. Raises `CoordinationError`."""
         await self._changes.settled(_subject(name))
 
     def doubting(self, name: str) -> AbstractContextManager[None]:
-        """Around each write of a topic."""
+        """Return the context of each write of a topic."""
         return self._changes.doubting(_subject(name), partial(self.settle, name))
 
     async def settle_some(self, names: Sequence[str]) -> None:
-        """Bring this broker to what the tree says of a topic, or of several that are new to it."""
+        """Apply the tree's state of a topic, or of several that are new, to this broker."""
         if len(names) == 1:
             await self.settle(names[0])
             return
@@ -298,7 +303,7 @@ class TopicService:
                 await self._finish_delete(going)
 
     async def settle(self, name: str) -> None:
-        """Bring this broker to what the tree says of a topic."""
+        """Apply the tree's state of a topic to this broker."""
         state = self._state
         before = state.image.topics.get(name)
         if before is not None and not state.is_alone and await self._was_removed_by_hand(before):
@@ -336,7 +341,7 @@ class TopicService:
         return by_hand
 
     def _is_orphaned(self, name: str) -> bool:
-        """True if a topic came that has folders here which were not opened at the start."""
+        """Return True if a topic has appeared whose folders here were not opened at the start."""
         if not self._state.logs.orphans_of(name):
             return False
         cure = "restart the broker to open them"
@@ -351,7 +356,7 @@ class TopicService:
     async def _each(
         self, do: Callable[[T], Awaitable[T2]], failed: Callable[[T, ErrorCode, str | None], T2], items: Iterable[T]
     ) -> Sequence[T2]:
-        """The outcome for each item; what goes wrong with it is its own."""
+        """Return the result of each item; an error affects its item only."""
         outcomes = []
         for item in items:
             try:

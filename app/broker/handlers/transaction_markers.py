@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: transactions end where their coordinators say so (facts C6)."""
+"""WriteTxnMarkers: transaction coordinators complete transactions in their partitions (facts C6)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,20 +14,20 @@ from ....ports.scheduler import Outcome
 from ..state.broker_state import BrokerState
 
 TIMEOUT_MS = 30_000
-"""For the in-sync replicas; as a coordinator gives up and asks again."""
+"""The wait for the in-sync replicas; then a coordinator retries."""
 _AT_ONCE = 64
-"""So many markers are written before others have their turn."""
+"""The number of markers that are written before other work has its turn."""
 
 
 class MarkerService:
-    """Coordinators ask, and people who end what no coordinator ends any more."""
+    """Writes markers for coordinators, and for operators who end hanging transactions."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._markers = state.replicas.markers
 
     def write(self, request: WriteTxnMarkers, caller: Caller, reply: Reply[WriteTxnMarkersResult]) -> None:
-        """The answer comes when all in-sync replicas have them all."""
+        """Write the markers; the reply comes when all in-sync replicas have all of them."""
         portions = list(_portions(request.markers))
         written: list[Sequence[WrittenTxnMarker]] = [()] * len(portions)
         left = len(portions) + 1
@@ -52,7 +52,7 @@ class MarkerService:
             if outcome.error is None:
                 finish()
                 return
-            left = 0  # nothing is told any more but this
+            left = 0  # the reply with the error is the only one
             self._state.failed("writing markers of transactions", outcome.error)
             reply(broker_failed())
 
@@ -60,7 +60,7 @@ class MarkerService:
 
 
 def _portions(markers: Sequence[TxnMarker]) -> Sequence[list[TxnMarker]]:
-    """The markers, each with some of its partitions, in portions that are quick to write."""
+    """Return the markers, each with some of its partitions, in portions that are quick to write."""
     portions: list[list[TxnMarker]] = []
     room = 0
     for marker in markers:
@@ -76,7 +76,7 @@ def _portions(markers: Sequence[TxnMarker]) -> Sequence[list[TxnMarker]]:
 
 
 def _joined(markers: Sequence[TxnMarker], written: Sequence[Sequence[WrittenTxnMarker]]) -> list[WrittenTxnMarker]:
-    """The outcomes of the portions as those of the markers."""
+    """Return the outcomes of the portions by marker."""
     outcomes = (outcome for some in written for each in some for outcome in each.partitions)
     joined = []
     for marker in markers:

@@ -1,4 +1,4 @@
-"""Transactions: the requests that their coordinator answers (facts C6)."""
+"""Transactions: the requests to their transaction coordinator (facts C6)."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ _WRITE_TIMEOUT_MS = 5000.0
 class TransactionService:
     """Coordinates the transactional ids whose partition of `__transaction_state` this broker leads.
 
-    The partitions come and go as those of groups do (`GroupService`). Owner thread only.
+    It loads and unloads the partitions as `GroupService` does. Owner thread only.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TransactionService:
                 "Partitions that did not belong to the transaction that was written there.",
             ),
         )
-        """Asks for the leaders of this broker whether what is written there belongs there."""
+        """Verifies, for the leaders of this broker, that written partitions are in the transaction."""
         self._loader = LogLoader(
             state.replicas,
             self._begin_load,
@@ -112,7 +112,7 @@ class TransactionService:
 
     @property
     def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
-        """What answers each request; InitProducerId comes by the producers."""
+        """The handler of each request type; `ProducerService` passes on InitProducerId."""
         coordinator = self.coordinator
         return {
             AddPartitionsToTxn: coordinator.add_partitions,
@@ -125,11 +125,11 @@ class TransactionService:
     # --- life
 
     def start(self) -> None:
-        """The topics that were there are open."""
+        """Start the coordinator, after the topics of an earlier start are open."""
         self.coordinator.start()
 
     def close(self) -> None:
-        """Write what was accepted; whoever waits is told that the coordinator is elsewhere now. Twice is harmless."""
+        """Write accepted changes, and answer waiting requests with NOT_COORDINATOR. Twice is harmless."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -141,13 +141,13 @@ class TransactionService:
     # --- requests
 
     def _add_offsets(self, request: AddOffsetsToTxn, caller: Caller, reply: Reply[AddOffsetsToTxnResult]) -> None:
-        """The positions need a topic to be in, which clients ask for only afterwards."""
+        """Create the offsets topic first: clients look for the group coordinator only after this request."""
         self._internal.make(OFFSETS_TOPIC, lambda _: self.coordinator.add_offsets(request, caller, reply))
 
     # --- what the coordinator asks
 
     def _refusal(self, partition: TopicPartition) -> ErrorCode:
-        """Why a partition cannot be in a transaction."""
+        """Return the error of a partition that cannot be in a transaction."""
         state, (name, number) = self._state, partition
         if state.classic.has(name) or state.classic.is_created_classic(name):
             return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -160,8 +160,10 @@ class TransactionService:
         return self._state.image.state(partition).leader if is_there else None
 
     def _look_up(self, partitions: Collection[TopicPartition], looked: Callable[[PartitionLookup], None]) -> None:
-        """What the tree has of these, compared with the image. Topics of the classic generation have no transactions:
-        their partitions count as deleted."""
+        """Compare the image with the tree, and pass on the deleted and the unknown partitions.
+
+        Topics of the classic generation have no transactions: their partitions count as deleted.
+        """
         state = self._state
         classic = {each for each in partitions if state.classic.has(each.topic)}
         names = sorted({each.topic for each in partitions})
@@ -215,7 +217,7 @@ def _transaction_config(static: BrokerConfig) -> TransactionConfig:
 def _show(
     metrics: Metrics, coordinator: TransactionCoordinator, markers: MarkerSender, loader: LogLoader[TransactionLoading]
 ) -> None:
-    """By Kafka's names."""
+    """Register the gauges by Kafka's names."""
     metrics.gauge(
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
         "Milliseconds that the slowest partition took to load.",

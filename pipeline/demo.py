@@ -31,7 +31,7 @@ LINES_SHOWN = 5
 
 @define
 class Fingerprint:
-    """How many lines, and a sum of their hashes that does not depend on their order."""
+    """The number of lines, and a sum of their hashes that does not depend on their order."""
 
     lines: int = 0
     total: int = 0
@@ -44,7 +44,7 @@ class Fingerprint:
 
 @frozen
 class LineSource:
-    """Where the lines come from: `topic` names them, `total` is None when it is not known beforehand."""
+    """A source of lines: `topic` names them, `total` is None when it is not known beforehand."""
 
     topic: str
     total: int | None
@@ -184,7 +184,7 @@ def _show_some(broker: Broker, topic: str, console: Console) -> None:
 
 
 def _fingerprint(table: Path) -> Fingerprint:
-    """What stands in the table, read without Spark and without our own reader."""
+    """Return the fingerprint of the table, read without Spark and without our own reader."""
     from deltalake import DeltaTable
 
     arrived = Fingerprint()

@@ -27,7 +27,7 @@ _REASONS = {
     "auto.offset.reset": "a load goes on where the table is; since_ms begins elsewhere",
     "enable.auto.commit": "the table keeps its offsets; group=... tells them to a group",
 }
-"""Why a client setting cannot be had, where the data source names options of its own."""
+"""The reasons why a load refuses these client settings; the data source names options of its own in their place."""
 
 
 class TopicsFailed(BarnabasError):
@@ -66,23 +66,23 @@ def load(
     """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
 
     Kill it anywhere or run it twice: each record up to the end (as of the start of the load) is in the table once.
-    `since_ms` reads again from the first record of that time or later, and replaces what the table has from there on;
-    a first load with `since_ms` begins there. `recreated` says what to do with a topic that was deleted and created
+    `since_ms` reads again from the first record of that time or later, and replaces what the table has from there on; a
+    first load with `since_ms` begins there. `recreated` says what to do with a topic that was deleted and created
     again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
     `log_file`. `client` are client settings by their dotted names. All Spark workers must have the folder at this path.
 
     Only what is committed is loaded: a transaction when it has ended, and an aborted one never, unless `client` says
     isolation.level=read_uncommitted.
 
-    `group` is a consumer group, without members, that is told the table's offsets once they are safe, so that tools
-    that show lag see them; the table's own ones are what counts, so a group that cannot be told fails nothing.
+    `group` is a consumer group without members: the load commits the table's offsets to it once they are safe, so that
+    tools that show lag see them. The table's own offsets are what counts, so a failure of this commit fails nothing.
 
     `bootstrap` is HOST:PORT[,...]; of a classic cluster zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX,
     classic://HOST:PORT[,...], or "" with one of zk.connect, etcd.connect, coordination, broker.list in `client`. There
     `since_ms` goes by segments, since messages have no times: what it brings again may begin earlier.
 
-    Damaged records stop a load with where and why; with `skip_damaged` it goes on behind them, and result and report
-    tell which offsets the table lacks.
+    Damaged records stop a load with their place and the reason; with `skip_damaged` the load continues behind them, and
+    result and report list the offsets that the table lacks.
 
     `format` of a new table is "delta" (default), "iceberg" (`catalog`: the URI of a REST or SQL catalog instead of one
     in the folder; `table`: its NAMESPACE.NAME there), or "parquet"; `partition_by` says how its rows are shared out to
@@ -91,14 +91,14 @@ def load(
 
     With `value_format` "avro", "json" or "protobuf" the column `value` is typed, by the newest schema of the topic's
     subject at `registry`, or by `value_schema` (a file, or a text as the data source's option `value.schema` has it).
-    New fields of later schemas become new columns, null in older rows; a field whose type has changed is an error.
-    Rows that do not decode are in a table of their own below this one, DIR/_quarantine, with their bytes and the
-    reason; the result counts them. Later loads are to say the same again.
+    New fields of later schemas become new columns, null in older rows; a field whose type has changed is an error. Rows
+    that do not decode are in a table of their own below this one, DIR/_quarantine, with their bytes and the reason; the
+    result counts them. Later loads must give the same format, registry and schema.
 
-    A topic that cannot be loaded does not stop the others: `TopicsFailed` tells of it when they are in the table.
+    A topic that cannot be loaded does not stop the others: `TopicsFailed` reports it when they are in the table.
 
-    Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
-    `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
+    Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded; with
+    `fail_on_data_loss` False the load continues and reports it in the result), and other kinds of `BarnabasError`.
     """
     require_spark("a load")
     if not topics:
@@ -144,7 +144,7 @@ def load(
 
 
 def _decoding(value_format: str | None, registry: str | None, schema: str | Path | None) -> Mapping[str, str]:
-    """As options of the data source. Raises `ConfigError`."""
+    """Return the options of the data source for these arguments. Raises `ConfigError`."""
     given = {"value.format": value_format, "schema.registry.url": registry}
     if schema is not None:
         given["value.schema.file" if isinstance(schema, Path) else "value.schema"] = str(schema)

@@ -1,4 +1,4 @@
-"""What `barnabas load` says: of one load, and of one round after the other."""
+"""Output of `barnabas load`: for one load, and for one round after the other."""
 
 import signal
 import sys

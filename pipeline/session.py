@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SPARK_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "cattrs")
 REPORT_PACKAGES = (*SPARK_PACKAGES, "jinja2")
-"""What the extra `spark` brings."""
+"""The packages of the extra `spark`."""
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Halves the start of a session; jobs of a minute and more are twice as quick without the second option."""
 LASTING_JVM = "-XX:+UseSerialGC"
@@ -161,9 +161,10 @@ def _start(app_name: str, settings: Mapping[str, str], log_file: Path) -> "Spark
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C waits while Java begins: pyspark would take the folder away in which Java tells its port, and not know of
-    it yet, so that it stays behind for ever. Afterwards it is what it was: pyspark's own handler asks Java something in
-    the middle of another question."""
+    """Delay Ctrl-C while Java begins: pyspark would delete the folder in which Java announces its port before it knows
+    of the Java process, which would then stay behind for ever. Afterwards the earlier handler is back: pyspark's own
+    one sends Java a request in the middle of another one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -178,13 +179,13 @@ def _interrupts_later() -> Iterator[None]:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """py4j tells on pages that it was Ctrl-C, and raises it as well."""
+    """Filter out py4j's long lines about Ctrl-C, which it raises as well."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 @contextmanager
 def _environment(log_file: Path) -> Iterator[None]:
-    """What Spark's launcher reads from the environment; put back afterwards, except the Python for the workers."""
+    """Set the environment that Spark's launcher reads; restore it afterwards, except the Python for the workers."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log_file.parent.mkdir(parents=True, exist_ok=True)

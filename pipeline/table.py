@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_table(spark: "SparkSession", folder: Path | str, *, topics: Iterable[str] | None = None) -> "DataFrame":
-    """What the loads into `folder` have committed, each record once.
+    """Return the records that the loads into `folder` have committed, each once.
 
     The columns are those of the data source with headers, for a classic cluster or not, and those by which the table is
     partitioned, in UTC; classic messages have no time, theirs is that of the load. Raises `TableError` when nothing was

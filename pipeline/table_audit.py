@@ -33,7 +33,7 @@ _TRANSACTION_MS = 60_000
 
 @contextmanager
 def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> Iterator[None]:
-    """Count what the load inside brings. What the audit cannot do now is told, and done after the next load."""
+    """Count the rows that the load inside brings. A failure is reported; the next load makes up for it."""
     if audit is None:
         yield
         return
@@ -83,7 +83,7 @@ class TableAudit:
         return open_store(self._folder).exists()
 
     def look(self) -> None:
-        """Before a load: see where the topics end. The count after it tells whether the table has come so far.
+        """Read where the topics end, before a load. The count after it then shows whether the table has come that far.
 
         Raises `BarnabasError`.
         """
@@ -102,7 +102,7 @@ class TableAudit:
         with Producer(
             self._bootstrap, transactional_id=self._group, transaction_timeout_ms=_TRANSACTION_MS
         ) as producer:
-            producer.init_transactions()  # whoever counted before has ended, one way or the other
+            producer.init_transactions()  # this fences an earlier counter and ends its transaction
             with Admin(self._bootstrap) as admin:
                 ends = self._ends(admin)
                 found = admin.group_offsets(self._group, list(ends), require_stable=True)
@@ -122,7 +122,9 @@ class TableAudit:
         return admin.describe_topics([name for name in self._topics if name in known])
 
     def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
-        """Of topics that are there, and those that were loaded: of another one of the name nothing is counted yet."""
+        """Return the end offsets of topics that exist and were loaded, not of recreated ones that were
+        not loaded yet.
+        """
         last = open_store(self._folder).last()
         if last is None:
             raise no_table(self._folder)
@@ -138,7 +140,7 @@ class TableAudit:
     def _count_rows(
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], counts: MessageCounts
     ) -> int:
-        """Of the table, and of what is in quarantine below it: those rows have come through, too."""
+        """Count the rows of the table, and those in the quarantine below it: they have come through, too."""
         now_ms, total = wall_ms(), 0
         for store, file in _files(self._folder, self._folder / QUARANTINE):
             topic = file.partition["topic"] or ""
@@ -155,7 +157,7 @@ class TableAudit:
 
 
 def _files(*folders: Path) -> Iterator[tuple[TableStore, DataFile]]:
-    """Of those tables among them that are there."""
+    """Yield the files of those tables that exist."""
     for folder in folders:
         store = open_store(folder)
         if store.exists():
@@ -198,7 +200,7 @@ def _without_views(rows: "pa.Table") -> "pa.Table":
 
 
 def _largest_offset(group: Any) -> int:
-    """Of a row group, as its statistics have it."""
+    """Return the largest offset of a row group, by its statistics."""
     for index in range(group.num_columns):
         column = group.column(index)
         if column.path_in_schema == "offset" and column.statistics is not None and column.statistics.has_min_max:

@@ -26,12 +26,12 @@ _PYTHON_TO_COMMAND = {
 
 
 def in_python(text: str) -> str:
-    """A text that names options of Spark's, for somebody who calls `load` or `report`."""
+    """Reword a text that names options of Spark's, for callers of `load` or `report`."""
     return _replaced(text, _SPARK_TO_PYTHON)
 
 
 def in_command(text: str) -> str:
-    """A text that names keywords of Python, for somebody who gives the command."""
+    """Reword a text that names keywords of Python, for users of the command."""
     return _replaced(text, _PYTHON_TO_COMMAND)
 
 

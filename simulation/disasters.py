@@ -28,10 +28,11 @@ class Disasters:
             world.run(3600)
         world.run(60)  # all is well again
 
-    kinds:   some of `Disasters.KINDS` and `Disasters.MORE_KINDS`; all of the former by default. spared:  names of
-    programs, and ids of brokers, to which nothing is done. losses:  the largest number of brokers that, at one time,
-    have lost something that was not flushed, or their whole disk,
-             and are not in sync again. With replication factor r and min.insync.replicas k, a cluster survives k - 1.
+    kinds:   some of `Disasters.KINDS` and `Disasters.MORE_KINDS`; all of the former by default.
+    spared:  names of programs, and ids of brokers, to which nothing is done.
+    losses:  the largest number of brokers that, at one time, have lost something that was not flushed, or their whole
+             disk, and are not in sync again. With replication factor r and min.insync.replicas k, a cluster survives
+             k - 1.
     """
 
     KINDS = (

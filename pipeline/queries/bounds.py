@@ -10,18 +10,18 @@ from .statement import Condition
 
 @frozen(kw_only=True)
 class Window:
-    """What a query may see of each topic. Times in ms since 1970."""
+    """The part of each topic that a query may see. Times in ms since 1970."""
 
     since_ms: int | None = None
     until_ms: int | None = None
     """Up to the first message of that time or later, in each partition."""
     last: int | None = None
-    """So many messages of each partition, its newest."""
+    """The number of newest messages of each partition."""
 
 
 @frozen(kw_only=True)
 class TopicLimits:
-    """What the statement asks of one topic. `partitions` None: all; offsets: start ≤ offset < end."""
+    """The part of one topic that the statement asks for. `partitions` None: all; offsets: start ≤ offset < end."""
 
     partitions: frozenset[int] | None = None
     start: int = 0

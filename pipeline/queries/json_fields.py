@@ -9,7 +9,7 @@ from attrs import frozen
 from .topics import RECORD_COLUMNS, quoted
 
 FIELDS_MAX = 1000
-"""Of one object. More are the keys of a map, and no columns."""
+"""The limit of fields of one object. An object with more is a map, whose keys are no columns."""
 _TYPES = {"UBIGINT": "BIGINT", "HUGEINT": "DOUBLE", "UHUGEINT": "DOUBLE", "NULL": "VARCHAR", "JSON": "VARCHAR"}
 """Whole numbers are signed, so that they can be subtracted; what differs from row to row, or is nothing, is text."""
 
@@ -60,7 +60,7 @@ def _plain(structure: Structure) -> Structure:
         names: set[str] = set()
         fields = {}
         for name, type_ in structure.items():
-            if name and name.lower() not in names:  # DuckDB's names do not tell small letters from large ones
+            if name and name.lower() not in names:  # names in DuckDB are case-insensitive
                 names.add(name.lower())
                 fields[name] = _plain(type_)
         return fields if 0 < len(fields) <= FIELDS_MAX else "VARCHAR"

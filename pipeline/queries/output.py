@@ -1,4 +1,4 @@
-"""What a query found, for people and programs: as a table in the terminal, CSV, JSON lines, or a file."""
+"""Output of query results for people and programs: as a table in the terminal, CSV, JSON lines, or a file."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ _BATCH_ROWS = 10_000
 
 
 def chosen_format(named: str | None, out: Path | None) -> str:
-    """What is said, or what the file's name says. Raises `ConfigError`."""
+    """Return the named format, or the one of the file's suffix. Raises `ConfigError`."""
     if named is not None and named not in FORMATS:
         raise ConfigError(f"--format is one of {', '.join(FORMATS)}, not {named!r}")
     found = named or ("table" if out is None else _SUFFIXES.get(out.suffix.lower(), ""))

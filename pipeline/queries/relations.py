@@ -152,7 +152,7 @@ class Relations:
 
 
 def _among(name: str, known: Iterable[str]) -> str | None:
-    """As SQL has it: exactly, or else but for small and large letters if that is clear."""
+    """Find a name as SQL does: exactly, or else case-insensitively if only one name matches."""
     names = list(known)
     if name in names:
         return name

@@ -1,4 +1,4 @@
-"""A query over topics and tables: DuckDB answers it, from what the statement names and no more."""
+"""Queries over topics and tables: DuckDB answers them, and only the relations that the statement names are read."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,15 +32,15 @@ def query(
     registry: str = "",
     memory: str = "",
 ) -> "pa.Table":
-    """The rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
+    """Return the rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
 
         query("select status, count(*) from access group by status", "localhost:9092", since="1h")
 
     A topic's columns are those of Spark's Kafka source (key and value as text where they are) and the fields of its
     JSON values; `json` is all of them. `tables`: folders, or name → folder; a topic there is NAME.TOPIC. `since`,
-    `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: so many messages of each partition.
-    `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value is a struct then, whose fields
-    are columns, and null with a reason in `value_error` where it does not decode.
+    `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: the number of newest messages of each
+    partition. `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value is a struct then,
+    whose fields are columns, and null with a reason in `value_error` where it does not decode.
 
     Raises `ConfigError` for a query that cannot be answered, and what reading raises.
     """

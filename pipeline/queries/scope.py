@@ -1,4 +1,4 @@
-"""What a query may see, and hold."""
+"""The scope of a query: the data that it may read, and its memory."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ def no_progress(_done: int, _total: int, _what: str) -> None:
 
 @frozen(kw_only=True)
 class Scope:
-    """What a query may see.
+    """The data that a query may read, and its settings.
 
     bootstrap: a broker of the cluster whose topics it may name; "" for none.
     tables:    folders that `load` has filled, by the names of schemas: a topic in it is NAME.TOPIC.
@@ -30,4 +30,4 @@ class Scope:
     registry: str = ""
     memory: str = ""
     progress: Callable[[int, int, str], object] = no_progress
-    """Told of messages read, of how many, and of which topic."""
+    """Called with the number of messages read, the number of all, and the topic."""

@@ -71,7 +71,7 @@ def run_statement(spark: "SparkSession", sql: str, format_: str) -> None:
 
 
 def converse(spark: "SparkSession", format_: str, tell: Any) -> None:
-    """Ask for statements until the user has enough (Ctrl-D, exit, quit). An error is told, and does not end it."""
+    """Ask for statements until the user ends (Ctrl-D, exit, quit). An error is printed, and ends nothing."""
     waiting = ""
     while True:
         try:

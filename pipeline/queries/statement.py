@@ -1,4 +1,4 @@
-"""What a statement names: relations, columns, and bounds that can be put to a topic. DuckDB itself parses it."""
+"""Analysis of a statement: its relations, columns, and bounds for topics. DuckDB itself parses it."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def _path(table: Node) -> tuple[str, ...]:
 
 
 def _key(path: tuple[str, ...]) -> tuple[str, ...]:
-    """DuckDB's names do not tell small letters from large ones, quoted or not."""
+    """Return the key of a name: names in DuckDB are case-insensitive, quoted or not."""
     return tuple(map(str.lower, path))
 
 
@@ -129,7 +129,10 @@ def _columns(nodes: Sequence[Node], relations: set[str]) -> frozenset[str] | Non
 
 
 def _take_conditions(select: Node, relations: Mapping[tuple[str, ...], Relation]) -> None:
-    """What every row of a table must meet by WHERE: a comparison is false for the nulls of an outer join, too."""
+    """Add the conditions that every row of a table must meet by WHERE to its relation.
+
+    An outer join does not weaken them: a comparison is false for its nulls, too.
+    """
     tables = [node for node in _nodes(select["from_table"]) if node.get("type") == "BASE_TABLE"]
     for condition, owner in _conditions(select["where_clause"]):
         if owner:

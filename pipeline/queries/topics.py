@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ...schemas.columns.decoded import ColumnDecoder
 
 ERROR_COLUMN = "value_error"
-"""Why a value could not be decoded, and is null."""
+"""The column with the reason why a value could not be decoded, and is null."""
 Told = Callable[[int, int], object]
-"""Of messages: how many are read, of how many."""
+"""Called with the number of messages read, and that of all."""
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
@@ -47,7 +47,7 @@ class TopicReader:
         return [topic.name for topic in self._admin.describe_topics() if topic.name and not topic.internal]
 
     def places(self, topic: str, limits: TopicLimits, window: Window) -> dict[TopicPartition, Bounds]:
-        """What is to be read, per partition. Raises `ApiError`."""
+        """Return the bounds of what is to be read, per partition. Raises `ApiError`."""
         (described,) = self._admin.describe_topics([topic])
         partitions = range(len(described.partitions))
         first, ends = self._offsets(topic, partitions, "earliest"), self._offsets(topic, partitions, "latest")

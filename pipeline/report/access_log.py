@@ -40,7 +40,7 @@ class TopEntry:
 
 @frozen(kw_only=True)
 class AccessFigures:
-    """What a report of an access log shows. Hours are seconds since 1970; `lines` = `parsed` + `malformed`."""
+    """The figures of a report of an access log. Hours are seconds since 1970; `lines` = `parsed` + `malformed`."""
 
     lines: int
     parsed: int

@@ -11,7 +11,7 @@ from .markup import Markup, escape
 HEIGHT = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 8, 10, 24
 _CHARACTER = 7
-"""So wide is one, about."""
+"""The approximate width of a character."""
 BUCKETS_MAX = 1500
 _BUCKETS_S = (60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
 _BUCKET_NAMES = ("minute", "10 minutes", "hour", "day", "week", "30 days", "year", "decade")
@@ -49,7 +49,7 @@ _CANVASES = (_Canvas("on-wide", 960, 7, 400), _Canvas("on-narrow", 340, 3, 120))
 
 
 def bucket_for(span_s: float, count: int = 240) -> int:
-    """The smallest bucket of time of which so many, about, span that long."""
+    """Return the smallest bucket of time of which about `count` cover the span."""
     return next((size for size in _BUCKETS_S if span_s / size <= count), _BUCKETS_S[-1])
 
 

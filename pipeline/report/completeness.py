@@ -1,4 +1,4 @@
-"""What the audit says of a table's topics: whether every message that was made is in every tier."""
+"""Audit of a table's topics for the report: whether every message that was produced is in every tier."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class TopicAudit:
 
     @property
     def share(self) -> str:
-        """Of the messages that were to be expected by now."""
+        """The share of arrived messages among those that were to be expected by now."""
         due = self.expected - self.pending
         return share_text(self.arrived / due if due > 0 else None)
 

@@ -32,7 +32,7 @@ class Series:
 
 @frozen(kw_only=True)
 class MetricFigures:
-    """What a report of metrics shows; `lines` = `parsed` + `malformed`."""
+    """The figures of a report of metrics; `lines` = `parsed` + `malformed`."""
 
     lines: int
     parsed: int

@@ -30,7 +30,7 @@ _SAMPLE_ROWS = 2000
 
 @frozen(kw_only=True)
 class ReportResult:
-    """What was written; over all sections `lines` = `parsed` + `malformed`."""
+    """The page that was written, and its counts; over all sections `lines` = `parsed` + `malformed`."""
 
     page: Path
     kinds: Mapping[str, str]
@@ -39,7 +39,7 @@ class ReportResult:
     parsed: int
     malformed: int
     damaged: Sequence[DamagedRange] = ()
-    """What the table lacks of these topics, since it was damaged."""
+    """The ranges of these topics that the table lacks, since they were damaged."""
 
 
 def report(
@@ -115,7 +115,7 @@ def age_text(ms: int) -> str:
 
 
 def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any]:
-    """What the template shows of an access log."""
+    """Return the template's values for an access log."""
     traffic = charts.per_bucket({"views": found.views_per_hour, "crawlers": found.crawler_per_hour})
     size = charts.per_bucket({"bytes": found.bytes_per_hour})
     return {
@@ -129,18 +129,18 @@ def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any
 
 
 def metrics_section(topic: str, found: metrics.MetricFigures) -> dict[str, Any]:
-    """What the template shows of metrics."""
+    """Return the template's values for metrics."""
     lines = [(each, charts.line(each.times, each.means, each.lows, each.highs)) for each in found.series]
     return {"kind": "metrics", "topic": topic, "figures": found, "lines": lines}
 
 
 def lines_section(topic: str, found: records.RecordFigures) -> dict[str, Any]:
-    """What the template shows of any other topic: its records."""
+    """Return the template's values for any other topic: its records."""
     return {"kind": "lines", "topic": topic, "figures": found}
 
 
 def record_part(found: records.RecordFigures) -> dict[str, Any]:
-    """What the template shows of the records of any topic."""
+    """Return the template's values for the records of any topic."""
     sizes = [found.bucket_s]
     rows = charts.per_bucket({"rows": found.rows_per_bucket}, sizes)
     size = charts.per_bucket({"bytes": found.bytes_per_bucket}, sizes)

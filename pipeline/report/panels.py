@@ -1,4 +1,4 @@
-"""A page of panels: whoever has figures writes one self-contained HTML file, light and dark, without a template."""
+"""A page of panels: a program with figures writes one self-contained HTML file, light and dark, without a template."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ class Cards:
 
 @frozen
 class BarList:
-    """Names with numbers, a bar behind each name. `unit` "B" is told as KiB, MiB, ..."""
+    """Names with numbers, a bar behind each name. `unit` "B" is shown as KiB, MiB, ..."""
 
     kind: ClassVar = "bars"
     title: str

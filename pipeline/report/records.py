@@ -1,4 +1,4 @@
-"""What the records of any topic are, whatever is in them: when, how large, with which keys, and what they look like."""
+"""Figures of the records of any topic, whatever is in them: times, sizes, keys, and samples."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ _DEPTH_MAX = 4
 
 @frozen(kw_only=True)
 class SampleRecord:
-    """One record as text; bytes that are no text are told as hexadecimal digits. `key` and `value` None: null."""
+    """One record as text; bytes that are no text are shown as hexadecimal digits. `key` and `value` None: null."""
 
     partition: str
     offset: int

@@ -102,7 +102,7 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
 
 
 def _headers(column: Sequence[Sequence[tuple[str, bytes | None]]] | pa.Array, kind: pa.DataType) -> pa.Array:
-    """As in Spark's source, a record without headers has null, not an empty array."""
+    """Build the column of headers. As in Spark's Kafka source, no headers are null, not an empty array."""
     if isinstance(column, pa.Array):
         return column.cast(kind)
     return pa.array([[{"key": key, "value": value} for key, value in pairs] or None for pairs in column], kind)

@@ -87,7 +87,7 @@ def source_schema(*, include_headers: bool, classic: bool = False) -> StructType
 
 
 class Slice(InputPartition):
-    """What one task reads: one range, or several small ones of the same cluster."""
+    """The work of one task: one range, or several small ones of the same cluster."""
 
     def __init__(self, parts: Sequence[OffsetRange], where: Where) -> None:
         super().__init__(parts)
@@ -103,7 +103,7 @@ class BarnabasDataSource(DataSource):
         return FORMAT
 
     def connect(self) -> Connect:
-        """How tasks and planning reach the brokers; it is pickled, so it is a plain function."""
+        """Return the function with which tasks and planning reach the brokers; a plain one, as it is pickled."""
         from ..topics.connect import connect_cluster
 
         return connect_cluster
@@ -152,7 +152,7 @@ class BarnabasDataSource(DataSource):
 
 
 class _SliceReader:
-    """What batch and stream share: reading a slice in a task."""
+    """Base of the batch and the stream reader: reads a slice in a task."""
 
     def __init__(self, options: ReadOptions, connect: Connect) -> None:
         self.options = options
@@ -204,8 +204,9 @@ class BatchReader(_SliceReader, DataSourceReader):
 
 
 class TopicStreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream over the topics. Its offsets are those of `StreamOffsets`; they are kept by Spark in the checkpoint, and
-    told to a group on request. New partitions are read from their beginning."""
+    """A stream over the topics. Spark keeps its offsets, which are those of `StreamOffsets`, in the checkpoint; on
+    request they are committed to a group. New partitions are read from their beginning.
+    """
 
     def __init__(self, options: ReadOptions, connect: Connect, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options, connect)
@@ -358,7 +359,7 @@ def _note(damage: DamagedRange, options: ReadOptions) -> None:
 
 
 def _check_same_topics(cluster: Cluster, parts: Sequence[OffsetRange], options: ReadOptions) -> None:
-    """A topic that was created anew while a slice was read may have given rows of both."""
+    """Raise or report if a topic was created again while a slice was read: the slice may have rows of both."""
     names = {part.topic for part in parts if part.topic_id}
     found = cluster.topics(names) if names else {}
     for part in parts:

@@ -45,7 +45,8 @@ class Undecodable(BarnabasError):
 def settled(
     decoding: ColumnDecoding, topics: Sequence[str], sample: Sample, given: StructType | None = None
 ) -> ColumnDecoding:
-    """With a schema for each column: the newest of the subject where none was chosen, or what a sample tells.
+    """Return the decoding with a schema for each column: the newest of the subject where none was chosen, or one that
+    is inferred from a sample.
 
     `given` is what the query was planned with: what was inferred then is not inferred again.
     """
@@ -113,7 +114,7 @@ def typed_schema(raw: StructType, decoding: ColumnDecoding) -> StructType:
 
 
 def column_type(each: ColumnFormat) -> DataType:
-    """Of a settled format. Raises `ConfigError`."""
+    """Return the type of a column of a settled format. Raises `ConfigError`."""
     if each.columns:
         return _parse_datatype_json_value(json.loads(each.columns))
     return from_arrow_type(decoder_of(each).type, prefer_timestamp_ntz=True)
@@ -192,7 +193,7 @@ def _json_column(each: ColumnFormat) -> pa.DataType:
 
 
 def arrow_type_of(kind: DataType) -> pa.DataType:
-    """As Spark has it in Arrow, with times in UTC."""
+    """Return the Arrow type that Spark uses, with times in UTC."""
     return to_arrow_type(kind, timezone="UTC")
 
 

@@ -22,7 +22,7 @@ ENCODING_OPTIONS = (_REGISTRY, *_FLAGS, *(f"{column}.{setting}" for column in _C
 
 @frozen(kw_only=True)
 class ColumnFormat:
-    """How one column is to be read. With a schema, or the id of one, it needs no registry but for its writers' schemas.
+    """The format of one column. With a schema, or the id of one, it needs no registry but for its writers' schemas.
 
     schema: of avro its JSON; of json what SQL has between the brackets of CREATE TABLE, Spark's own JSON of a type, or
             a JSON Schema.
@@ -40,7 +40,7 @@ class ColumnFormat:
 
 @frozen(kw_only=True)
 class ColumnEncoding:
-    """How columns that are no bytes are written; found by `encoding_of`."""
+    """The format in which columns that are no bytes are written; found by `encoding_of`."""
 
     columns: tuple[ColumnFormat, ...]
     auto_register: bool = True
@@ -49,7 +49,7 @@ class ColumnEncoding:
 
 @frozen(kw_only=True)
 class ColumnDecoding:
-    """What `decoding_of` finds in the options. Permissive: rows that do not decode are kept, with the reason."""
+    """The result of `decoding_of`. Permissive: rows that do not decode are kept, with the reason."""
 
     columns: tuple[ColumnFormat, ...]
     permissive: bool = False

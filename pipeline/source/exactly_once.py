@@ -23,7 +23,7 @@ from ..topics.connect import RowProducer, common_settings
 _log = logging.getLogger("barnabas.pipeline")
 
 TIMEOUT_MS = 900_000
-"""Of the tasks' transactions: the longest that brokers allow by default. A batch must be committed within it."""
+"""The timeout of the tasks' transactions: the most that brokers allow by default. A batch must commit within it."""
 _NOTE_BYTES_MAX = 4000  # and a few for what stands before the tasks
 """`offset.metadata.max.bytes` is 4096."""
 _NOTE = re.compile(r"(?P<part>\d+)/(?P<parts>\d+) (?P<state>decided|done)(?P<tasks>( \d+:\d+:\d+)*)")
@@ -31,7 +31,7 @@ _NOTE = re.compile(r"(?P<part>\d+)/(?P<parts>\d+) (?P<state>decided|done)(?P<tas
 
 @frozen
 class TaskTransaction:
-    """What a task has written and left open."""
+    """The transaction that a task has written and left open."""
 
     task: int
     prepared: PreparedTransaction
@@ -47,12 +47,12 @@ class Decision:
     tasks: Mapping[int, tuple[int, int]]
     """Task → producer id and epoch."""
     places: Sequence[TopicPartition]
-    """Where it is noted."""
+    """The partitions whose positions hold the note."""
 
 
 @frozen(kw_only=True)
 class WriteTarget:
-    """Where to, under which name."""
+    """The cluster of a write, the name of its writer, and the producer's settings."""
 
     bootstrap: str
     name: str
@@ -212,7 +212,7 @@ def _note(target: WriteTarget, producer: Producer, decision: Decision, *, begun:
 
 
 def note_texts(decision: Decision) -> list[str]:
-    """As many as are needed, one for each place."""
+    """Return the texts of the note: as few as its length allows, each for one partition."""
     runs: list[str] = [""]
     for task, (producer_id, epoch) in decision.tasks.items():
         text = f" {task}:{producer_id}:{epoch}"

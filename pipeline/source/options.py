@@ -55,7 +55,7 @@ _NOT_CLASSIC = {
     "maxRecordsPerPartition": "there is one task per broker, topic and partition",
     COMMIT_TO_GROUP: "its brokers keep no offsets of groups",
 }
-"""Why an option cannot be had with a classic cluster."""
+"""The reasons why a classic cluster does not allow these options."""
 _WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders", "txnAppId", "txnVersion", *ENCODING_OPTIONS)
 """`includeHeaders` is for the table's columns in Spark's Kafka sink, too: a column `headers` is written with it or
 without."""
@@ -79,7 +79,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 
 @frozen(kw_only=True)
 class Selection:
-    """Which partitions: exactly one of the three is set."""
+    """The selected partitions: exactly one of the three is set."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -104,7 +104,7 @@ class Bound:
 
 @frozen(kw_only=True)
 class ReadOptions:
-    """What a read asks for; made by `read_options`."""
+    """The options of a read; made by `read_options`."""
 
     where: Where
     selection: Selection
@@ -117,7 +117,7 @@ class ReadOptions:
     """Records; of a classic cluster bytes, like all its offsets."""
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
-    """A batch of fewer than the minimum is held back for at most so long."""
+    """The longest time, in seconds, for which a batch of fewer than the minimum is held back."""
     fail_on_data_loss: bool = True
     damage_report: str | None = None
     """A folder for notes about what was left out since it is damaged."""
@@ -125,13 +125,13 @@ class ReadOptions:
     decoding: ColumnDecoding | None = None
     """Key and value as typed columns; None: as bytes."""
     commit_to_group: str | None = None
-    """The consumer group that is told how far a stream has got."""
+    """The consumer group to which a stream commits its progress."""
     client: Mapping[str, str] = {}
 
 
 @frozen(kw_only=True)
 class WriteOptions:
-    """What a write asks for; made by `write_options`. `producer` has producer settings by their dotted names.
+    """The options of a write; made by `write_options`. `producer` has producer settings by their dotted names.
 
     txn_app_id:  the name of a writer whose batches are written exactly once (see `exactly_once`).
     txn_version: the number of a batch: it grows, and one that is not above the last is not written again. None: the
@@ -143,7 +143,7 @@ class WriteOptions:
     txn_app_id: str | None = None
     txn_version: int | None = None
     encoding: ColumnEncoding | None = None
-    """How key and value are written where they are no bytes."""
+    """The format in which key and value are written if they are no bytes."""
     producer: Mapping[str, str] = {}
 
 

@@ -16,7 +16,7 @@ from .options import Bound, ReadOptions, Selection
 Report = Callable[[str], None]
 
 TASK_RECORDS = 10_000
-"""Smaller ranges share a task: what Spark and its worker do for one weighs as much as reading so many records."""
+"""Smaller ranges share a task: one task costs Spark and its worker as much as reading this number of records."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class OffsetRange:
     end: int
     broker: int = NO_BROKER
     topic_id: str = ""
-    """Of the topic for which this was planned; "" = unknown."""
+    """The id of the topic for which this was planned; "" = unknown."""
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class OffsetRange:
 
 
 def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[OffsetRange]:
-    """What a batch read covers, empty ranges left out. Raises `BarnabasError`; data loss as `failOnDataLoss` says."""
+    """Return the ranges that a batch read covers, without empty ones. Raises `BarnabasError`; see `failOnDataLoss`."""
     infos = selected(cluster, options.selection)
     ids = {info.name: info.topic_id for info in infos}
     partitions = [place for info in infos for place in info.places]
@@ -139,14 +139,14 @@ def within(
 def data_loss(
     text: str, *, fail_on_data_loss: bool, report: Report, hint: str = "set failOnDataLoss=false to read what there is"
 ) -> None:
-    """Data is not there any more: raise, or tell and go on."""
+    """Handle lost data: raise, or report it and continue."""
     if fail_on_data_loss:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} ({hint})")
     report(text)
 
 
 def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_records: int | None) -> list[OffsetRange]:
-    """One slice per range, or more: `at_least` so many in all, shared out by size, none over `at_most_records`."""
+    """Return one slice per range, or more: `at_least` in all, shared out by size, none over `at_most_records`."""
     total = sum(part.size for part in ranges)
     result: list[OffsetRange] = []
     for part in ranges:

@@ -1,4 +1,4 @@
-"""What a stream reads next: from the offsets that Spark keeps in its checkpoint and the logs as they are now."""
+"""Planning of a stream's next batch, from the offsets in Spark's checkpoint and the logs as they are now."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ _TOLD_MAX = 5
 
 @frozen
 class StreamOffsets:
-    """Where a stream is: the next offset per partition, and of which topic, as far as the cluster has ids."""
+    """The position of a stream: the next offset per partition, and the topic ids, as far as the cluster has them."""
 
     positions: Mapping[ClusterPartition, int]
     topic_ids: Mapping[str, str] = field(factory=dict)
 
     def packed(self) -> dict[str, Any]:
-        """As Spark keeps it: {"offsets": JSON as in the option startingOffsets, "topicIds": {topic: id}}.
+        """Return the form of the checkpoint: {"offsets": JSON as in option startingOffsets, "topicIds": {topic: id}}.
 
         The second one is missing where there are no ids, and in checkpoints of before.
         """
@@ -53,7 +53,7 @@ class StreamOffsets:
         return cls(positions, {str(name): str(topic_id) for name, topic_id in dict(ids).items()})
 
     def connector_form(self) -> str:
-        """As Spark's Kafka source keeps it."""
+        """Return the form that Spark's Kafka source keeps."""
         return partitions_json(self.positions)
 
     def another(self, topic: str, topic_id: str) -> bool:
@@ -98,7 +98,7 @@ class Pace:
 
 
 def log_ends(cluster: Cluster, options: ReadOptions) -> StreamOffsets:
-    """Where the logs of what the options select end now."""
+    """Return the present log end offsets of all partitions that the options select."""
     infos = selected(cluster, options.selection)
     places = [place for info in infos for place in info.places]
     return StreamOffsets(cluster.offsets(places, LATEST), {info.name: info.topic_id for info in infos if info.topic_id})
@@ -168,7 +168,7 @@ def limited(cluster: Cluster, options: ReadOptions, step: Step, max_rows: int) -
 def batch_ranges(
     cluster: Cluster, options: ReadOptions, before: StreamOffsets, after: StreamOffsets, report: Report
 ) -> list[OffsetRange]:
-    """What a batch reads that was planned from `before` to `after`, perhaps by an earlier run of the stream."""
+    """Return the ranges of a batch from `before` to `after`, perhaps planned by an earlier run of the stream."""
     anew = {topic for topic, topic_id in after.topic_ids.items() if before.another(topic, topic_id)}
     begin = {place: position for place, position in before.positions.items() if place.topic not in anew}
     for place, end in after.positions.items():

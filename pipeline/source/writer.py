@@ -32,7 +32,7 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 
 
 class Written(WriterCommitMessage):
-    """How many rows a task has written, and its transaction if there is one."""
+    """The number of rows that a task has written, and its transaction if there is one."""
 
     def __init__(self, rows: int, transaction: "TaskTransaction | None" = None) -> None:
         self.rows = rows
@@ -66,7 +66,7 @@ class ArrowWriter(DataSourceArrowWriter):
 
 
 class StreamArrowWriter(DataSourceStreamArrowWriter):
-    """The same for each micro-batch of a stream."""
+    """Writes each micro-batch of a stream as `ArrowWriter` writes a batch."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Spark makes one for each micro-batch, and another one to commit it."""
@@ -83,12 +83,12 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
 
     @plain_worker_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """As in a batch."""
+        """Commit the micro-batch; see `ArrowWriter.commit`."""
         _commit(self.options, messages, batchId)
 
     @plain_worker_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
-        """As in a batch."""
+        """Abort the micro-batch; see `ArrowWriter.abort`."""
         _abort(self.options, messages)
 
 

@@ -1,1 +1,1 @@
-"""What Spark needs around it: a Java, a Python for its workers, its errors in plain words."""
+"""Surroundings of Spark: a Java, a Python for its workers, its errors in plain words."""

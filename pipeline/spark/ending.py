@@ -23,7 +23,7 @@ def stop_session(spark: "SparkSession") -> None:
 
 
 def java_runs() -> bool:
-    """Of this process's sessions; asking it would do, too, but py4j prints pages about one that does not answer."""
+    """Return whether the Java of this process's sessions runs. A failed request would show it, too, but logs pages."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
@@ -31,7 +31,7 @@ def java_runs() -> bool:
 
 
 def _forget(spark: "SparkSession") -> None:
-    """What pyspark would speak to for ever."""
+    """Remove pyspark's references to a Java that is gone, to which it would send requests for ever."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession, SQLContext
 

@@ -13,12 +13,12 @@ JAVA_ENDED = "Spark's Java has ended"
 _REPEATING_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """pyspark logs each error of a query, as a line of JSON, before it raises it (pyspark.errors.exceptions.base)."""
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""Where it is set, a Python worker of Spark tells Java an exception without its traceback (pyspark.util)."""
+"""If this variable is set, Spark's Python workers send Java an exception without its traceback (pyspark.util)."""
 _OURS = re.compile(r"barnabas\.[\w.]+\.(\w+): (.+)")
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 _JAVA = re.compile(r"^(?:Caused by)?: (?:\w+\.)+[\w$]+: (.+)$", re.MULTILINE)
-"""Of a Java stack trace: what was thrown, and what caused it, the first cause last."""
+"""The exceptions in a Java stack trace: the one that was thrown and its causes, the first cause last."""
 
 
 class SparkFailed(BarnabasError):

@@ -117,7 +117,7 @@ def _script(real: Path, *, drop_incubator: bool) -> str:
 
 
 def _cache_folder() -> Path:
-    """A folder of this user alone, so that nobody else can put a script there."""
+    """Return a folder of this user alone, so that no other user can put a script there."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         folder = (Path(base) if base else Path.home() / ".cache") / "barnabas"

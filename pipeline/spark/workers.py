@@ -73,7 +73,7 @@ def _suitable(context: "SparkContext") -> str:
 
 @functools.cache
 def _fault(python: str) -> str | None:
-    """Why it cannot be the workers' Python, asked of it itself on this machine, where it plans each read."""
+    """Return why it cannot be the workers' Python, or None: run it on this machine, where it plans each read."""
     path = shutil.which(python)
     if path is None:
         return "is not on this machine, where reads are planned"

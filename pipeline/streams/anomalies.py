@@ -1,4 +1,4 @@
-"""Anomaly scores: how far a value is from what its series did lately, told in a way that outliers do not spoil."""
+"""Anomaly scores: how far a value is from the recent values of its series, by a measure that resists outliers."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

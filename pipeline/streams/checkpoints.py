@@ -14,11 +14,11 @@ _VERSION = "v1"
 
 def connector_checkpoint(checkpoint: str | os.PathLike[str], copy: str | os.PathLike[str]) -> int:
     """Copy the checkpoint of a stream that reads `format("barnabas")`, so that the same stream with `format("kafka")`
-    goes on where it was; returns how many batches' offsets were rewritten.
+    continues where it was; return the number of batches whose offsets were rewritten.
 
-    The other way nothing is to be done: `format("barnabas")` reads a checkpoint of `format("kafka")` as it is. Both are
-    folders of this machine, and the stream is stopped. Raises `ConfigError` where `copy` is there, or `checkpoint` is
-    none.
+    The other direction needs no copy: `format("barnabas")` reads a checkpoint of `format("kafka")` as it is. Both are
+    folders of this machine, and the stream is stopped. Raises `ConfigError` if `copy` exists, or if `checkpoint` is no
+    checkpoint.
     """
     source, target = Path(checkpoint), Path(copy)
     if not (source / _OFFSETS).is_dir():

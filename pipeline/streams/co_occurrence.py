@@ -1,4 +1,4 @@
-"""What goes together: pairs of items that stand in the same baskets."""
+"""Co-occurrence: pairs of items that are in the same baskets."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ def item_pairs(baskets: "DataFrame", items: str, *, maxItems: int = 200) -> "Dat
 def co_occurrence(
     baskets: "DataFrame", items: str, *, minCount: int = 5, maxItems: int = 200, others: Sequence[str] | None = None
 ) -> "DataFrame":
-    """How strongly items go together, each pair in both directions.
+    """Compute how strongly items go together, each pair in both directions.
 
     Result: `item`, `other`, `together` (baskets with both), `count` and `other_count` (baskets with each), `score`: the
     cosine, together / sqrt(count * other_count), from 0 to 1. Pairs in fewer than `minCount` baskets, and baskets with

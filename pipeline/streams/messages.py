@@ -19,9 +19,9 @@ def json_fields(rows: "DataFrame", schema: str, *keep: str) -> "DataFrame":
 
 
 def as_messages(rows: "DataFrame", *key: str) -> "DataFrame":
-    """Rows as messages, for `write.format("barnabas")`: `key` (the named columns, as text, with "|" between several; a
-    window is told by its start) and `value`, all columns as a JSON object. Without names the key is null. Batches and
-    streams.
+    """Turn rows into messages, for `write.format("barnabas")`: `key` (the named columns, as text, with "|" between
+    several; a window is given by its start) and `value`, all columns as a JSON object. Without names the key is null.
+    Batches and streams.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType

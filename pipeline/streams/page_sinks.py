@@ -1,4 +1,4 @@
-"""Results of a stream as a page that is written anew with each micro-batch."""
+"""Results of a stream as a page that is rewritten with each micro-batch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

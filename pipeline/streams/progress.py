@@ -1,4 +1,4 @@
-"""How far a stream has come, beside what Spark's API for Python data sources can tell."""
+"""Progress of a stream, in addition to what Spark's API for Python data sources reports."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ from ..topics.model import ClusterPartition
 
 
 def offsets_behind_latest(source: Any) -> dict[str, str]:
-    """How far a stream is behind the ends of its topics' partitions: minOffsetsBehindLatest, maxOffsetsBehindLatest and
-    avgOffsetsBehindLatest, as Spark's Kafka source has them among the metrics of its progress.
+    """Return the lag of a stream behind the ends of its topics' partitions: minOffsetsBehindLatest,
+    maxOffsetsBehindLatest and avgOffsetsBehindLatest, as Spark's Kafka source has them among the metrics of its
+    progress.
 
-    `source` is one of `query.lastProgress.sources`, or of `event.progress.sources` in a `StreamingQueryListener`. Empty
-    before the first batch. Python data sources cannot put metrics into the progress themselves.
+    `source` is one of `query.lastProgress.sources`, or of `event.progress.sources` in a `StreamingQueryListener`.
+    Empty before the first batch. Python data sources cannot put metrics into the progress themselves.
     """
     behind = list(behind_latest(source).values())
     if not behind:
@@ -26,7 +27,7 @@ def offsets_behind_latest(source: Any) -> dict[str, str]:
 
 
 def behind_latest(source: Any) -> dict[ClusterPartition, int]:
-    """The same of each partition."""
+    """Return the lag of each partition."""
     end, latest = (_offsets(source, name) for name in ("endOffset", "latestOffset"))
     if end is None or latest is None:
         return {}
@@ -38,7 +39,7 @@ def behind_latest(source: Any) -> dict[ClusterPartition, int]:
 
 
 def _offsets(source: Any, name: str) -> StreamOffsets | None:
-    """Spark tells them as JSON in an object, or as a mapping in a mapping."""
+    """Read offsets from Spark's progress, which has them as JSON in an object, or as a mapping in a mapping."""
     found = source.get(name) if isinstance(source, Mapping) else getattr(source, name)
     if isinstance(found, str):
         found = json.loads(found)

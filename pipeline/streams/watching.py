@@ -1,7 +1,7 @@
 """Rates and lag of a session's streams, for Prometheus and for the log.
 
 Spark's API for Python data sources has no place for metrics of a source, and the sinks of Spark's own metrics know the
-rates alone. Spark tells a listener how each batch went, though, with the offsets of the sources.
+rates alone. Spark notifies a listener of each batch, though, with its rates and the offsets of the sources.
 """
 
 import logging
@@ -32,7 +32,7 @@ _log = logging.getLogger("barnabas.pipeline")
 
 @frozen(kw_only=True)
 class StreamState:
-    """How the last batch of a stream went; the rates and `rows` as in Spark's progress."""
+    """State of a stream after its last batch; the rates and `rows` as in Spark's progress."""
 
     batch: int
     rows: int
@@ -45,7 +45,7 @@ class StreamState:
 
     @property
     def offsets_behind(self) -> int:
-        """Of all partitions."""
+        """The sum over all partitions."""
         return sum(self.behind.values())
 
 
@@ -114,7 +114,7 @@ class StreamWatch(StreamingQueryListener):
         _log.info(text, name, state.batch, state.rows, rate, state.batch_s, state.offsets_behind)
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
-        """Its figures are of no more use."""
+        """Remove the figures of the ended stream."""
         with self._lock:
             self._states.pop(str(event.id), None)
 

@@ -49,7 +49,7 @@ _GROUP_MEMBER = frozenset(
         "session.timeout.ms",
     }
 )
-"""Of consumers that are members of a group, or that iterate; a read is told its partitions and offsets by Spark."""
+"""Settings of consumers that are members of a group, or that iterate; Spark gives a read its partitions and offsets."""
 _PRODUCER = frozenset(
     {
         "compression.gzip.level",
@@ -98,7 +98,7 @@ def reader_settings(
 
 
 def writer_settings(given: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
-    """The same for a write."""
+    """Check and return the client settings of a write, as `reader_settings` does for a read."""
     settings = _usable(given, _NOT_WRITING, _EVERY_CLIENT | _PRODUCER, prefix)
     read_settings(ProducerSettings, settings, {}, prefix=prefix)
     return settings
@@ -136,7 +136,7 @@ def _check_classic(settings: Mapping[str, str], prefix: str) -> None:
 
 
 def registry_names(settings: Mapping[str, str]) -> set[str]:
-    """Which of the settings are those of registries."""
+    """Return the names among the settings that are settings of registries."""
     import attrs
 
     from ...app.clients.classic.producer_settings import RegistrySettings

@@ -37,7 +37,7 @@ _BATCH_SETTING = "batch.size"
 _BATCH_BYTES = 128 * 1024
 """Rows come by the thousand, so larger batches than those of clients that are given one message after the other."""
 _UNSETTLED_MAX = 4
-"""So many Arrow batches may be on their way to the brokers before the oldest is waited for."""
+"""The number of unacknowledged Arrow batches from which a writer waits for the oldest."""
 
 
 def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
@@ -50,7 +50,7 @@ def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
 
 
 def common_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of the settings of a reader that every client knows."""
+    """Return the settings of a reader that every client knows."""
     return {name: value for name, value in client.items() if name in _COMMON}
 
 
@@ -88,7 +88,9 @@ class ClientCluster:
     def _columns(
         self, piece: FetchedSet, partition: TopicPartition, *, upto: int, with_headers: bool
     ) -> Iterator[PartitionColumns]:
-        """Raises `CorruptRecord` for records that cannot be decoded although their CRC is right, or tells them."""
+        """Decode a piece to columns. Records that cannot be decoded although their CRC is right raise `CorruptRecord`,
+        or are reported as damage with `skip.damaged`.
+        """
         from ...app.clients.arrow.decode import decode_set
 
         damaged: deque[DamagedRange] = deque()
@@ -118,7 +120,7 @@ class ClientCluster:
                 client.close()
 
     def _described(self, names: Collection[str] | None) -> Sequence[TopicMetadata]:
-        """Only these topics, if they are all there: a task need not be told thousands of others."""
+        """Describe only these topics, if all of them exist: a task need not receive thousands of others."""
         if names is not None:
             try:
                 return self._ask().describe_topics(sorted(names))
@@ -144,7 +146,7 @@ class RowProducer:
         self._producer = producer
         self._unsettled: deque[ManyHandle] = deque()
         self.topics: frozenset[str] = frozenset()
-        """Which have got some."""
+        """The topics to which rows were sent."""
 
     def send(self, topic: str, rows: "pa.RecordBatch") -> None:
         """Send the rows of an Arrow batch to a topic (see `Producer.send_arrow`). Raises why earlier ones failed."""

@@ -24,7 +24,7 @@ from .model import EARLIEST, ClusterPartition, PartitionColumns, TopicInfo, Wher
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch, unless the settings say otherwise: as large as in the current generation."""
 _SIZE_BYTES = 4
-"""Of a message's size: a fetch of so many grows for exactly one message."""
+"""The size of the length field of a message: a fetch of only these bytes grows until it has exactly one message."""
 _TRIES = 6
 _FIRST_PAUSE_S = 0.1
 
@@ -167,8 +167,9 @@ def _info(topic: str, counts: Mapping[int, int]) -> TopicInfo:
 
 
 def _behind(data: bytes, position: int, *, whole: bool) -> int:
-    """The position in what was fetched at which to read on. Where nothing more is right, an entry may still begin in
-    the second half and go on behind it, unless this is the `whole` rest."""
+    """Return the position in the fetched bytes at which to continue. If no intact entry follows, an entry may still
+    begin in the second half and continue behind it, unless this is the `whole` rest.
+    """
     found = find_next_intact_entry(data, position)
     if found is not None:
         return found

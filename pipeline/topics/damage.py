@@ -1,4 +1,4 @@
-"""What a read left out because it is damaged, on its way from Spark's tasks to the table's report."""
+"""Damaged ranges that a read left out, on their way from Spark's tasks to the table's report."""
 
 import json
 import uuid
@@ -23,7 +23,7 @@ class DamagedRange:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """As a `Place`."""
+        """The fields of a `ClusterPartition`."""
         return self.topic, self.partition, self.broker
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def read_damage(folder: Path) -> list[DamagedRange]:
 
 
 def merged(found: Iterable[DamagedRange]) -> list[DamagedRange]:
-    """In order, and without overlaps: tasks that share a damaged batch tell of it twice."""
+    """Sort the ranges and remove overlaps: tasks that share a damaged batch report it twice."""
     result: list[DamagedRange] = []
     for each in sorted(found, key=lambda d: (d.place, d.start, d.end)):
         last = result[-1] if result else None
@@ -65,7 +65,7 @@ def still_damaged(
     replaced_topics: Collection[str],
     new: Sequence[DamagedRange],
 ) -> list[DamagedRange]:
-    """What a table lacks after a load that read places anew from some offset on, and found `new`."""
+    """Return the ranges that a table lacks after a load that read places again from some offset on, and found `new`."""
     starts = dict(read_from)
     kept = [
         evolve(each, end=min(each.end, starts.get(each.place, each.end)))

@@ -1,7 +1,7 @@
-"""Tell a consumer group how far a load or a stream has got, so that tools that show lag see it.
+"""Commit the progress of a load or a stream to a consumer group, so that tools that show lag see it.
 
-The offsets that count are those of the table, or of the stream's checkpoint: nobody reads the group's ones back, and a
-group that cannot be told stops nothing.
+The offsets that count are those of the table, or of the stream's checkpoint: the group's ones are never read back, and
+a commit that fails stops nothing.
 """
 
 import time
@@ -15,12 +15,12 @@ from .model import ClusterPartition, Where
 
 _TIMEOUT = "default.api.timeout.ms"
 TIMEOUT_MS = 10_000
-"""A broker that does not answer may hold up a load or a stream for so long."""
+"""The longest time for which a broker that does not answer holds up a load or a stream."""
 RETRY_S = 30.0
 
 
 def check_group(group: str | None, where: Where) -> None:
-    """Raises `ConfigError` for a group that cannot be told anything."""
+    """Raise `ConfigError` for a group to which no offsets can be committed."""
     if group is not None and not group.strip():
         raise ConfigError("name the consumer group to tell the offsets to")
     if group is not None and where.classic:
@@ -45,8 +45,9 @@ def commit_to_group(
 
 @define
 class GroupProgress:
-    """What a stream has told its group. Spark calls `DataSourceStreamReader.commit` for a batch only when it begins the
-    next one; but the offset from which it asks for more is that of a batch that is done."""
+    """The offsets that a stream has committed to its group. Spark calls `DataSourceStreamReader.commit` for a batch
+    only when it begins the next one; but the offset from which it asks for more is that of a batch that is done.
+    """
 
     commit: Callable[[Mapping[ClusterPartition, int]], str | None]
     report: Callable[[str], None]
@@ -55,7 +56,7 @@ class GroupProgress:
     _not_before: float = 0.0
 
     def begin(self, offsets: Mapping[ClusterPartition, int]) -> None:
-        """Where the stream begins, of which nothing is read yet."""
+        """Note the offsets at which the stream begins; nothing before them is committed."""
         if self._initial is None:
             self._initial = dict(offsets)
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 KEPT_MAX = 8
-"""Of a kind, per process: a worker of a job that reads many clusters keeps the last ones."""
+"""The limit of idle clients of a kind, per process: a worker of a job that reads many clusters keeps the last ones."""
 IDLE_S = 60.0
-"""So long do Spark's idle workers live, too; a cluster that moved meanwhile is looked up again by its bootstrap."""
+"""The lifetime of an idle client, which is also that of Spark's idle workers; a cluster that moved meanwhile is looked
+up again by its bootstrap.
+"""
 
 
 class _Closes(Protocol):
@@ -28,7 +30,7 @@ class _Idle(NamedTuple, Generic[T]):
 
 
 class KeptClients(Generic[T]):
-    """Clients that nobody uses now, the one that was used last at the end. Callable from any thread."""
+    """Idle clients, the most recently used one at the end. Callable from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -53,7 +55,7 @@ class KeptClients(Generic[T]):
         self._give(key, client)
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close the idle clients."""
         with self._lock:
             gone, self._idle = self._idle, []
         for each in gone:

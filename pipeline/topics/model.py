@@ -1,4 +1,4 @@
-"""What the pipeline asks of a cluster; `connect.py` and `connect_classic.py` fulfil it with the clients of `app`."""
+"""Interface of a cluster for the pipeline; `connect.py` and `connect_classic.py` implement it with `app.clients`."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class ClusterPartition(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells it apart within its topic: `partition`, or as in the classic registries `broker-partition`."""
+        """The key within its topic: `partition`, or as in the classic registries `broker-partition`."""
         return str(self.partition) if self.broker == NO_BROKER else f"{self.broker}-{self.partition}"
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class ClusterPartition(NamedTuple):
 
 @frozen(kw_only=True)
 class Where:
-    """Where a cluster is: exactly one of these is not empty. Anything but a `bootstrap` HOST:PORT is a classic one."""
+    """The address of a cluster: exactly one is not empty. Anything but a `bootstrap` HOST:PORT is a classic one."""
 
     bootstrap: str = ""
     """HOST:PORT[,...], or of classic brokers, which get the ids 0, 1, ... in this order, classic://HOST:PORT[,...]."""
@@ -95,7 +95,7 @@ class TopicInfo:
 
     name: str
     places: Sequence[ClusterPartition]
-    """Those on live brokers, in a classic cluster: brokers come and go."""
+    """The partitions; in a classic cluster those on live brokers, as brokers come and go."""
     topic_id: str = ""
 
 
@@ -116,11 +116,11 @@ class PartitionColumns:
     values: "Sequence[bytes | None] | pa.Array"
     headers: "Sequence[Sequence[tuple[str, bytes | None]]] | pa.Array"
     wrapper_indexes: Sequence[int | None] = ()
-    """Which message of its compressed wrapper it is; None = it is in none."""
+    """The index of each message in its compressed wrapper; None = it is in none."""
     size_bytes: int = 0
     """About how much memory keys and values take."""
     damage: DamagedRange | None = None
-    """What was left out before `next_offset`; there are no records then."""
+    """The damage that was left out before `next_offset`; there are no records then."""
 
     @classmethod
     def without_records(cls, damage: DamagedRange) -> "PartitionColumns":
@@ -135,7 +135,7 @@ class Cluster(Protocol):
     """
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
-        """Those of these topics that there are; None: every topic that is not internal."""
+        """Return those of these topics that exist; None: every topic that is not internal."""
         ...
 
     def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
@@ -149,10 +149,10 @@ class Cluster(Protocol):
     def read(
         self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
     ) -> Iterable[PartitionColumns]:
-        """The records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
+        """Read the records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
-        `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`; `CorruptRecord`, or
-        with the setting `skip.damaged` a piece that tells the `damage`.
+        Raises `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`; `CorruptRecord`
+        for damaged records, in place of which the setting `skip.damaged` yields a piece with the `damage`.
         """
         ...
 
@@ -162,7 +162,7 @@ class Cluster(Protocol):
         ...
 
     def where(self, place: ClusterPartition) -> Where:
-        """Where a task finds this partition."""
+        """Return the address at which a task finds this partition."""
         ...
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""What the log is for: each use of the paper as an example on real data, for `barnabas examples`."""
+"""Uses of the log: each use of the paper as an example on real data, for `barnabas examples`."""

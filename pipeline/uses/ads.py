@@ -45,8 +45,9 @@ def clicks(found: "DataFrame") -> "DataFrame":
 
 
 def delivered(found: "DataFrame") -> "DataFrame":
-    """Each view with the clicks on it, within half an hour (the log's seconds are out of order inside of a minute):
-    columns of `views`, and `clicked` and `target`, null where nobody clicked."""
+    """Join each view with the clicks on it, within half an hour (the log's seconds are out of order inside of a
+    minute): columns of `views`, and `clicked` and `target`, null without a click.
+    """
     return join_within(
         views(found),
         clicks(found),

@@ -1,6 +1,6 @@
 """Operational monitoring with alerts: counters of a web server, 47 metrics with known incidents, the broker's own.
 
-How good the alerts of the metrics are can be told: NAB comes with the windows in which people saw an incident.
+The quality of the metrics' alerts can be measured: NAB comes with the windows in which people saw an incident.
 """
 
 import json
@@ -40,8 +40,9 @@ Windows = Mapping[str, Sequence[tuple[datetime, datetime]]]
 
 @frozen(kw_only=True)
 class Verdict:
-    """How alerts compare with what people have labelled: `right` of `alerts` fall into a labelled window, `found` of
-    the `windows` have an alert; `share` of all values lies in labelled windows."""
+    """Alerts compared with the labels of people: `right` of `alerts` fall into a labelled window, `found` of the
+    `windows` have an alert; `share` of all values lies in labelled windows.
+    """
 
     alerts: int
     right: int
@@ -69,9 +70,10 @@ def _zones(messages: "DataFrame") -> "DataFrame":
 
 
 def zones_per_minute(messages: "DataFrame") -> "DataFrame":
-    """How busy each zone of the server was in each minute, from counters that only grow: `window`, `zone`, `count` (of
-    snapshots), and per second `requests`, `errors` (5xx), `sent` (bytes), between the first and the last snapshot of
-    the minute; null when there is one snapshot only."""
+    """Compute the load of each zone of the server in each minute, from counters that only grow: `window`, `zone`,
+    `count` (of snapshots), and per second `requests`, `errors` (5xx), `sent` (bytes), between the first and the last
+    snapshot of the minute; null when there is one snapshot only.
+    """
     from pyspark.sql import functions as f
 
     seconds = (f.unix_millis(f.max("timestamp")) - f.unix_millis(f.min("timestamp"))) / 1000
@@ -215,7 +217,7 @@ def _metrics(stage: Stage) -> tuple[list[Panel], list[str]]:
 
 
 def _share(stage: Stage, series: "DataFrame", windows: Windows) -> float:
-    """How much of all values lies in labelled windows."""
+    """Return the share of all values that lies in labelled windows."""
     from pyspark.sql import functions as f
 
     labels = [(name, start, end) for name, some in windows.items() for start, end in some]
@@ -267,7 +269,7 @@ def _broker(stage: Stage) -> tuple[list[Panel], list[str]]:
 
 
 def _seconds(moment: datetime) -> float:
-    """Of a time in UTC without a zone, as Spark and NAB tell it."""
+    """Return the seconds since 1970 of a time in UTC without a zone, as Spark and NAB have it."""
     return (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001  both are without a zone
 
 

@@ -1,7 +1,7 @@
 """Search relevance from clicks: which page people came to from a search, and whether they stayed.
 
 A web log knows no searches, only the clicks that come from a search engine, by their referrer. Most engines hide what
-was asked; some referrers still tell it (`q=`), and the place in the list that was clicked (`cd=`, Google).
+was asked; some referrers still contain it (`q=`), and the place in the list that was clicked (`cd=`, Google).
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,10 @@ STAYED = "30 minutes"
 
 
 def search_clicks(found: "DataFrame") -> "DataFrame":
-    """Requests (of `web.requests`) that come from a search engine: `time`, `address`, `path`, `engine`, `query` (lower
-    case, null when it is hidden or an address of this site), `place` (in the list, null when it is not told)."""
+    """Select the requests (of `web.requests`) that come from a search engine: `time`, `address`, `path`, `engine`,
+    `query` (lower case, null when it is hidden or an address of this site), `place` (in the list, null when it is
+    unknown).
+    """
     from pyspark.sql import functions as f
 
     referrer = f.col("referrer")
@@ -43,8 +45,9 @@ def search_clicks(found: "DataFrame") -> "DataFrame":
 
 
 def landings(found: "DataFrame") -> "DataFrame":
-    """What the clicks say of each page: `path`, `clicks`, `stayed` (those who looked at another page within half an
-    hour), `place` (average), `relevance`: (stayed + 1) / (clicks + 2), so that few clicks prove little."""
+    """Rate each page by its clicks: `path`, `clicks`, `stayed` (those who looked at another page within half an hour),
+    `place` (average), `relevance`: (stayed + 1) / (clicks + 2), so that few clicks prove little.
+    """
     from pyspark.sql import functions as f
 
     clicks = search_clicks(found).withColumn("click", f.monotonically_increasing_id())
@@ -62,7 +65,7 @@ def landings(found: "DataFrame") -> "DataFrame":
 
 
 def queries(found: "DataFrame") -> "DataFrame":
-    """Which pages a search led to: `query`, `path`, `clicks`."""
+    """Count the clicks by search and page: `query`, `path`, `clicks`."""
     from pyspark.sql import functions as f
 
     known = search_clicks(found).where(f.col("query").isNotNull())

@@ -1,6 +1,6 @@
 """Security: crawlers and scanners in a web log, brute force in a network's authentication events, limits per address.
 
-Each alert is a window in which a source was above a limit; a source is told once an hour for each rule, on a topic.
+Each alert is a window in which a source was above a limit; a source is reported once an hour for each rule, on a topic.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ FAILURES_PER_MINUTE = 5
 
 
 def logins(messages: "DataFrame") -> "DataFrame":
-    """Zeek's events of authentication: `timestamp`, `service`, `source`, `target`, `failed`: refused, or not known to
-    have succeeded where the protocol tells (an RDP session is encrypted, so it does not)."""
+    """Select Zeek's events of authentication: `timestamp`, `service`, `source`, `target`, `failed`: refused, or not
+    known to have succeeded where the protocol shows it (an RDP session is encrypted, so it does not).
+    """
     from pyspark.sql import functions as f
 
     found = json_fields(messages, _FIELDS, "timestamp")
@@ -44,7 +45,7 @@ def logins(messages: "DataFrame") -> "DataFrame":
 
 
 def web_alerts(found: "DataFrame") -> "DataFrame":
-    """Of requests: sources with many requests in an hour, and with many for pages that are not there."""
+    """Return the alerts of requests: sources with many in an hour, and with many for pages that do not exist."""
     named = found.withColumnRenamed("address", "source")
     return _alerts(named, "many requests", REQUESTS_PER_HOUR, "1 hour").union(
         _alerts(named.where("status = 404"), "looking for holes", NOT_FOUND_PER_HOUR, "1 hour")
@@ -52,7 +53,7 @@ def web_alerts(found: "DataFrame") -> "DataFrame":
 
 
 def login_alerts(found: "DataFrame") -> "DataFrame":
-    """Of logins: sources with many in a minute at one target, and with many that failed."""
+    """Return the alerts of logins: sources with many in a minute at one target, and with many that failed."""
     timed = found.withColumnRenamed("timestamp", "time")
     return _alerts(timed, "many logins", LOGINS_PER_MINUTE, "1 minute", "target", "service").union(
         _alerts(timed.where("failed"), "failed logins", FAILURES_PER_MINUTE, "1 minute", "target", "service")
@@ -80,14 +81,15 @@ def once_an_hour(alerts: "DataFrame") -> "DataFrame":
     watermark."""
     from pyspark.sql import functions as f
 
-    window = f.struct(f.col("window.start").alias("start"), f.col("window.end").alias("end"))  # no event time any more
+    window = f.struct(f.col("window.start").alias("start"), f.col("window.end").alias("end"))  # without event time
     hours = alerts.withColumn("hour", f.window("window", "1 hour")).withColumn("window", window)
     return deduplicated(hours, "rule", "source", "what", "hour").drop("hour")
 
 
 def crawlers(found: "DataFrame") -> "DataFrame":
-    """Who is a program, by what it says of itself or by having asked for robots.txt: `address`, `agent`, `count`,
-    `honest` (it says so)."""
+    """Find the addresses that are programs, by their user agent or by a request for robots.txt: `address`, `agent`,
+    `count`, `honest` (the user agent says so).
+    """
     from pyspark.sql import functions as f
 
     asked = f.max((f.col("path") == "/robots.txt").cast("int"))

@@ -33,8 +33,9 @@ def orders(messages: "DataFrame") -> "DataFrame":
 
 
 def item_names(found: "DataFrame") -> "DataFrame":
-    """What each item is called in each order with it: `timestamp`, `item`, `description`. Shops rename things, so it is
-    a table that changes, for `latest` and `join_latest`."""
+    """Return the description of each item in each order with it: `timestamp`, `item`, `description`. Shops rename
+    things, so it is a table that changes, for `latest` and `join_latest`.
+    """
     from pyspark.sql import functions as f
 
     lines = found.select("timestamp", f.explode("lines").alias("line"))

@@ -1,4 +1,4 @@
-"""What an example plays on: a broker, a Spark session, a folder for results."""
+"""The stage of an example: a broker, a Spark session, a folder for results."""
 
 import shutil
 import tempfile
@@ -40,7 +40,7 @@ class Stage:
     out: Path
     scratch: Path
     metrics: str | None
-    """Where the broker of this run tells its metrics, as HOST:PORT; None: it is a broker of yours."""
+    """The address of the metrics of this run's broker, as HOST:PORT; None: it is a broker of yours."""
 
     @property
     def page(self) -> Path:
@@ -136,7 +136,7 @@ class Use:
 
 @frozen(kw_only=True)
 class Played:
-    """What came of an example: a few lines with figures, the page, and how long it took."""
+    """The result of an example: a few lines with figures, the page, and how long it took."""
 
     lines: Sequence[str]
     page: Path

@@ -55,7 +55,7 @@ def test_what_the_controller_is_asked_another_broker_does_while_it_cannot_be_rea
     assert [node for node, request in cluster.requests if isinstance(request, CreateTopics)][-1] == 2
 
 
-def test_who_is_not_the_controller_any_more_is_not_asked_again(cluster: PlainCluster) -> None:
+def test_not_controller_response_makes_admin_retry_at_current_controller(cluster: PlainCluster) -> None:
     refused = [CreatedTopic(name="new", error=ErrorCode.NOT_CONTROLLER)]
     cluster.once(CreateTopics, CreateTopicsResult(topics=refused))
     cluster.script(

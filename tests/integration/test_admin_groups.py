@@ -72,7 +72,7 @@ def test_a_group_is_listed_and_described(admin: Admin, group: str) -> None:
     assert admin.describe_groups([group])[0].state == "Empty"
 
 
-def test_lag(admin: Admin, group: str) -> None:
+def test_group_lag_lists_committed_offsets_ends_and_members(admin: Admin, group: str) -> None:
     assert admin.group_lag(group) == {}
     admin.alter_group_offsets(group, {T0: 4, ("t", 1): 2})
     assert {place: found.offset for place, found in admin.group_offsets(group).items()} == {T0: 4, T1: 2}
@@ -112,7 +112,9 @@ def test_lag_of_a_topic_that_is_gone(admin: Admin, group: str) -> None:
     ],
     ids=str,
 )
-def test_reset(admin: Admin, group: str, where: dict[str, Any], expected: dict[TopicPartition, int]) -> None:
+def test_reset_group_offsets_applies_plan_shown_by_dry_run(
+    admin: Admin, group: str, where: dict[str, Any], expected: dict[TopicPartition, int]
+) -> None:
     before: dict[Any, int] = {T0: 5, T1: 2, T2: 0}
     admin.alter_group_offsets(group, before)
     plan = admin.reset_group_offsets(group, **where, dry_run=True)
@@ -191,7 +193,7 @@ def test_groups_are_deleted(admin: Admin, group: str) -> None:
     assert admin.group_offsets(group) == {}
 
 
-def test_what_is_no_consumer_is_told_as_bytes(admin: Admin, group: str) -> None:
+def test_describe_groups_returns_non_consumer_members_without_topics(admin: Admin, group: str) -> None:
     protocols = [GroupProtocol("default", b"garbage")]
     joining = JoinGroup(
         group_id=group, session_timeout_ms=60_000, protocol_type="connect", protocols=protocols, group_instance_id="one"

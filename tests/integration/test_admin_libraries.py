@@ -126,14 +126,14 @@ def test_confluent_asks_for_leaders_and_offsets(confluent: Any, topic: str) -> N
     assert (deleted.low_watermark, refused) == (3, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
-def test_confluent_describes(confluent: Any, topic: str) -> None:
+def test_confluent_describes_cluster_and_topics(confluent: Any, topic: str) -> None:
     cluster = confluent.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
     assert [node.id for node in cluster.nodes] == [cluster.controller.id]
     described, unknown = outcomes(confluent.describe_topics(TopicCollection([topic, "nowhere"])))
     assert (len(described.partitions), unknown) == (2, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def test_confluent_is_told_what_may_be_done(confluent: Any, topic: str, ours: Admin) -> None:
+def test_confluent_gets_authorized_operations_on_request(confluent: Any, topic: str, ours: Admin) -> None:
     cluster = confluent.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
     assert {each.name for each in cluster.authorized_operations} == CLUSTER_OPERATIONS
     (told,) = outcomes(confluent.describe_topics(TopicCollection([topic]), include_authorized_operations=True))
@@ -167,7 +167,7 @@ def test_confluent_administers_groups(confluent: Any, topic: str, ours: Admin) -
     assert deleted == [None, KafkaError.GROUP_ID_NOT_FOUND]
 
 
-def test_confluent_is_told_what_there_is_not(confluent: Any) -> None:
+def test_confluent_gets_unsupported_feature_for_scram_credentials(confluent: Any) -> None:
     assert outcome(confluent.describe_user_scram_credentials()) == KafkaError._UNSUPPORTED_FEATURE
 
 
@@ -225,7 +225,7 @@ def test_kafka_python_administers_groups(kafka_python: Any, topic: str, ours: Ad
     assert kafka_python.delete_groups(["kp"]) == {"kp": "OK"}
 
 
-def test_kafka_python_is_told_what_there_is_not(kafka_python: Any, topic: str) -> None:
+def test_kafka_python_raises_incompatible_broker_version_for_missing_apis(kafka_python: Any, topic: str) -> None:
     for ask in (
         kafka_python.describe_user_scram_credentials,
         kafka_python.describe_metadata_quorum,
@@ -235,7 +235,7 @@ def test_kafka_python_is_told_what_there_is_not(kafka_python: Any, topic: str) -
             ask()
 
 
-def test_aiokafka_administers(broker: Broker, topic: str, ours: Admin) -> None:
+def test_aiokafka_admin_manages_records_and_groups(broker: Broker, topic: str, ours: Admin) -> None:
     ours.alter_group_offsets("aio", {(topic, 0): 5})
     member = IdleMember(ours, "aio", [(topic, 0)])
     place = AioTopicPartition(topic, 0)

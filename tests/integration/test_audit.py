@@ -208,7 +208,7 @@ def test_the_audit_topic_is_not_audited(broker: str) -> None:
     assert count(broker) == 1
 
 
-def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
+def test_audit_commands_count_and_report_messages(broker: str, tmp_path: Path) -> None:
     with audited(broker, "web-1/cli") as producer:
         producer.send_many("views", [b"x"] * 20)
     counted = barnabas_here("audit", "count", "--bootstrap", broker, "--once", "--window", "1m")
@@ -303,7 +303,7 @@ def made(bootstrap: str, topic: str) -> str:
         return str(admin.describe_topics([topic])[0].topic_id.hex())
 
 
-def test_watching_shows_what_changes_until_it_is_told_to_end(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_watch_shows_changes_until_interrupted(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Admin(broker) as admin:
         admin.create_topic("views", partitions=1)
     with audited(broker, "web-1/w") as producer:

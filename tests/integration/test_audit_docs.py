@@ -10,7 +10,7 @@ from barnabas.audit.reading import AuditReader
 from barnabas.testing import TestBroker
 
 
-def test_the_examples(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_audit_page_run(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (checkout / "docs" / "audit.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert [kind for kind, _ in blocks] == ["python", "console", "python", "console"]

@@ -39,7 +39,9 @@ def ask(connection: RawConnection, key: int, version: int, request: Request[Any]
 
 @pytest.mark.parametrize("version", range(8, 13))
 @pytest.mark.parametrize("asked", [True, False])
-def test_metadata(connection: RawConnection, version: int, asked: bool) -> None:
+def test_metadata_returns_authorized_operations_on_request(
+    connection: RawConnection, version: int, asked: bool
+) -> None:
     request = Metadata(
         topics=["t", "nowhere"],
         include_topic_authorized_operations=asked,
@@ -55,7 +57,7 @@ def test_metadata(connection: RawConnection, version: int, asked: bool) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_describe_cluster(connection: RawConnection, version: int) -> None:
+def test_describe_cluster_returns_authorized_operations_on_request(connection: RawConnection, version: int) -> None:
     told = ask(connection, DESCRIBE_CLUSTER, version, DescribeCluster(include_authorized_operations=True))
     assert told.authorized_operations == CLUSTER_OPERATIONS
     unasked = ask(connection, DESCRIBE_CLUSTER, version, DescribeCluster())
@@ -63,7 +65,7 @@ def test_describe_cluster(connection: RawConnection, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_describe_groups(connection: RawConnection, version: int) -> None:
+def test_describe_groups_returns_authorized_operations_on_request(connection: RawConnection, version: int) -> None:
     for asked, told in ((True, GROUP_OPERATIONS), (False, NO_AUTHORIZED_OPERATIONS)):
         request = DescribeGroups(group_ids=["g"], include_authorized_operations=asked)
         (group,) = ask(connection, DESCRIBE_GROUPS, version, request).groups

@@ -71,14 +71,14 @@ def test_a_senseless_frame_closes_the_connection(broker: Broker, data: bytes) ->
     assert still_serves(broker)
 
 
-def test_a_frame_that_never_comes_whole_disturbs_nobody(broker: Broker) -> None:
+def test_incomplete_frame_does_not_disturb_other_connections(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as waiting:
         waiting.send(struct.pack(">i", 900_000) + b"only this much")
         assert still_serves(broker)
 
 
 @given(data=st.binary(max_size=400))
-def test_random_frames(broker: Broker, data: bytes) -> None:
+def test_random_frames_do_not_stop_broker(broker: Broker, data: bytes) -> None:
     with RawConnection(broker.bootstrap) as connection:
         connection.send(struct.pack(">i", len(data)) + data)
         connection.send(frame(18, 0, b""))

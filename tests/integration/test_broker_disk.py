@@ -35,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_a_clear_error_and_what_is_there_stays_readable(small_disk: Path) -> None:
+def test_full_disk_returns_storage_error_and_stored_messages_stay_readable(small_disk: Path) -> None:
     payload = b"x" * 50_000
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -128,7 +128,7 @@ def test_a_transaction_that_meets_the_full_disk_commits_once_there_is_room(small
         assert [value for value in found if value != b"y" * 20_000] == [b"before", b"plain", b"z" * 20_000]
 
 
-def test_a_producer_is_told(small_disk: Path) -> None:
+def test_full_disk_fails_deliveries_of_producer(small_disk: Path) -> None:
     errors: list[KafkaError | None] = []
     with Broker(small_disk / "data") as broker:
         patient = Producer({"bootstrap.servers": broker.bootstrap})

@@ -120,7 +120,7 @@ def test_unknown_and_wrong_settings(tmp_path: Path) -> None:
         Broker(storage="memory", plugins=["no_such_module"]).start()
 
 
-def test_several_listeners_each_told_by_its_own_address(tmp_path: Path) -> None:
+def test_each_listener_advertises_its_own_address(tmp_path: Path) -> None:
     listeners = ["kafka://127.0.0.1:0", "kafka://localhost:0"]
     with Broker(storage="memory", listeners=listeners) as broker:
         for url in broker.listeners:
@@ -129,7 +129,7 @@ def test_several_listeners_each_told_by_its_own_address(tmp_path: Path) -> None:
             assert f"{told.host}:{told.port}" == bootstrap
 
 
-def test_advertised_listeners() -> None:
+def test_advertised_listener_is_returned_in_metadata() -> None:
     with Broker(
         storage="memory", listeners=["kafka://0.0.0.0:0"], advertised_listeners="kafka://localhost:0"
     ) as broker:
@@ -195,7 +195,7 @@ def test_a_client_in_the_same_process_needs_no_socket() -> None:
         asker.close()
 
 
-def test_a_client_in_the_same_process_is_told_when_the_broker_stops() -> None:
+def test_in_process_client_gets_transport_error_after_broker_stop() -> None:
     with Broker(storage="memory") as broker:
         asker = Asker(broker)
         asker.submit(Metadata(topics=["t"]))
@@ -228,7 +228,7 @@ def test_a_bootstrap_that_makes_no_sense(bootstrap: object) -> None:
         client_connector(bootstrap)
 
 
-def test_several_addresses() -> None:
+def test_bootstrap_accepts_text_lists_and_pairs() -> None:
     expected = [("a", 1), ("b", 2)]
     for bootstrap in ("a:1,b:2", ["a:1", "b:2"], [("a", 1), ("b", 2)], "kafka://a:1, kafka://b:2"):
         connector = client_connector(bootstrap)
@@ -257,7 +257,7 @@ def test_metrics_are_found_over_http() -> None:
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_broker_that_nobody_closed_stops_with_its_process(tmp_path: Path, used: bool) -> None:
+def test_unclosed_broker_shuts_down_cleanly_at_process_exit(tmp_path: Path, used: bool) -> None:
     script = f"""
 from barnabas import Broker, Producer
 broker = Broker({str(tmp_path / "data")!r}).start()

@@ -124,7 +124,7 @@ def test_aiokafka_produces_and_consumes(broker: Broker, acks: Any, codec: str | 
     assert asyncio.run(run()) == VALUES
 
 
-def test_aiokafka_administers(broker: Broker) -> None:
+def test_aiokafka_admin_creates_and_deletes_topics(broker: Broker) -> None:
     async def run() -> None:
         client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await client.start()

@@ -116,14 +116,14 @@ def test_a_senseless_request_closes_the_connection(broker: Broker, data: bytes) 
     assert still_serves(broker)
 
 
-def test_a_request_that_never_comes_whole_disturbs_nobody(broker: Broker) -> None:
+def test_incomplete_request_does_not_disturb_other_connections(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as waiting:
         waiting.send(struct.pack(">i", REQUEST_BYTES_MAX) + b"\0\0only this much")
         assert still_serves(broker)
 
 
 @given(data=st.binary(max_size=300))
-def test_random_requests(broker: Broker, data: bytes) -> None:
+def test_random_requests_do_not_stop_broker(broker: Broker, data: bytes) -> None:
     with RawConnection(broker.bootstrap) as connection:
         connection.send(frame(data))
         connection.send(offsets("kept", -1))
@@ -229,7 +229,7 @@ def test_a_fetch_that_cannot_be_answered_tells_its_error(
             assert multi_fetched(connection.exchange(multi_fetch(places))) == [(0, KEPT), (error, b"")]
 
 
-def test_a_fetch_from_within_a_message_gives_what_is_there(broker: Broker) -> None:
+def test_fetch_from_within_message_returns_bytes_from_there(broker: Broker) -> None:
     with RawConnection(broker.bootstrap) as connection:
         assert fetched(connection.exchange(fetch("kept", 3, 0, 2**31 - 1))) == (0, KEPT[3:])
 

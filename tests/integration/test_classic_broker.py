@@ -105,7 +105,7 @@ def test_several_at_once(connection: RawConnection) -> None:
     ]
 
 
-def test_offsets(connection: RawConnection) -> None:
+def test_offsets_request_returns_segment_offsets_by_time(connection: RawConnection) -> None:
     assert offset_list(connection.exchange(offsets("t", -1))) == (0, [0])
     assert offset_list(connection.exchange(offsets("t", -2))) == (0, [0])
     assert offset_list(connection.exchange(offsets("t", 2**62))) == (0, [])

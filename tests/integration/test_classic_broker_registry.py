@@ -90,7 +90,7 @@ def test_exactly_the_paths_and_contents_of_the_original(eyes: KazooClient, where
         assert eyes.get("/kafka/brokers/topics/clicks/3")[0] == b"4", "a topic that was there before"
 
 
-def test_brokers_beside_each_other_and_one_too_many(eyes: KazooClient, where: str, tmp_path: Path) -> None:
+def test_two_brokers_register_and_duplicate_broker_id_is_refused(eyes: KazooClient, where: str, tmp_path: Path) -> None:
     with broker(tmp_path / "1", where, broker_id=1), broker(tmp_path / "2", where, broker_id=2) as second:
         assert sorted(eyes.get_children("/kafka/brokers/ids")) == ["1", "2"]
         before = eyes.get("/kafka/brokers/ids/2")[0]

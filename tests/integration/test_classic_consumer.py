@@ -163,7 +163,7 @@ def test_a_group_shares_two_brokers_and_loses_nothing(
     assert not [error for reader in left for error in reader.failed]
 
 
-def test_goes_on_after_a_restart_of_consumer_and_broker(
+def test_consumer_resumes_after_restart_of_consumer_and_broker(
     where: str, tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]
 ) -> None:
     session = session_of(where, stack)
@@ -241,7 +241,9 @@ def test_reads_on_while_the_registries_are_restarted(
     assert not reader.failed
 
 
-def test_beside_a_broker_of_this_process(tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]) -> None:
+def test_two_consumers_share_partitions_of_in_process_broker(
+    tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]
+) -> None:
     running = stack.enter_context(broker(tmp_path, "embedded"))
     producer = stack.enter_context(Producer(coordination=running))
     expected = send(producer, 0, 50)

@@ -73,7 +73,7 @@ def first_line(process: subprocess.Popen[bytes]) -> bytes:
     return process.stdout.readline()
 
 
-def test_the_page(
+def test_commands_of_classic_page_run(
     checkout: Path, tmp_path: Path, stack: ExitStack, target: BrokerProcess, zookeeper_server: ZookeeperServer
 ) -> None:
     page = Page((checkout / "docs" / "classic.md").read_text(encoding="utf-8"), zookeeper_server.port, target.bootstrap)

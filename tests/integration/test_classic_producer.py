@@ -86,7 +86,7 @@ def test_the_broker_chooses_the_partition(broker: Broker) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_compressed_wrappers(broker: Broker, codec: str, kind: str) -> None:
+def test_compressed_messages_are_sent_as_wrappers_and_can_be_resent(broker: Broker, codec: str, kind: str) -> None:
     sent: list[bytes | None] = [b"%d " % n * 20 for n in range(500)]
     with producer_of(bootstrap=broker.listeners[0], producer_type=kind, compression_codec=codec) as producer:
         assert producer.send_many("t", sent, partition=1).count == 500

@@ -25,7 +25,7 @@ def test_everything_sent_is_proven_once() -> None:
         assert producer.delivered == 3
 
 
-def test_a_broker_that_went_away_leaves_a_doubt_that_is_told_once() -> None:
+def test_confirm_raises_once_after_broker_is_closed() -> None:
     port = free_port()
     at = f"0:127.0.0.1:{port}"
     with classic_broker(port) as broker, ClassicProducer(broker_list=at, connect_timeout_ms=500) as producer:
@@ -39,7 +39,7 @@ def test_a_broker_that_went_away_leaves_a_doubt_that_is_told_once() -> None:
             producer.confirm()
 
 
-def test_an_append_that_fails_is_told() -> None:
+def test_failed_append_is_raised_by_send_or_confirm() -> None:
     """The broker closes the connection: the wire has no other way. It may do so before `send` returns."""
     with classic_broker() as broker, ClassicProducer(broker_list=f"0:{broker.bootstrap}") as producer:
         producer.send("a", b"1")

@@ -279,7 +279,9 @@ def test_many_in_batches_of_batch_size(broker: FakeClassicBroker) -> None:
 
 
 @pytest.mark.parametrize(("topics", "codecs"), [("", {"a": {1}, "b": {1}}), ("a", {"a": {1}, "b": {0}})])
-def test_compressed_topics(broker: FakeClassicBroker, topics: str, codecs: dict[str, set[int]]) -> None:
+def test_compression_applies_to_compressed_topics_only(
+    broker: FakeClassicBroker, topics: str, codecs: dict[str, set[int]]
+) -> None:
     config = {"compression.codec": 1, "compressed.topics": topics, "producer.type": "async"}
     with listed(broker, config=config) as producer:
         for topic in ("a", "b"):
@@ -305,7 +307,7 @@ def test_a_full_queue_drops_at_once(broker: FakeClassicBroker) -> None:
     wait_for(lambda: broker.values() == [b"1", b"2"])
 
 
-def test_a_full_queue_is_waited_for_so_long(broker: FakeClassicBroker) -> None:
+def test_send_to_full_queue_raises_after_enqueue_timeout(broker: FakeClassicBroker) -> None:
     with full(broker, queue_enqueue_timeout_ms=30) as producer:
         with pytest.raises(QueueFull, match="30"):
             producer.send("t", b"3")
@@ -350,7 +352,7 @@ def _is_full(producer: ClassicProducer) -> bool:
     return False
 
 
-def test_failures_are_told_by_handles_callbacks_and_the_log(
+def test_send_failure_reaches_handle_callback_and_log(
     broker: FakeClassicBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.stop()
@@ -384,7 +386,7 @@ def test_close_with_a_timeout_fails_what_is_left(broker: FakeClassicBroker) -> N
         handle.result(0)
 
 
-def test_for_asyncio(broker: FakeClassicBroker) -> None:
+def test_async_producer_sends_to_classic_broker(broker: FakeClassicBroker) -> None:
     async def main() -> None:
         async with AsyncProducer(f"classic://{broker.address}") as producer:
             await producer.send_and_wait("t", b"1")

@@ -61,7 +61,7 @@ def test_every_hook_is_called_in_its_order(broker: FakeClassicBroker) -> None:
     assert producer.delivered == 4
 
 
-def test_a_full_queue_is_told_to_the_hooks(broker: FakeClassicBroker) -> None:
+def test_hooks_see_rejected_message_of_full_queue(broker: FakeClassicBroker) -> None:
     class Stuck(Notes):
         def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
             wait_for(lambda: ("after_enqueue", b"3", False) in self.calls)

@@ -56,7 +56,7 @@ def serve_in_vain(folder: Path, chosen: list[str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_second_broker_of_an_id_stops_and_the_first_goes_on(
+def test_second_broker_with_same_id_exits_and_first_keeps_serving(
     server: ZookeeperServer | EtcdServer, tmp_path: Path
 ) -> None:
     server.start()

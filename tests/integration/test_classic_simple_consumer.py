@@ -67,7 +67,7 @@ def consumer(broker: FakeClassicBroker) -> Iterator[ClassicSimpleConsumer]:
         yield made
 
 
-def test_fetch(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
+def test_fetch_returns_messages_with_next_offsets(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
     log = encode_set([b"a", b"bb", b"ccc"])
     broker.answer = Logs(test=log)
     found = consumer.fetch("test", 0, 0)
@@ -119,7 +119,7 @@ def test_what_says_nonsense_is_an_error(
         list(consumer.fetch("t", 0, 0))
 
 
-def test_multifetch_tells_errors_where_they_belong(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
+def test_multifetch_returns_errors_per_partition(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
     gzip = builtin_codecs().by_name("gzip")
     broker.answer = Logs(a=encode_set([b"1"]), b=encode_set([b"2", b"3"], codec=gzip))
     sets = consumer.multifetch([("a", 0, 0), ("b", 0, 0), ("none", 0, 0), ("a", 0, 99)])
@@ -133,7 +133,7 @@ def test_multifetch_tells_errors_where_they_belong(broker: FakeClassicBroker, co
         consumer.fetch("none", 0, 0)
 
 
-def test_offsets(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
+def test_offset_requests_return_offsets_before_time(broker: FakeClassicBroker, consumer: ClassicSimpleConsumer) -> None:
     broker.answer = Logs()
     assert consumer.get_offsets_before("t", 0, -1, 2) == [30, 20]
     assert broker.frames == [bytes.fromhex("0004 0001 74 00000000 ffffffffffffffff 00000002")]
@@ -196,7 +196,7 @@ def test_a_broker_that_does_not_answer(broker: FakeClassicBroker) -> None:
     wait_for(lambda: broker.accepted == 2)
 
 
-def test_after_close(broker: FakeClassicBroker) -> None:
+def test_fetch_after_close_raises_closed_error(broker: FakeClassicBroker) -> None:
     consumer = SimpleConsumer(f"classic://{broker.address}")
     consumer.close()
     consumer.close()

@@ -42,7 +42,7 @@ def test_help_lists_every_command() -> None:
         assert re.search(rf"\b{name}\b", out), name
 
 
-def test_version() -> None:
+def test_version_option_prints_version() -> None:
     assert re.fullmatch(rb"barnabas \d+\.\d+\.\d+\n", barnabas("--version").stdout)
 
 
@@ -56,7 +56,7 @@ def test_ready_line_names_the_real_port(broker: BrokerProcess) -> None:
     assert re.fullmatch(r"barnabas ready kafka://127\.0\.0\.1:[1-9]\d*\n", broker.ready_line)
 
 
-def test_topics(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_topics_commands_create_alter_describe_and_delete(broker: BrokerProcess, tmp_path: Path) -> None:
     b = ("--bootstrap", broker.bootstrap)
     barnabas("topics", "create", "cli-topics", "-p", "3", "--set", "retention.ms=1000", *b)
     assert {"topic": "cli-topics", "partitions": 3} in json.loads(barnabas_here("topics", "list", "--json", *b).stdout)

@@ -102,7 +102,7 @@ def test_produce_by_registries_and_consume_in_a_group(cluster: Cluster) -> None:
     }
 
 
-def test_filters(cluster: Cluster) -> None:
+def test_consume_filters_topics_by_whitelist_and_blacklist(cluster: Cluster) -> None:
     for topic in ("white-a", "white-b", "black"):
         cluster.fill(topic)
     wanted = ("-g", "by-name", "--from-beginning", "-c", "400", "--json")
@@ -114,7 +114,7 @@ def test_filters(cluster: Cluster) -> None:
     assert {json.loads(line)["topic"] for line in lines} == {"black"}
 
 
-def test_topics(cluster: Cluster) -> None:
+def test_topics_commands_list_and_describe_classic_cluster(cluster: Cluster) -> None:
     cluster.fill("known")
     listed = json.loads(barnabas_here("topics", "list", *cluster.option, "--json").stdout)
     assert {"topic": "known", "partitions": 4, "brokers": [1, 2]} in listed
@@ -161,7 +161,7 @@ def test_produce_with_keys_and_codecs_and_to_a_list(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_commits_what_it_printed_and_leaves(cluster: Cluster, number: signal.Signals) -> None:
+def test_consume_commits_printed_offsets_and_leaves_group_on_signal(cluster: Cluster, number: signal.Signals) -> None:
     topic = f"stopped-{number.name}"
     cluster.fill(topic)
     command = [str(COMMAND), "consume", topic, "-g", topic, "--from-beginning", *cluster.option, *QUICK]
@@ -218,7 +218,7 @@ def test_a_bootstrap_from_the_environment_gives_way(cluster: Cluster) -> None:
     )
 
 
-def test_nobody_there_is_said_in_one_line() -> None:
+def test_unreachable_broker_gives_one_line_error() -> None:
     for words in (
         ["produce", "t", "--broker-list", "0:127.0.0.1:1"],
         ["produce", "t", "-b", "classic://127.0.0.1:1"],

@@ -100,7 +100,7 @@ def test_status_and_brokers(cluster: ClusterProcess) -> None:
     assert b"unknown broker 77" in barnabas_here("brokers", "describe", "77", *b, expect=2).stderr
 
 
-def test_watching_goes_on_until_it_is_interrupted(cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_status_watch_runs_until_interrupted(cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -158,7 +158,7 @@ def test_partitions_move_and_come_back(cluster: ClusterProcess, tmp_path: Path) 
         assert len(barnabas_here("consume", "carried", "--from", "beginning", "-e", *b).stdout.splitlines()) == 100
 
 
-def test_verify_tells_what_is_not_as_planned(cluster: ClusterProcess, tmp_path: Path) -> None:
+def test_reassign_verify_lists_partitions_that_differ_from_plan(cluster: ClusterProcess, tmp_path: Path) -> None:
     b = ("--bootstrap", cluster.bootstrap)
     barnabas_here("topics", "create", "other", "-p", "1", *b)
     file = tmp_path / "plan.json"
@@ -172,7 +172,7 @@ def test_verify_tells_what_is_not_as_planned(cluster: ClusterProcess, tmp_path: 
     assert b"INVALID_REPLICA_ASSIGNMENT" in barnabas_here("cluster", "reassign", "execute", file, *b, expect=1).stderr
 
 
-def test_elections(cluster: ClusterProcess) -> None:
+def test_cluster_elect_reports_partitions_and_rejects_wrong_options(cluster: ClusterProcess) -> None:
     b = ("--bootstrap", cluster.bootstrap)
     barnabas_here("topics", "create", "elected", "-p", "6", "--replication-factor", str(BROKERS), *b)
     barnabas_here("cluster", "elect", "--all", *b)
@@ -271,7 +271,7 @@ def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: Et
 
 
 @pytest.mark.slow
-def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, etcd_server: EtcdServer) -> None:
+def test_cluster_without_restart_runs_until_last_broker_is_killed(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-dies"
     words = ("--brokers", "2", "--coordination", place, "--no-restart", "--set", "zookeeper.session.timeout.ms=1000")
     with cluster_process(tmp_path / "data", *words) as running:

@@ -134,7 +134,7 @@ def _consuming(broker: TestBroker, topic: str, *words: str) -> "subprocess.Popen
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 0), (("-c", "5"), 130)], ids=["for ever", "until five came"])
-def test_ctrl_c_is_the_end_of_what_goes_on_for_ever(broker: TestBroker, words: tuple[str, ...], code: int) -> None:
+def test_ctrl_c_ends_consume_without_error_output(broker: TestBroker, words: tuple[str, ...], code: int) -> None:
     topic = broker.create_topic(partitions=1)
     broker.produce(topic, [b"one"])
     running = _consuming(broker, topic, *words)
@@ -176,7 +176,7 @@ def test_who_closes_standard_output_gets_nothing_there(broker: TestBroker, words
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_wrong_words_are_told_in_words(broker: TestBroker, home: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_give_readable_errors(broker: TestBroker, home: Path, tmp_path: Path) -> None:
     b = ["-b", broker.bootstrap]
     missing = str(tmp_path / "missing")
     for words, expect, says in (

@@ -169,7 +169,7 @@ def test_only_one_view_of_a_group(barnabas: Command) -> None:
     ("text", "milliseconds"),
     [("90m", 5_400_000), ("2h30m", 9_000_000), ("P1DT1.5S", 86_401_500), ("PT90M", 5_400_000), ("2w", 1_209_600_000)],
 )
-def test_durations(text: str, milliseconds: int) -> None:
+def test_duration_texts_parse_to_milliseconds(text: str, milliseconds: int) -> None:
     assert parse_duration_ms(text, "--by-duration") == milliseconds
 
 
@@ -177,7 +177,7 @@ def test_durations(text: str, milliseconds: int) -> None:
     ("text", "milliseconds"),
     [("30s", 30_000), ("1h30m", 5_400_000), ("0.5s", 500), ("500ms", 500), ("5m1ms", 300_001), ("1d", 86_400_000)],
 )
-def test_periods(text: str, milliseconds: int) -> None:
+def test_period_texts_parse_to_milliseconds(text: str, milliseconds: int) -> None:
     assert parse_period_ms(text, "--every") == milliseconds
 
 
@@ -187,7 +187,7 @@ def test_what_is_no_period(text: str) -> None:
         parse_period_ms(text, "--every")
 
 
-def test_times() -> None:
+def test_time_texts_parse_to_milliseconds() -> None:
     def time_ms(text: str) -> int:
         return parse_time_ms(text, "--to-datetime", now_ms=START_MS)
 

@@ -33,7 +33,7 @@ def committed(broker: Broker, group: str, topic: str = "t") -> int | None:
     return None if at is None else at.offset
 
 
-def test_a_group_goes_on_where_it_was(broker: Broker) -> None:
+def test_consume_with_group_resumes_at_committed_offset(broker: Broker) -> None:
     b = ("--bootstrap", broker.bootstrap, "--group", "g")
     first = barnabas("consume", "t", "--from-beginning", "--count", "2", *b).stdout
     assert first == b"0\n1\n"

@@ -121,7 +121,7 @@ def test_a_line_that_is_no_message_is_named(run: Run, topic: str, line: bytes, w
     assert why in told
 
 
-def test_each_kind_of_refusal_is_told_once_with_its_count(broker: TestBroker, run: Run) -> None:
+def test_produce_reports_each_kind_of_error_once_with_count(broker: TestBroker, run: Run) -> None:
     compacted = broker.create_topic(partitions=1, configs={"cleanup.policy": "compact"})
     done = run("produce", compacted, "-K", ":", stdin=b"a:kept\nkeyless\nanother\n" + b"no key\n" * 10, expect=1)
     first, second = done.stderr.decode().splitlines()

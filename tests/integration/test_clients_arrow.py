@@ -37,7 +37,7 @@ def offsets(handle: ManyHandle) -> list[int]:
     return [-1 if isinstance(found, BarnabasError) else found.offset for found in handle.deliveries()]
 
 
-def test_a_table_of_what_is_there(broker: Broker) -> None:
+def test_consumer_reads_topic_as_arrow_table(broker: Broker) -> None:
     with Producer(broker, compression_type="zstd") as producer:
         for number in range(50):
             producer.send(
@@ -91,7 +91,7 @@ def test_the_simple_consumer_reads_ranges(broker: Broker) -> None:
         assert set(pieces[0]["partition"].to_pylist()) == {1}
 
 
-def test_aborted_messages_are_for_nobody_who_reads_committed_ones(broker: Broker) -> None:
+def test_fetch_arrow_with_read_committed_omits_aborted_messages(broker: Broker) -> None:
     with Producer(broker, transactional_id="writer") as producer:
         with producer.transaction():
             producer.send("decided", b"kept", partition=0)

@@ -110,7 +110,7 @@ def test_topics_are_made_grown_and_deleted(bootstrap: Any) -> None:
             admin.delete_topics(["made"])
 
 
-def test_settings_are_told_and_changed(bootstrap: Any) -> None:
+def test_admin_describes_and_alters_configs(bootstrap: Any) -> None:
     with Admin(bootstrap) as admin:
         admin.create_topic("made", configs={"retention.ms": "1000000"})
         assert admin.topic_overrides("made") == {"retention.ms": "1000000"}
@@ -168,7 +168,7 @@ def test_a_message_that_the_broker_refuses(bootstrap: Any) -> None:
             producer.send("no/such", b"").result(PATIENCE_S)
 
 
-def test_with_asyncio(bootstrap: Any) -> None:
+def test_async_producer_and_consumer_exchange_messages(bootstrap: Any) -> None:
     async def main() -> list[bytes | None]:
         async with AsyncProducer(bootstrap, linger_ms=1) as producer:
             handle = await producer.send("views", b"first", partition=0)

@@ -121,7 +121,7 @@ def test_topics_and_partitions_that_are_not_there(consumer: Consumer) -> None:
         consumer.assign(("t", 9))
 
 
-def test_nobody_there() -> None:
+def test_assign_with_unreachable_bootstrap_times_out() -> None:
     connector = PlainConnector(PlainCluster())
     connector.refused = {"bootstrap"}
     with (
@@ -134,7 +134,7 @@ def test_nobody_there() -> None:
 # --- reading
 
 
-def test_reading_goes_on_after_the_end_was_reached(cluster: PlainCluster, consumer: Consumer) -> None:
+def test_consumer_reads_messages_appended_after_end_was_reached(cluster: PlainCluster, consumer: Consumer) -> None:
     consumer.assign(T0, position="earliest")
     with_more = consumer.messages(stop_at_end=True)
     assert next(with_more).offset == 0
@@ -170,7 +170,7 @@ def test_leaving_a_loop_and_coming_back(consumer: Consumer) -> None:
     assert rest in ([6, 7, 8], [7, 8])
 
 
-def test_polling_gives_what_is_there(cluster: PlainCluster, consumer: Consumer) -> None:
+def test_poll_many_returns_available_messages(cluster: PlainCluster, consumer: Consumer) -> None:
     consumer.assign(T0, position="earliest")
     found: list[int] = []
     while len(found) < 9:
@@ -244,7 +244,7 @@ def test_values_and_keys_are_decoded(cluster: PlainCluster) -> None:
 # --- offsets
 
 
-def test_offsets_are_told(cluster: PlainCluster, consumer: Consumer) -> None:
+def test_consumer_returns_beginning_end_and_timestamp_offsets(cluster: PlainCluster, consumer: Consumer) -> None:
     cluster.starts[T0] = 2
     consumer.assign("t", position=3)
     assert consumer.beginning_offsets() == {T0: 2, T1: 0}
@@ -276,7 +276,7 @@ def test_a_moved_leader_is_followed() -> None:
     assert cluster.requests[-1][0] == 2
 
 
-def test_out_of_range_without_a_policy_is_raised_and_a_seek_goes_on(cluster: PlainCluster) -> None:
+def test_out_of_range_without_reset_policy_raises_and_seek_resumes(cluster: PlainCluster) -> None:
     with consumer_of(cluster, auto_offset_reset="none") as consumer:
         consumer.assign(T0, position=99)
         with pytest.raises(NoOffset, match="no offset 99"):
@@ -355,7 +355,7 @@ def test_a_log_that_lost_messages_is_read_on_from_where_it_has_others(cluster: P
         assert offsets(until(consumer, 4)) == [6, 7, 8, 9]
 
 
-def test_without_a_reset_it_is_told(cluster: PlainCluster) -> None:
+def test_log_truncation_without_reset_policy_raises_log_truncated(cluster: PlainCluster) -> None:
     with consumer_of(cluster, auto_offset_reset="none") as consumer:
         consumer.assign(T0, position=8)
         cluster.once(Fetch, truncated)
@@ -472,7 +472,7 @@ def _listed(topic: str, partition: int, error: ErrorCode) -> ListOffsetsResultPa
     return ListOffsetsResultPartition(topic=topic, partition=partition, error=error)
 
 
-def test_out_of_range_is_told(simple: SimpleConsumer, cluster: PlainCluster) -> None:
+def test_simple_consumer_fetch_out_of_range_raises_api_error(simple: SimpleConsumer, cluster: PlainCluster) -> None:
     with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE"):
         simple.fetch("t", 0, 10)
     assert len(cluster.of(Metadata)) >= 1

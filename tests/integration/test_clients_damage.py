@@ -42,7 +42,7 @@ def offsets(messages: Any) -> list[int]:
     return [message.offset for message in messages]
 
 
-def test_damage_is_left_out_on_request_and_told(cluster: PlainCluster) -> None:
+def test_skip_damaged_skips_corrupt_batch_and_reports_it(cluster: PlainCluster) -> None:
     whole = cluster.logs[T0][1]
     cluster.logs[T0][1] = whole[:-1] + bytes([whole[-1] ^ 1])
     with consumer_of(cluster, skip_damaged=True) as consumer:

@@ -35,7 +35,7 @@ def test_a_group_and_transactions() -> None:
     assert sorted(str(values[-1]) for values in printed) == ["b'one'", "b'two'"]
 
 
-def test_asyncio() -> None:
+def test_asyncio_example_of_clients_page_runs() -> None:
     printed: list[object] = []
     with TestBroker() as broker:
         exec(compile(example("asyncio", broker.bootstrap), PAGE, "exec"), {"print": printed.append})

@@ -110,7 +110,7 @@ def read_up_to(consumer: Consumer, sent: list[bytes]) -> None:
     wait_for(read)
 
 
-def test_an_administrator_goes_on_without_the_controller(cluster: TestCluster) -> None:
+def test_admin_continues_after_controller_is_killed(cluster: TestCluster) -> None:
     with cluster.admin() as admin:
         admin.create_topic("before", partitions=1)
         controller = cluster.controller

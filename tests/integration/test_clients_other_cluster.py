@@ -100,7 +100,7 @@ def test_the_cluster_is_described(bootstrap: str) -> None:
         assert ends == {TopicPartition("described", p): int(p == 3) for p in range(4)}
 
 
-def test_offsets_of_groups_are_kept_by_their_coordinators(bootstrap: str) -> None:
+def test_group_offsets_are_stored_by_their_coordinators(bootstrap: str) -> None:
     with Producer(bootstrap) as producer:
         producer.send("positions", b"x").result(PATIENCE_S)
     with Admin(bootstrap) as admin:

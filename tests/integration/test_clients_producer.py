@@ -81,7 +81,7 @@ def test_a_whole_message_a_null_value_and_an_explicit_partition() -> None:
     assert values(cluster, TopicPartition("t", 1)) == [None]
 
 
-def test_callbacks_are_told_the_delivery_or_the_error(cluster: PlainCluster, producer: Producer) -> None:
+def test_delivery_callbacks_get_delivery_or_error(cluster: PlainCluster, producer: Producer) -> None:
     told: list[tuple[BarnabasError | None, Delivery | None]] = []
     producer.send("t", b"1", on_delivery=lambda error, delivery: told.append((error, delivery))).result(PATIENCE_S)
     refusal = ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)])
@@ -120,7 +120,7 @@ def test_handles_can_be_awaited(cluster: PlainCluster, producer: Producer) -> No
     assert values(cluster) == [b"1", b"2", b"3"]
 
 
-def test_without_acknowledgement_the_offset_is_not_told(cluster: PlainCluster) -> None:
+def test_send_with_acks_0_returns_offset_minus_1(cluster: PlainCluster) -> None:
     cluster.script(
         lambda _, r: ProduceResult(partitions=[ProduceResultPartition("t", 0)]) if isinstance(r, Produce) else None
     )
@@ -236,7 +236,7 @@ def test_a_broker_that_refuses_connections_at_first(cluster: PlainCluster) -> No
         assert handle.result(PATIENCE_S).offset == 0
 
 
-def test_nobody_answers_until_the_delivery_timeout(cluster: PlainCluster) -> None:
+def test_send_to_unreachable_cluster_fails_after_delivery_timeout(cluster: PlainCluster) -> None:
     connector = PlainConnector(cluster)
     connector.refused = {"bootstrap"}
     with (
@@ -249,7 +249,7 @@ def test_nobody_answers_until_the_delivery_timeout(cluster: PlainCluster) -> Non
 # --- a full buffer
 
 
-def test_a_full_buffer_refuses_at_once_when_told_not_to_wait(cluster: PlainCluster) -> None:
+def test_send_to_full_buffer_without_blocking_raises_queue_full(cluster: PlainCluster) -> None:
     free = stuck(cluster)
     with producer_of(cluster, queue_buffering_max_messages=3, max_block_ms=0) as producer:
         producer.partitions("t")
@@ -275,7 +275,7 @@ def test_a_full_buffer_waits_its_time(cluster: PlainCluster) -> None:
 
 
 @pytest.mark.parametrize("max_block_ms", [-1, 30_000])
-def test_a_sender_goes_on_when_there_is_room_again(cluster: PlainCluster, max_block_ms: int) -> None:
+def test_blocked_send_resumes_when_buffer_has_room(cluster: PlainCluster, max_block_ms: int) -> None:
     with producer_of(cluster, queue_buffering_max_messages=5, max_block_ms=max_block_ms, linger_ms=50) as producer:
         for number in range(50):
             producer.send("t", b"%d" % number)
@@ -284,7 +284,7 @@ def test_a_sender_goes_on_when_there_is_room_again(cluster: PlainCluster, max_bl
     assert values(cluster) == [b"%d" % n for n in range(100)]
 
 
-def test_send_many_tells_what_was_taken_before_the_buffer_was_full(cluster: PlainCluster) -> None:
+def test_send_many_to_full_buffer_reports_accepted_messages(cluster: PlainCluster) -> None:
     stuck(cluster)
     producer = producer_of(cluster, queue_buffering_max_messages=2, max_block_ms=0, batch_num_messages=1)
     producer.partitions("t")
@@ -323,7 +323,7 @@ def test_many_are_spread_over_partitions_and_single_ones_join_in() -> None:
     assert min(counts) > 0
 
 
-def test_a_failure_among_many_is_raised_and_told_one_by_one(cluster: PlainCluster) -> None:
+def test_send_many_failure_is_raised_and_listed_per_message(cluster: PlainCluster) -> None:
     with producer_of(cluster, batch_num_messages=2) as producer:
         producer.partitions("t")
         cluster.once(Produce, ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)]))
@@ -464,7 +464,7 @@ def test_hooks_see_and_change_what_is_sent(cluster: PlainCluster) -> None:
     assert hooks.calls[:2] == ["before_enqueue", "after_enqueue True"]
 
 
-def test_a_full_queue_is_told_to_the_hook(cluster: PlainCluster) -> None:
+def test_hook_sees_rejected_message_of_full_queue(cluster: PlainCluster) -> None:
     hooks = Recording()
     settings = {"queue_buffering_max_messages": 1, "max_block_ms": 0, "linger_ms": 60_000}
     with producer_of(cluster, callback_handler=hooks, **settings) as producer:

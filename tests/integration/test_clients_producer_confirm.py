@@ -6,7 +6,7 @@ from barnabas import Broker, Producer
 from barnabas.ports.errors import BarnabasError
 
 
-def test_confirm_tells_once_what_has_not_arrived() -> None:
+def test_confirm_raises_once_for_undelivered_messages() -> None:
     with Broker(storage="memory") as broker, Producer(broker.bootstrap, delivery_timeout_ms=300) as producer:
         producer.send("t", b"1")
         producer.confirm()

@@ -92,7 +92,7 @@ def test_so_is_a_broker_that_has_stopped_to_answer(
         ask(barnabas_broker.bootstrap)
 
 
-def test_a_position_that_is_not_told_names_the_broker(barnabas_broker: TestBroker) -> None:
+def test_position_timeout_names_broker_that_does_not_answer(barnabas_broker: TestBroker) -> None:
     barnabas_broker.produce("t", ["x"])
     with Consumer(barnabas_broker.bootstrap) as consumer, barnabas_broker.faults.delay("ListOffsets"):
         consumer.assign("t", position="earliest")
@@ -100,7 +100,7 @@ def test_a_position_that_is_not_told_names_the_broker(barnabas_broker: TestBroke
             consumer.position(("t", 0), 1.0)
 
 
-def test_who_waits_for_a_group_is_told_in_time(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_calls_to_silent_broker_time_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grace_s = 30.0
     monkeypatch.setattr(group_coordinator, "GRACE_S", grace_s)
     with Consumer(silent, group_id="g", **QUICK) as consumer:

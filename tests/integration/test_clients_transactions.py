@@ -84,7 +84,7 @@ def test_an_exception_aborts_and_is_raised_on(cluster: TransactionalCluster, pro
     assert cluster.committed == [b"good"]
 
 
-def test_by_hand(cluster: TransactionalCluster, producer: Producer) -> None:
+def test_explicit_begin_commit_and_abort_apply(cluster: TransactionalCluster, producer: Producer) -> None:
     producer.init_transactions()
     producer.init_transactions()
     assert len(cluster.of(InitProducerId)) == 1
@@ -182,7 +182,7 @@ def test_an_abort_drops_what_waits(cluster: TransactionalCluster) -> None:
         assert producer._accumulator.bytes == 0
 
 
-def test_a_fenced_producer_is_of_no_more_use(cluster: TransactionalCluster, producer: Producer) -> None:
+def test_fenced_producer_cannot_send_or_begin_transactions(cluster: TransactionalCluster, producer: Producer) -> None:
     with producer.transaction():
         producer.send("t", b"first")
     with producer_of(cluster) as second:
@@ -281,7 +281,7 @@ def test_settings_that_do_not_fit(cluster: TransactionalCluster) -> None:
         plain.begin_transaction()
 
 
-def test_the_timeout_is_told_to_the_coordinator(cluster: TransactionalCluster) -> None:
+def test_transaction_timeout_is_sent_to_coordinator(cluster: TransactionalCluster) -> None:
     with producer_of(cluster, config={"transaction.timeout.ms": "1234"}) as producer:
         producer.init_transactions()
     (asked,) = cluster.of(InitProducerId)

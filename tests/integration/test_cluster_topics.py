@@ -244,7 +244,7 @@ def test_a_partition_without_a_leader_says_so(cluster: TestCluster) -> None:
     cluster.assert_produced(topic, ["a"])
 
 
-def test_offline_replicas_are_told(cluster: TestCluster) -> None:
+def test_metadata_lists_offline_replicas_of_killed_broker(cluster: TestCluster) -> None:
     topic = cluster.create_topic()
     cluster.wait_in_sync(topic)
     cluster.kill(2)

@@ -164,7 +164,7 @@ def test_a_message_without_key_is_refused(broker: Broker) -> None:
         ours.send("t", b"no key").result(PATIENCE_S)
 
 
-def test_it_is_whole_after_a_start_and_goes_on(tmp_path: Path) -> None:
+def test_compacted_topic_is_complete_after_restart_and_compaction_continues(tmp_path: Path) -> None:
     settings = {"log.cleaner.backoff.ms": 50}
     with Broker(tmp_path / "data", config=settings) as broker:
         wanted = fill(broker, "snappy")

@@ -35,7 +35,7 @@ def test_a_broker_of_own_parts() -> None:
 
 
 @pytest.mark.process
-def test_a_process(tmp_path: Path) -> None:
+def test_process_example_of_composing_page_runs(tmp_path: Path) -> None:
     (tmp_path / "barnabas.toml").write_text('listeners = "kafka://127.0.0.1:0"\nlog.dirs = "elsewhere"\n')
     command = [sys.executable, "-c", example("read_config")]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

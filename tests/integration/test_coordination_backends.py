@@ -219,7 +219,7 @@ def test_no_server_at_all(tmp_path: Path) -> None:
             Broker(tmp_path / kind, coordination=f"{kind}://127.0.0.1:{port}/x", config=config).start()
 
 
-def test_an_empty_tree_beside_full_folders_is_noticed_and_can_be_filled(
+def test_start_with_empty_coordination_fails_until_topics_are_recovered(
     backend: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, tree = tmp_path / "data", backend.new_tree()
@@ -237,7 +237,7 @@ def test_an_empty_tree_beside_full_folders_is_noticed_and_can_be_filled(
         assert broker.cluster_id == cluster_id
 
 
-def test_a_broker_follows_what_somebody_changes_in_the_tree(backend: Backend, tmp_path: Path) -> None:
+def test_broker_applies_external_changes_of_coordination_tree(backend: Backend, tmp_path: Path) -> None:
     where = backend.new_tree()
     entered = Topic(name="by-hand", topic_id=b"made by somebody", partitions={0: (1,), 1: (1,)})
     other = BrokerRegistration(broker_id=7, endpoints=("kafka://127.0.0.1:9",))

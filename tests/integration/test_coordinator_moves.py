@@ -69,7 +69,7 @@ def values(first: int, count: int) -> list[bytes]:
         ),
     ],
 )
-def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:
+def test_group_members_continue_after_coordinator_moves_or_dies(cluster: TestCluster, client: str, event: str) -> None:
     topic = cluster.create_topic(partitions=2)
     cluster.wait_in_sync(topic)
     members: list[MovingMember] = []
@@ -123,7 +123,7 @@ def committed(cluster: TestCluster) -> int:
     return sum(position.offset for position in positions.values())
 
 
-def test_groups_of_a_cluster_that_grows_are_kept_by_those_who_come() -> None:
+def test_offsets_topic_spreads_to_brokers_that_join_cluster() -> None:
     """Brokers start one by one: the first one that comes must not keep the groups alone for ever."""
     with closing(TestCluster(brokers=3, offsets_topic_num_partitions=PARTITIONS)) as cluster:
         cluster.start(1)

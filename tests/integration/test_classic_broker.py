@@ -171,9 +171,7 @@ def metadata_v1(topic: str) -> bytes:
     ],
     ids=["crc", "partition", "name", "id", "short", "offsets-partition", "offsets-name", "size"],
 )
-def test_what_cannot_be_answered_closes_the_connection_and_hurts_nobody(
-    broker: Broker, connection: RawConnection, bad: bytes
-) -> None:
+def test_invalid_request_closes_its_connection_only(broker: Broker, connection: RawConnection, bad: bytes) -> None:
     connection.send(produce("t", HELLO))
     read_until(connection, "t", HELLO)
     with RawConnection(classic_address(broker.listeners)) as other:

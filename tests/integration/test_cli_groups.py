@@ -120,7 +120,9 @@ def test_nothing_changes_before_execute(barnabas: Command, admin: Admin) -> None
     ],
     ids=str,
 )
-def test_where_to(barnabas: Command, admin: Admin, where: list[str], after: int) -> None:
+def test_reset_offsets_moves_group_to_chosen_position(
+    barnabas: Command, admin: Admin, where: list[str], after: int
+) -> None:
     admin.alter_group_offsets("moved", {T0: 5})
     told = json.loads(barnabas("groups", "reset-offsets", "moved", "--topic", "t:0", *where, "--json").out)
     assert [(row["partition"], row["before"], row["after"]) for row in told["partitions"]] == [(0, 5, after)]

@@ -62,7 +62,9 @@ def test_readers_say_where(broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("byte", "bit"), [(12, 3), (3, 2), (3, 4), (2, 7), (1, 3), (0, 7), (4, 1), (4, 0), (5, 1), (6, 0), (9, 7)]
 )
-def test_the_pipeline_stops_or_goes_on(broker: Broker, tmp_path: Path, byte: int, bit: int) -> None:
+def test_pipeline_stops_at_damaged_message_or_skips_it_on_request(
+    broker: Broker, tmp_path: Path, byte: int, bit: int
+) -> None:
     flip(tmp_path, byte, bit)
     where, end = Where.of(f"classic://{broker.bootstrap}", {}), len(VALUES) * SIZE
     for chunk in ("4194304", "64"):

@@ -83,7 +83,7 @@ def _check_left_out(found: dict[int, bytes | None], ranges: list[tuple[int, int]
     assert found == _right(n for n in range(COUNT) if n not in told)
 
 
-def test_a_consumer_stops_there_and_goes_on_behind_it_on_request(damaged: Broker) -> None:
+def test_consumer_stops_at_damaged_batch_or_skips_it_on_request(damaged: Broker) -> None:
     found: dict[int, bytes | None] = {}
     with Consumer(damaged.bootstrap) as consumer:
         consumer.assign("t", position="earliest")
@@ -170,7 +170,7 @@ def _check_report(table: Path, told: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["payload"], indirect=True)
-def test_a_mirror_stops_with_the_reason_or_goes_on_on_request(damaged: Broker, tmp_path: Path) -> None:
+def test_mirror_stops_at_damaged_batch_or_skips_it_on_request(damaged: Broker, tmp_path: Path) -> None:
     source = {"bootstrap.servers": damaged.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
     with Broker(storage="memory") as broker:
         target = {"bootstrap.servers": broker.bootstrap}

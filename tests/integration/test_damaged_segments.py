@@ -64,7 +64,7 @@ def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("byte", "bit"), [(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)])
-def test_a_flipped_bit_in_a_header_costs_its_batch_alone_and_is_told(data: Path, byte: int, bit: int) -> None:
+def test_flipped_header_bit_loses_only_its_batch_and_is_reported(data: Path, byte: int, bit: int) -> None:
     flip(segment_of(data), DAMAGED, byte, bit)
     index = segment_of(data).with_suffix(".index")
     before = index.read_bytes()
@@ -121,7 +121,7 @@ def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tm
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_foreign_files_in_a_folder_are_set_aside(tmp_path: Path, kill: bool) -> None:
+def test_foreign_files_in_partition_folder_are_renamed_at_start(tmp_path: Path, kill: bool) -> None:
     """Above all offsets, inside of the log, behind its end, and a cleaning of which half was written."""
     data, ends = tmp_path / "data", range(BATCH, 101, BATCH)
     with broker_process(data) as running:
@@ -149,7 +149,7 @@ def test_foreign_files_in_a_folder_are_set_aside(tmp_path: Path, kill: bool) -> 
         assert log.count(f"renamed to {name}.aside") == 1
 
 
-def test_what_is_missing_is_told_with_its_offsets_and_the_rest_is_served(tmp_path: Path) -> None:
+def test_missing_segments_are_reported_with_offsets_and_others_are_served(tmp_path: Path) -> None:
     """A segment in the middle is gone, the newest one is empty, one partition has no folder any more."""
     data, end = tmp_path / "data", 100
     small = ("log.segment.bytes=9000",)  # two batches

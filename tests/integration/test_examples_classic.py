@@ -179,7 +179,7 @@ def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_at_most_once_beside_one_who_was_paused_for_too_long(example: Start, site: Site) -> None:
+def test_at_most_once_example_prints_no_page_twice_after_long_pause(example: Start, site: Site) -> None:
     for _ in range(200):
         site.view(PACKED)
     reading, writing = os.pipe()
@@ -241,7 +241,7 @@ def test_exactly_once_counts_every_view_once(example: Start, site: Site, counts:
 
 
 @pytest.mark.slow
-def test_exactly_once_with_two_of_whom_one_is_paused(
+def test_exactly_once_example_counts_each_view_once_after_pause(
     example: Start, site: Site, counts: Counts, tmp_path: Path
 ) -> None:
     """Both write to one database; it is busy when one of them is paused, who wakes up with counted messages in hand."""

@@ -49,7 +49,7 @@ def invoices(bootstrap: str, level: str) -> list[int]:
     return [invoice["order"] for invoice in found]
 
 
-def test_each_order_makes_one_invoice_whoever_is_killed(bootstrap: str, checkout: Path) -> None:
+def test_exactly_once_example_makes_one_invoice_per_order_despite_kills(bootstrap: str, checkout: Path) -> None:
     program = checkout / "examples" / "transactions" / "exactly_once.py"
     with Admin(bootstrap) as admin:
         for topic in ("orders", "invoices"):

@@ -56,7 +56,9 @@ class Hour:
         return barnabas_here(*words[1:], stdin=stdin).stdout.decode()
 
 
-def test_the_hour(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_first_hour_page_run_in_order(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert spark.range(1).count() == 1
     serve, *others = blocks(PAGE, "sh", "python")
     assert lines_of(serve) == [f"barnabas serve --data data --listen kafka://{ADDRESS}"]
@@ -83,7 +85,7 @@ def test_the_hour(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.Mon
     assert hour.files == ["test_orders.py", "as_json.py"]
 
 
-def test_the_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_module_of_first_hour_page_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     from barnabas.testing import running
 
     monkeypatch.setattr(running, "_running", [])  # the broker that this test run may have

@@ -11,7 +11,7 @@ from barnabas.ports.errors import ConfigError
 from barnabas.testing.manual_broker import ManualBroker
 
 
-def test_the_number_is_kept(tmp_path: Path) -> None:
+def test_generated_broker_id_survives_restart(tmp_path: Path) -> None:
     for _ in range(2):
         with Broker(tmp_path / "data", broker_id=-1) as broker, Admin(broker) as admin:
             assert admin.describe_cluster().controller_id == 1001

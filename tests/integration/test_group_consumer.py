@@ -53,7 +53,7 @@ WHOLE = [*((0, number) for number in range(10)), *((1, number) for number in ran
 # --- commits
 
 
-def test_a_commit_is_where_the_next_consumer_goes_on(broker: Broker) -> None:
+def test_next_consumer_resumes_at_committed_offset(broker: Broker) -> None:
     with consumer_of(broker, enable_auto_commit=False) as consumer:
         consumer.subscribe("t")
         read = []
@@ -181,7 +181,7 @@ def test_after_a_caught_interrupt_the_next_messages_are_not_done(
     assert committed(broker) == {}
 
 
-def test_without_commits_by_itself_closing_commits_nothing(broker: Broker) -> None:
+def test_close_without_auto_commit_commits_nothing(broker: Broker) -> None:
     with consumer_of(broker, enable_auto_commit=False) as consumer:
         consumer.subscribe("t")
         list(consumer.messages(stop_at_end=True))
@@ -206,7 +206,7 @@ def test_commits_are_refused_once_another_has_the_partitions(broker: Broker) -> 
 # --- assigned by hand
 
 
-def test_assigned_partitions_go_on_where_the_group_has_committed(broker: Broker) -> None:
+def test_assigned_partitions_resume_at_committed_offset_of_group(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         consumer.assign(T0)
         assert consumer.poll_many(4, 10)[0].offset == 0
@@ -258,7 +258,7 @@ def test_subscriptions_that_cannot_be_are_named(broker: Broker, how: dict[str, A
         consumer.subscribe(**how)
 
 
-def test_a_strategy_that_nobody_knows(broker: Broker) -> None:
+def test_unknown_assignment_strategy_raises_config_error(broker: Broker) -> None:
     with pytest.raises(ConfigError, match="cooperative-sticky"):
         consumer_of(broker, partition_assignment_strategy="fair")
     with pytest.raises(ConfigError, match="has no name"):
@@ -319,7 +319,7 @@ def test_without_a_position_and_a_policy_a_partition_waits_for_a_seek(broker: Br
 # --- ends, lag, closing
 
 
-def test_the_lag_is_told_from_fetches(broker: Broker) -> None:
+def test_lag_is_known_from_fetch_responses(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         consumer.subscribe("t", on_assigned=lambda _: consumer.seek(T0, 4))
         assert consumer.lag() == {}
@@ -373,7 +373,7 @@ def test_closing_from_another_thread_ends_iterating(broker: Broker) -> None:
     consumer.close()
 
 
-def test_who_works_on_a_message_while_another_thread_closes_is_told_so(broker: Broker) -> None:
+def test_iteration_raises_closed_error_after_close_by_other_thread(broker: Broker) -> None:
     consumer = consumer_of(broker)
     consumer.subscribe("t")
     with pytest.raises(ClosedError):

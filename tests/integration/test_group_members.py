@@ -77,7 +77,7 @@ def test_members_come_and_go_and_every_message_is_read_once(
     assert sorted(one.values + two.values + three.values) == sorted(expected)
 
 
-def test_an_eager_listener_is_told_of_everything_and_on_its_own_thread(broker: Broker) -> None:
+def test_eager_rebalance_listener_gets_all_partitions_on_polling_thread(broker: Broker) -> None:
     with member(broker, group_id="eager") as one:
         one.settles_with(*ALL)
         assert one.events == [("assigned", places(*ALL))]
@@ -90,7 +90,7 @@ def test_an_eager_listener_is_told_of_everything_and_on_its_own_thread(broker: B
     assert [what for what, _ in one.events] == ["assigned", "revoked", "assigned", "revoked", "assigned", "revoked"]
 
 
-def test_a_cooperative_listener_is_told_of_what_moves(broker: Broker) -> None:
+def test_cooperative_rebalance_listener_gets_moved_partitions_only(broker: Broker) -> None:
     how = {"partition_assignment_strategy": "cooperative-sticky", "group_id": "cooperative"}
     with member(broker, **how) as one:
         one.settles_with(*ALL)

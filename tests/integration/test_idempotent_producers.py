@@ -176,7 +176,7 @@ def lose_answers(proxy: TcpProxy, thread: threading.Thread) -> int:
 
 
 @pytest.mark.parametrize("produce", CLIENTS)
-def test_lost_answers(produce: Produce, proxy: TcpProxy) -> None:
+def test_idempotent_producer_writes_once_when_responses_are_lost(produce: Produce, proxy: TcpProxy) -> None:
     values = values_for(produce)
     with Broker(storage="memory", advertised_listeners=f"kafka://127.0.0.1:{proxy.port}") as broker:
         direct = broker.listeners[0].removeprefix("kafka://")
@@ -190,7 +190,9 @@ def test_lost_answers(produce: Produce, proxy: TcpProxy) -> None:
 
 @pytest.mark.parametrize("produce", CLIENTS)
 @pytest.mark.parametrize("orderly", first_is_quick([False, True]))
-def test_restarts(produce: Produce, proxy: TcpProxy, tmp_path: Path, orderly: bool) -> None:
+def test_idempotent_producer_writes_once_across_broker_restarts(
+    produce: Produce, proxy: TcpProxy, tmp_path: Path, orderly: bool
+) -> None:
     """Answers are lost, then the broker is killed or stopped, and comes back on another port."""
     values = values_for(produce)
     settings = [f"advertised.listeners=kafka://127.0.0.1:{proxy.port}", "log.segment.bytes=20000"]

@@ -148,7 +148,7 @@ def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
     assert done.stdout == f"{place / 'barnabas' / '__init__.py'} [b'x']\n", done.stderr
 
 
-def test_nobody_is_sent_to_an_index_that_does_not_have_it(checkout: Path) -> None:
+def test_documentation_never_installs_barnabas_from_package_index(checkout: Path) -> None:
     claim = re.compile(r"pip3? install (?:-\S+ )*['\"]?barnabas(?!\S* @)\b")
     texts = [*checkout.glob("*.md"), *checkout.glob("docs/**/*.md"), *checkout.glob("examples/**/*")]
     rooms = ("adapters", "app", "audit", "core", "pipeline", "plugins", "ports", "schemas", "testing", "benchmarks")

@@ -37,7 +37,9 @@ def rows(said: str) -> list[dict[str, str]]:
     return [dict(zip(header, line, strict=False)) for line in lines]
 
 
-def test_it_shows_what_goes_on_and_ends_it(broker: TestBroker, tools: ConsoleTools) -> None:
+def test_kafka_transactions_tool_lists_describes_and_aborts_transactions(
+    broker: TestBroker, tools: ConsoleTools
+) -> None:
     with broker.producer(transactional_id="shop") as producer:
         producer.begin_transaction()
         producer.send("orders", b"x", partition=1).result(PATIENCE_S)

@@ -40,7 +40,7 @@ def described(confluent: Any, kind: str, name: str) -> Any:
     return confluent.describe_configs([resource])[resource].result(PATIENCE_S)
 
 
-def test_topic_keys_are_kept_and_told(broker: Broker, confluent: Any) -> None:
+def test_unused_topic_configs_are_stored_and_described(broker: Broker, confluent: Any) -> None:
     with Admin(broker) as admin:
         admin.create_topic("kept", configs=OWN)
         assert admin.topic_overrides("kept") == OWN
@@ -57,7 +57,7 @@ def test_topic_keys_are_kept_and_told(broker: Broker, confluent: Any) -> None:
     assert told["message.timestamp.after.max.ms"].value == "3600000"
 
 
-def test_broker_keys_are_kept_told_and_changed(broker: Broker, confluent: Any) -> None:
+def test_unused_broker_configs_are_stored_described_and_altered(broker: Broker, confluent: Any) -> None:
     told = described(confluent, "broker", "1")
     assert (told["num.network.threads"].value, told["log.cleaner.threads"].value) == ("9", "2")
     assert (told["num.io.threads"].value, told["num.io.threads"].is_default) == ("8", True)

@@ -33,7 +33,7 @@ def _addresses(cluster: TestCluster, broker: int) -> list[str]:
     return [listener.removeprefix("kafka://") for listener in cluster.broker(broker).inner.listeners]
 
 
-def test_messages_are_copied_and_clients_are_told_their_own_addresses(cluster: TestCluster) -> None:
+def test_inter_broker_listener_replicates_and_clients_see_their_own_addresses(cluster: TestCluster) -> None:
     clients, brokers = zip(*(_addresses(cluster, broker) for broker in (1, 2)), strict=True)
     with Admin(clients[0]) as admin, Producer(clients[0], acks="all") as producer:
         admin.create_topic("copied", replication_factor=2)

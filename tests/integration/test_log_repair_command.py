@@ -73,7 +73,7 @@ def test_a_sound_folder(data: Path) -> None:
     assert contents(data) == before, "nothing is changed by looking"
 
 
-def test_damage_is_told_tried_out_mended_and_the_rest_is_served(data: Path) -> None:
+def test_repair_reports_damage_in_dry_run_then_repairs_and_serves_rest(data: Path) -> None:
     damaged = segments(data)[2]
     first = int(damaged.stem)
     flip(damaged, 70)

@@ -39,7 +39,7 @@ def test_topics_outlive_a_killed_broker_and_its_etcd_does_not(tmp_path: Path) ->
         assert f"{data}/etcd" not in broker.log()  # no folder of a partition, but ours
 
 
-def test_clients_beside_the_broker_share_its_session(tmp_path: Path) -> None:
+def test_in_process_clients_share_managed_etcd_session_of_broker(tmp_path: Path) -> None:
     listeners = ["kafka://127.0.0.1:0", "classic://127.0.0.1:0"]
     with Broker(tmp_path / "data", listeners=listeners, coordination=_url()) as broker:
         with ClassicProducer(coordination=broker) as producer:

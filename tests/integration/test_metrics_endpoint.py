@@ -77,7 +77,7 @@ def test_times_connections_flushes_and_the_process(served: tuple[Broker, str]) -
     assert found["process_open_fds"] > 3
 
 
-def test_health(served: tuple[Broker, str]) -> None:
+def test_health_and_readiness_endpoints_answer_ok(served: tuple[Broker, str]) -> None:
     _, url = served
     assert get(f"{url}/healthz") == (200, "ok\n")
     assert get(f"{url}/readyz") == (200, "ok\n")
@@ -110,7 +110,7 @@ def test_the_log_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
         assert "kafka_server" in get(told.removeprefix("metrics at ").partition(",")[0])[1]
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_health_and_readiness_endpoints_report_problems() -> None:
     trouble: list[str] = []
     endpoint = MetricsEndpoint(
         PrometheusMetrics(), ("127.0.0.1", 0), ready=lambda: trouble[0] if trouble else None, healthy=lambda: "stuck"
@@ -138,7 +138,7 @@ def accepted(address: tuple[str, int]) -> int:
 
 
 @pytest.mark.parametrize("head", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["silent", "half a request"])
-def test_half_open_connections_keep_nobody_from_the_health(endpoint: MetricsEndpoint, head: bytes) -> None:
+def test_half_open_connections_do_not_block_health_endpoint(endpoint: MetricsEndpoint, head: bytes) -> None:
     address = ("127.0.0.1", endpoint.address[1])
     with ExitStack() as stack:
         for _ in range(60):
@@ -166,7 +166,7 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on(
             pytest.fail("it may send for as long as it likes")
 
 
-def test_who_reads_no_answer_keeps_nobody_from_the_health() -> None:
+def test_clients_that_do_not_read_do_not_block_health_endpoint() -> None:
     metrics = PrometheusMetrics()
     metrics.render = lambda: b"x" * 50_000_000  # type: ignore[method-assign]
     endpoint = MetricsEndpoint(metrics, ("127.0.0.1", 0))

@@ -48,7 +48,7 @@ def mirroring(source: Broker, target: Broker, copied: int = 0, **settings: Any) 
         wait_for(lambda: mirror.copied >= copied or mirror.wait(0))
 
 
-def test_messages_and_positions_arrive_together_and_a_restart_goes_on() -> None:
+def test_exactly_once_mirror_commits_messages_with_offsets_and_resumes() -> None:
     with broker() as source, broker() as target:
         values = fill(source)
         with mirroring(source, target, MESSAGES, streams=2):
@@ -108,7 +108,7 @@ def test_streams_of_an_earlier_run_are_fenced_though_there_are_fewer_now() -> No
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_each_message_is_there_once(tmp_path: Path) -> None:
+def test_exactly_once_mirror_copies_each_message_once_despite_kills(tmp_path: Path) -> None:
     with broker() as source, broker() as target:
         values = fill(source, 20_000)
         (tmp_path / "source.properties").write_text(

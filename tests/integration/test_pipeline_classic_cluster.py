@@ -104,7 +104,7 @@ def test_small_fetches_grow_and_wrappers_are_whole(broker: Broker) -> None:
         assert cluster.boundary(FIRST, end, end + 5) == end
 
 
-def test_what_cannot_be_read_is_told(broker: Broker) -> None:
+def test_unreadable_classic_ranges_raise_errors_naming_partition(broker: Broker) -> None:
     end = fill(broker, "t", message_set(b"hello", b"there"), entry(bytes(3000)))
     with cluster_of(broker) as cluster:
         with pytest.raises(ApiError, match=r"t-0-0: .*of a fetch at offset 3"):

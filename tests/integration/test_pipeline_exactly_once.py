@@ -130,7 +130,7 @@ def test_a_driver_that_was_replaced_cannot_commit(broker: Broker) -> None:
     assert job.committed == Counter([b"new-0", b"new-1"])
 
 
-def test_a_decided_transaction_that_was_aborted_is_told(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aborted_transaction_of_decided_batch_raises_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(broker, "late")
     with monkeypatch.context() as patch:
         patch.setattr(exactly_once, "_finish", _dies)

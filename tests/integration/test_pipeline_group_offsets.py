@@ -49,7 +49,7 @@ def _lags(broker: Broker, group: str) -> Lags:
         return {(p.topic, p.partition): (found.committed, found.lag) for p, found in admin.group_lag(group).items()}
 
 
-def test_a_load_tells_its_group(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+def test_load_commits_offsets_of_its_group(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _create(broker, "told", 30, 7)
     first = load(broker.bootstrap, ["told"], tmp_path, spark=spark, group="warehouse")
     assert (first.rows, first.group_error) == (37, None)
@@ -65,7 +65,7 @@ def test_a_load_tells_its_group(spark: "SparkSession", broker: Broker, tmp_path:
     assert _lags(broker, "warehouse")["told", 1] == (12, 0)
 
 
-def test_a_load_that_fails_tells_nothing(
+def test_failed_load_commits_no_group_offsets(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(step: str) -> None:
@@ -105,7 +105,9 @@ def test_classic_clusters_have_no_such_groups(tmp_path: Path) -> None:
         load("127.0.0.1:1", ["t"], tmp_path, group=" ")
 
 
-def test_a_stream_tells_its_group_what_is_processed(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+def test_stream_commits_group_offsets_of_processed_batches(
+    spark: "SparkSession", broker: Broker, tmp_path: Path
+) -> None:
     _create(broker, "stream", 20, 10)
     seen: list[int] = []
     lags: list[Lags] = []

@@ -127,7 +127,7 @@ def test_deleted_and_recreated_topics(spark: "SparkSession", broker: Broker, tmp
     assert _rows(tmp_path) == _expected("lost", 40)
 
 
-def test_a_topic_that_is_created_anew_during_a_load(
+def test_load_fails_when_topic_is_recreated_meanwhile_then_loads_new_topic(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _create(broker, "during", 1)
@@ -155,7 +155,7 @@ def test_two_at_once(spark: "SparkSession", broker: Broker, tmp_path: Path) -> N
         load(broker.bootstrap, ["new"], tmp_path, spark=spark)
 
 
-def test_no_table(spark: "SparkSession", tmp_path: Path) -> None:
+def test_read_and_report_without_table_raise_table_error(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(TableError, match="not a loaded table"):
         read_table(spark, tmp_path)
     with pytest.raises(TableError, match="not a loaded table"):

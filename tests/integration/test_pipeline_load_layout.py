@@ -139,7 +139,7 @@ def test_one_round_after_the_other(
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 8
 
 
-def test_a_full_disk_is_told_and_leaves_no_load_behind(
+def test_load_on_full_disk_raises_table_error_and_leaves_nothing(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _send(broker, "full", [Message(b"x")] * 10)

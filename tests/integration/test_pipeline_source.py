@@ -99,7 +99,7 @@ def test_bounds_and_slices(spark: "SparkSession", broker: Broker) -> None:
     assert _offsets(_read(spark, broker, assign='{"bounds":[1]}')) == {1: list(range(10))}
 
 
-def test_deleted_records(spark: "SparkSession", broker: Broker) -> None:
+def test_read_of_deleted_records_fails_unless_data_loss_is_allowed(spark: "SparkSession", broker: Broker) -> None:
     _fill(broker, "deleted", [20])
     with Admin(broker) as admin:
         admin.delete_records({("deleted", 0): 15})
@@ -110,7 +110,7 @@ def test_deleted_records(spark: "SparkSession", broker: Broker) -> None:
     assert _offsets(_read(spark, broker, failOnDataLoss="false", **asked)) == {0: list(range(15, 20))}
 
 
-def test_wrong_options_are_told(spark: "SparkSession", broker: Broker) -> None:
+def test_wrong_source_options_give_errors_without_traceback(spark: "SparkSession", broker: Broker) -> None:
     with pytest.raises(Exception, match="did you mean startingOffsets") as raised:
         _read(spark, broker, subscribe="columns", startingOffset="earliest").collect()
     assert "Traceback" not in str(raised.value)
@@ -222,7 +222,9 @@ def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, t
 
 
 @pytest.mark.slow
-def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+def test_stream_stops_at_recreated_topic_unless_data_loss_is_allowed(
+    spark: "SparkSession", broker: Broker, tmp_path: Path
+) -> None:
     _fill(broker, "anew", [4])
     seen: list[int] = []
 

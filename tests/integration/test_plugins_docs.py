@@ -32,7 +32,7 @@ def modules(page: str) -> dict[str, str]:
     return {match[1]: match.string for match in found if match is not None}
 
 
-def test_every_hook_is_there_with_an_example_and_in_the_table(page: str) -> None:
+def test_plugins_page_lists_every_hook_with_example(page: str) -> None:
     hooks = {name for name in vars(Specs) if name.startswith("barnabas_")}
     shown = set(re.findall(r"^def (barnabas_\w+)\(", "".join(modules(page).values()), re.MULTILINE))
     tabled = set(re.findall(r"^\| `(barnabas_\w+)\(", page, re.MULTILINE))
@@ -58,7 +58,7 @@ def test_the_examples_run_as_written(page: str, pytester: pytest.Pytester) -> No
 
 
 @pytest.mark.process
-def test_an_installed_package_adds_a_command_and_a_broken_one_is_told(page: str, tmp_path: Path) -> None:
+def test_installed_plugin_adds_command_and_broken_plugin_is_reported(page: str, tmp_path: Path) -> None:
     for name, content in modules(page).items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     installed = tmp_path / "count-1.dist-info"

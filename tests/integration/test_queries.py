@@ -59,7 +59,9 @@ def run(command: str, address: str) -> str:
     return barnabas_here(*arguments, stdin=given).stdout.decode()
 
 
-def test_the_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_queries_page_give_documented_output(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with Broker(storage="memory", config={"num.partitions": 1, "log.retention.ms": -1}) as broker:
         as_said(page, str(broker.bootstrap))
@@ -136,7 +138,7 @@ def test_fields_and_what_is_no_field(events: str) -> None:
     ) == [(88,), (89,)]
 
 
-def test_bounds(events: str) -> None:
+def test_queries_are_bounded_by_offsets_timestamps_and_partitions(events: str) -> None:
     assert rows("select count(*) from events", events, last=10) == [(10,)]
     assert rows("select count(*) from events", events, since="2023-11-14T22:13:30", until="1700000020000") == [(10,)]
     assert rows('select count(*) from events where "offset" between 5 and 9 and partition in (0, 7)', events) == [(5,)]
@@ -189,7 +191,7 @@ def loaded(folder: Path) -> Path:
     return folder
 
 
-def test_a_loaded_table_beside_topics(events: str, tmp_path: Path) -> None:
+def test_query_joins_loaded_table_with_topics(events: str, tmp_path: Path) -> None:
     folder = loaded(tmp_path / "lake")
     assert rows("select sum(n), max(value), min(day)::varchar from lake.events", tables=[folder]) == [
         (53, '{"n": 50}', "2023-11-14")
@@ -254,7 +256,7 @@ def test_memory_is_bounded(broker: Broker) -> None:
     assert found == [(100_000, 300)]
 
 
-def test_formats(events: str, tmp_path: Path) -> None:
+def test_query_command_writes_csv_json_and_rejects_unknown_formats(events: str, tmp_path: Path) -> None:
     sql = "select n, tags from events where n < 2 order by n"
     printed = barnabas_here("query", "-b", events, "--format", "csv", sql).stdout.decode()
     assert printed == 'n,tags\n0,"[""a""]"\n1,"[""a""]"\n'

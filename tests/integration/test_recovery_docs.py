@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text(encoding="
 COMMANDS = re.findall(r"^\$ barnabas (.+)$", PAGE, re.MULTILINE)
 
 
-def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_recovery_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "data"
     with Broker(data, offsets_topic_num_partitions=1) as broker:
@@ -35,7 +35,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     barnabas_here("log", "verify", "data")
 
 
-def test_the_kinds() -> None:
+def test_recovery_page_lists_every_kind_of_problem() -> None:
     room = Path(__file__).parents[2] / "core" / "log" / "checking"
     sources = "".join(path.read_text(encoding="utf-8") for path in room.glob("*.py"))
     sources += (room.parents[2] / "app" / "compose" / "log_files.py").read_text(encoding="utf-8")

@@ -87,7 +87,7 @@ def test_no_name_that_a_client_claims_opens_an_internal_topic(broker: Broker) ->
     assert "clients do not write into it" in refused.error_message
 
 
-def test_librdkafka_is_told_within_the_second(broker: Broker) -> None:
+def test_librdkafka_gets_invalid_timestamp_without_retries(broker: Broker) -> None:
     delivered: list[tuple[KafkaError | None, bytes | None]] = []
 
     def told(error: KafkaError | None, message: TheirMessage) -> None:
@@ -109,7 +109,7 @@ def test_librdkafka_is_told_within_the_second(broker: Broker) -> None:
     assert took < PATIENCE_S / 2, "it was not tried again and again"
 
 
-def test_our_producer_tells_which_record_it_was(broker: Broker) -> None:
+def test_producer_error_names_rejected_record(broker: Broker) -> None:
     with OurProducer(broker, linger_ms=100) as producer:
         now_ms = int(time.time() * 1000)
         handles = [

@@ -85,7 +85,7 @@ def test_avro_through_a_topic(broker: TestBroker, client: SchemaRegistryClient) 
     assert deserialize(message.value(), context) == {"page": "/", "user": None}
 
 
-def test_levels(client: SchemaRegistryClient) -> None:
+def test_confluent_client_sets_and_tests_compatibility_levels(client: SchemaRegistryClient) -> None:
     client.register_schema("views-value", Schema(VIEW, "AVRO"))
     assert client.get_compatibility() == "BACKWARD"
     assert client.test_compatibility("views-value", Schema(VIEW_OTHER, "AVRO")) is False
@@ -97,7 +97,7 @@ def test_levels(client: SchemaRegistryClient) -> None:
     assert client.get_compatibility() == "FORWARD"
 
 
-def test_deleted(client: SchemaRegistryClient) -> None:
+def test_confluent_client_deletes_versions_and_subjects(client: SchemaRegistryClient) -> None:
     first = client.register_schema("views-value", Schema(VIEW, "AVRO"))
     client.register_schema("views-value", Schema(VIEW_2, "AVRO"))
     assert client.delete_version("views-value", 2) == 2
@@ -108,7 +108,7 @@ def test_deleted(client: SchemaRegistryClient) -> None:
     assert client.get_subjects() == []
 
 
-def test_references(client: SchemaRegistryClient) -> None:
+def test_confluent_client_registers_schema_references(client: SchemaRegistryClient) -> None:
     page = '{"type":"record","name":"Page","namespace":"web","fields":[{"name":"path","type":"string"}]}'
     visit = '{"type":"record","name":"Visit","fields":[{"name":"page","type":"web.Page"}]}'
     client.register_schema("page", Schema(page, "AVRO"))

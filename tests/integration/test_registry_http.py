@@ -109,7 +109,7 @@ def test_what_is_not_there(ask: Asking) -> None:
     assert ask("GET", "/subjects") == (200, ["s"])
 
 
-def test_lists(ask: Asking) -> None:
+def test_registry_lists_subjects_versions_and_schemas(ask: Asking) -> None:
     ask.register("a/b", ONE)
     ask.register("a/b", TWO)
     ask.register("c d", ONE)
@@ -167,7 +167,7 @@ def test_compatibility_is_checked_without_registering(ask: Asking) -> None:
     assert ask.code("POST", "/compatibility/subjects/s/versions/5", {"schema": ONE}) == (404, 40402)
 
 
-def test_normalized(ask: Asking) -> None:
+def test_normalize_option_finds_equivalent_schema(ask: Asking) -> None:
     """The same, said in another way."""
     said = '{"type":"record","name":"a.R","x":1,"y":2,"fields":[{"name":"e","type":"a.R"}]}'
     again = '{"y":2,"x":1,"name":"R","namespace":"a","type":"record","fields":[{"name":"e","type":"R"}]}'
@@ -214,7 +214,7 @@ def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
         assert Asking(url)("GET", "/subjects") == (200, [])
 
 
-def test_half_open_connections_keep_nobody_from_the_registry(broker: TestBroker) -> None:
+def test_half_open_connections_do_not_block_registry(broker: TestBroker) -> None:
     with serving(broker.bootstrap) as url, ExitStack() as stack:
         host, _, port = url.removeprefix("http://").partition(":")
         for _ in range(60):
@@ -223,7 +223,7 @@ def test_half_open_connections_keep_nobody_from_the_registry(broker: TestBroker)
         assert Asking(url)("GET", "/contexts") == (200, ["."])
 
 
-def test_who_begins_a_second_request_and_does_not_go_on(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_second_request_is_closed_after_timeout(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
     with serving(broker.bootstrap) as url:
         host, _, port = url.removeprefix("http://").partition(":")

@@ -38,7 +38,7 @@ def registry_process(bootstrap: str, *more: str) -> Iterator[tuple[subprocess.Po
             process.kill()
 
 
-def test_beside_a_broker(tmp_path: Path) -> None:
+def test_registry_of_broker_process_survives_restart(tmp_path: Path) -> None:
     settings = ["schema.registry.listen=127.0.0.1:0"]
     with broker_process(tmp_path / "data", *settings) as broker:
         assert [each.partition("://")[0] for each in broker.listeners] == ["kafka", "http"]
@@ -60,7 +60,7 @@ def test_a_service_that_cannot_start_stops_the_broker(tmp_path: Path) -> None:
     assert "ready" not in wrong.stdout.decode()
 
 
-def test_wrong_usage() -> None:
+def test_registry_command_rejects_wrong_arguments() -> None:
     assert b"--bootstrap HOST:PORT" in barnabas("registry", expect=2).stderr
     wrong = barnabas("registry", "--bootstrap", "127.0.0.1:1", "--listen", "nowhere", expect=2)
     assert b"--listen='nowhere' is not HOST:PORT" in wrong.stderr

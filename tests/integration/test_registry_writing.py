@@ -83,7 +83,7 @@ def test_a_transaction_that_was_not_committed_is_written_again(broker: TestBroke
         assert [each.id for each in reader.snapshot().of_subject("b")] == [2]
 
 
-def test_whoever_was_fenced_reads_what_the_other_wrote(broker: TestBroker) -> None:
+def test_fenced_registry_writer_reads_schemas_of_other_writer(broker: TestBroker) -> None:
     with writing(broker) as (_, one), writing(broker) as (_, two):
         assert one.submit(Wish("s", "A")).result(PATIENCE_S) == 1
         assert two.submit(Wish("t", "B")).result(PATIENCE_S) == 2
@@ -102,7 +102,7 @@ def test_brokers_that_are_away_for_too_long(broker: TestBroker) -> None:
         assert reader.snapshot().of_subject("a")
 
 
-def test_a_record_that_the_broker_refuses_hurts_nobody_else(broker: TestBroker) -> None:
+def test_rejected_schema_record_does_not_fail_other_registrations(broker: TestBroker) -> None:
     with writing(broker) as (_, writer):
         writer.submit(Wish("first", "First")).result(PATIENCE_S)
         with broker.admin() as admin:
@@ -134,7 +134,7 @@ def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitio
         pass
 
 
-def test_a_wish_that_nobody_waits_for_any_more_costs_nobody_else(broker: TestBroker) -> None:
+def test_cancelled_registration_does_not_disturb_other_registrations(broker: TestBroker) -> None:
     """Whoever hangs up, or a server that stops, cancels the answer."""
     with writing(broker, timeout_s=1) as (_, writer):
         assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
@@ -144,7 +144,7 @@ def test_a_wish_that_nobody_waits_for_any_more_costs_nobody_else(broker: TestBro
             writer.submit(Wish("c", "C")).result(PATIENCE_S)
 
 
-def test_a_wish_that_cannot_be_decided_costs_nobody_else(broker: TestBroker) -> None:
+def test_failing_registration_does_not_fail_other_registrations(broker: TestBroker) -> None:
     def fails(subjects: Subjects) -> tuple[Any, list[Record]]:
         raise AttributeError("of no schema")
 
@@ -176,7 +176,7 @@ def test_a_topic_whose_first_records_are_gone(broker: TestBroker) -> None:
         assert writer.submit(Wish("a", "A")).result(PATIENCE_S) == 1
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_however_long_it_is(broker: TestBroker) -> None:
+def test_recreated_schema_topic_is_read_from_beginning(broker: TestBroker) -> None:
     """Nobody looked while it was away."""
     one, other = (SchemaReader(broker.bootstrap, "_schemas", attempt_ms=ATTEMPT_MS) for _ in range(2))
     names = iter("abcd")

@@ -76,7 +76,9 @@ def test_both_sources_give_the_same_rows(spark_kafka: "SparkSession", broker: Br
     assert rows == Counter(map(repr, ours.collect()))
 
 
-def test_bounds(spark_kafka: "SparkSession", broker: Broker) -> None:
+def test_spark_kafka_connector_reads_bounded_offsets_and_timestamps(
+    spark_kafka: "SparkSession", broker: Broker
+) -> None:
     _create(broker, "bounds", 2)
     _fill(broker, "bounds", [100, 10])
 

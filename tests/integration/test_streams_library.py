@@ -137,7 +137,9 @@ def _sessions(requests: list[Request], gap: timedelta) -> set[tuple[str, datetim
     return found
 
 
-def test_sessions(log: "DataFrame", requests: list[Request], streamed: Callable[..., list[Any]]) -> None:
+def test_sessions_match_between_batch_and_stream(
+    log: "DataFrame", requests: list[Request], streamed: Callable[..., list[Any]]
+) -> None:
     expected = _sessions(requests, timedelta(minutes=30))
 
     def visits(rows: "DataFrame") -> "DataFrame":
@@ -158,7 +160,9 @@ def test_each_thing_once(log: "DataFrame", requests: list[Request], streamed: Ca
     assert sorted(row.address for row in found) == sorted(addresses)
 
 
-def test_rate_limits(log: "DataFrame", requests: list[Request], streamed: Callable[..., list[Any]]) -> None:
+def test_rate_limits_match_between_batch_and_stream(
+    log: "DataFrame", requests: list[Request], streamed: Callable[..., list[Any]]
+) -> None:
     counts = Counter((request.hour, request.address) for request in requests)
     above = over_limit(log, "address", limit=30, windowDuration="1 hour", timeColumn="time").collect()
     assert {(row.window.start, row.address): row["count"] for row in above} == {
@@ -215,7 +219,7 @@ def test_joins_of_two_streams(log: "DataFrame", requests: list[Request], streame
         assert Counter((row.address, row.path, row.viewed, row.at) for row in rows) == expected
 
 
-def test_anomaly_scores(spark: "SparkSession", data_dir: Path, tmp_path: Path) -> None:
+def test_anomaly_scores_match_between_batch_and_stream(spark: "SparkSession", data_dir: Path, tmp_path: Path) -> None:
     """What they are, tests/unit/pipeline/test_anomaly_scores.py asks; here a stream gives what the batch gives."""
     taxi = "realKnownCause/nyc_taxi.csv"
     first = read_series(data_dir, taxi)[0][0]

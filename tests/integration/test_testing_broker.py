@@ -63,7 +63,7 @@ def test_a_restart_keeps_the_address_and_the_data(tmp_path: Path, on_disk: bool)
     assert (tmp_path / "data").exists() == on_disk
 
 
-def test_clients_go_on_after_a_restart(broker: TestBroker) -> None:
+def test_clients_continue_after_test_broker_restart(broker: TestBroker) -> None:
     topic = broker.create_topic()
     with broker.producer() as producer, broker.consumer() as consumer:
         consumer.assign(topic)
@@ -95,7 +95,7 @@ def test_clients_go_on_after_a_restart(broker: TestBroker) -> None:
     ]
 
 
-def test_settings() -> None:
+def test_test_broker_accepts_settings_and_rejects_unknown_ones() -> None:
     with TestBroker({"num.partitions": 3, "auto.create.topics.enable": "false"}, message_max_bytes=1000) as broker:
         assert broker.config.num_partitions == 3
         assert broker.config.message_max_bytes == 1000
@@ -108,7 +108,7 @@ def test_settings() -> None:
         TestBroker({"num.partition": 3})
 
 
-def test_several_brokers(broker: TestBroker) -> None:
+def test_several_test_brokers_are_separate_and_need_explicit_choice(broker: TestBroker) -> None:
     with TestBroker() as other:
         assert other.bootstrap != broker.bootstrap
         other.produce("t", ["a"])
@@ -172,7 +172,7 @@ def test_it_waits_for_what_comes_later(broker: TestBroker) -> None:
             timer.join()
 
 
-def test_it_says_what_is_there_instead(broker: TestBroker) -> None:
+def test_assert_produced_failure_lists_actual_messages(broker: TestBroker) -> None:
     topic = broker.create_topic()
     broker.produce(topic, [("k", {"id": 1}), ("k", None), Message(b"last", headers=(("h", b"v"),))])
     with pytest.raises(AssertionError) as failed:
@@ -202,7 +202,7 @@ def test_it_fails_at_once_when_enough_messages_are_there(broker: TestBroker) -> 
     assert time.monotonic() - begun < 500
 
 
-def test_several_partitions(broker: TestBroker) -> None:
+def test_assert_produced_checks_order_per_partition(broker: TestBroker) -> None:
     topic = broker.create_topic(partitions=3)
     for partition in (2, 1, 0):
         broker.produce(topic, [f"{partition}a", f"{partition}b"], partition=partition)
@@ -360,7 +360,7 @@ def test_our_own_consumer_in_a_group(broker: TestBroker) -> None:
 
 
 @pytest.mark.parametrize("how", ["refused", "stopped"])
-def test_a_producer_that_reaches_nobody_is_left_soon(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_producer_closes_soon_when_broker_is_unreachable(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that has heard nothing of its topic."""
     monkeypatch.setattr(own_clients, "_GIVES_UP_MS", 400)
     with TestBroker() as broker, ExitStack() as stack:

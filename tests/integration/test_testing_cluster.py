@@ -40,7 +40,7 @@ def _quick(cluster: TestCluster, **settings: object) -> confluent_kafka.Producer
 # --- life
 
 
-def test_three_brokers(cluster: TestCluster) -> None:
+def test_test_cluster_runs_three_brokers_with_replicated_topic(cluster: TestCluster) -> None:
     assert cluster.broker_ids == cluster.running == [1, 2, 3]
     assert len(set(cluster.bootstrap.split(","))) == 3
     assert cluster.controller in (1, 2, 3)
@@ -58,7 +58,7 @@ def test_three_brokers(cluster: TestCluster) -> None:
         cluster.leader(topic)
 
 
-def test_one_broker() -> None:
+def test_test_cluster_with_one_broker_recovers_after_kill() -> None:
     """Nothing to copy, but the same life."""
     with TestCluster(brokers=1) as cluster:
         topic = cluster.create_topic()
@@ -70,7 +70,7 @@ def test_one_broker() -> None:
         cluster.assert_produced(topic, ["a"])
 
 
-def test_settings() -> None:
+def test_test_cluster_accepts_settings_and_rejects_wrong_ones() -> None:
     with TestCluster(2, {"num.partitions": 2}, per_broker={2: {"broker.rack": "b"}}, min_insync_replicas=2) as cluster:
         assert cluster.broker(1).config.min_insync_replicas == cluster.broker(2).config.num_partitions == 2
         assert (cluster.broker(1).config.broker_rack, cluster.broker(2).config.broker_rack) == (None, "b")

@@ -52,12 +52,14 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_running", [])
 
 
-def test_the_fixtures(pytester: pytest.Pytester) -> None:
+def test_pytest_plugin_fixtures_pass_example_tests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_inprocess(*PLAIN, "--strict-markers", "-W", "error").assert_outcomes(passed=5)
 
 
-def test_under_xdist(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytest_plugin_starts_one_broker_per_xdist_worker(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each worker has a broker."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take longer to load than the tests to run
     pytester.makepyfile(TESTS)

@@ -174,7 +174,7 @@ def test_without_a_terminal_it_is_one_look(broker: TestBroker) -> None:
     assert re.search(r"^billing +Empty +0 +\d +orders$", out, re.MULTILINE)
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_top_without_broker_exits_at_once_with_error() -> None:
     with AtTerminal(["top", "--bootstrap", "127.0.0.1:1"]) as terminal:
         assert terminal.ended() == 1
         assert "no broker there" in terminal.written

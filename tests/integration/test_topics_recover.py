@@ -56,7 +56,7 @@ def ids(broker: Broker) -> dict[str, bytes]:
     return {name: topic.topic_id for name, topic in broker.node.state.image.topics.items()}
 
 
-def test_a_lost_file_is_noticed_and_made_anew(tmp_path: Path, barnabas: Command) -> None:
+def test_lost_coordination_file_is_detected_and_recovered(tmp_path: Path, barnabas: Command) -> None:
     with Broker(tmp_path, group_initial_rebalance_delay_ms=0) as broker:
         fill(broker, "orders", 3)
         fill(broker, "users", 1)
@@ -116,7 +116,7 @@ def test_an_old_copy_of_the_file_gets_what_it_lacks(tmp_path: Path, barnabas: Co
         assert len(read_on(broker, "later", 2, 20, group="g")) == 20
 
 
-def test_what_cannot_be_told_is_refused_and_the_rest_is_done(tmp_path: Path, barnabas: Command) -> None:
+def test_topics_recover_refuses_ambiguous_topics_and_recovers_others(tmp_path: Path, barnabas: Command) -> None:
     with Broker(tmp_path) as broker:
         fill(broker, "mixed", 2)
         fill(broker, "fine", 2)

@@ -85,7 +85,7 @@ def committed(cluster: TestCluster, topic: str, count: int, partitions: int = 2)
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_transaction_goes_on_at_the_next_coordinator(
+def test_transaction_continues_at_next_coordinator(
     cluster: TestCluster, sender: RawTransactions, topic: str, event: str
 ) -> None:
     begin(sender, topic, b"1", b"2")

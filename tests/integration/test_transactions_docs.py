@@ -6,7 +6,7 @@ from pathlib import Path
 from barnabas.testing import TestBroker
 
 
-def test_the_examples(checkout: Path) -> None:
+def test_examples_of_transactions_page_run(checkout: Path) -> None:
     text = (checkout / "docs" / "transactions.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 3

@@ -63,7 +63,7 @@ def test_with_a_reset_it_reads_on_where_the_logs_part(cluster: TestCluster, capl
     assert f"{topic}-0 was read up to offset 10, and its log has lost what it had from 5 on" in caplog.text
 
 
-def test_without_one_the_user_says_how_to_go_on(cluster: TestCluster) -> None:
+def test_truncation_without_reset_policy_raises_and_seek_resumes(cluster: TestCluster) -> None:
     with cluster.consumer(auto_offset_reset="none") as consumer:
         topic = loses_its_last_five(cluster, consumer)
         told: list[Any] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-def test_the_examples(
+def test_examples_of_schemas_page_run(
     checkout: Path,
     spark: "SparkSession",
     tmp_path: Path,

@@ -132,7 +132,9 @@ def test_sales_per_country_and_day(few_orders: "DataFrame", invoices: dict[str, 
     assert len({country for _, country in found}) > 8
 
 
-def test_recommendations(paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
+def test_recommendations_match_cosine_scores_of_item_pairs(
+    paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]
+) -> None:
     baskets = [sorted({row["StockCode"] for row in rows}) for rows in invoices.values()]
     small = [basket for basket in baskets if len(basket) <= recommendations.MAX_ITEMS]
     counts = Counter(item for basket in small for item in basket)
@@ -161,7 +163,9 @@ def test_whether_recommendations_are_good(spark: "SparkSession") -> None:
     assert recommendations.most_bought(baskets)[:2] == ["a", "b"]
 
 
-def test_news_feeds(paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
+def test_news_feeds_contain_new_items_customer_does_not_own(
+    paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]
+) -> None:
     now = "2010-12-08"
     firsts: dict[str, str] = {}
     owned: dict[str, set[str]] = defaultdict(set)
@@ -223,7 +227,7 @@ def test_crawlers_and_who_is_above_a_limit(found: "DataFrame", asked: list[Reque
     assert len(alerts) > 5
 
 
-def test_brute_force(spark: "SparkSession", data_dir: Path) -> None:
+def test_login_alerts_match_counted_attempts_per_minute(spark: "SparkSession", data_dir: Path) -> None:
     expected: Counter[tuple[datetime, str, str, str]] = Counter()
     for event in read_network(data_dir, security.KINDS):
         minute = datetime.fromisoformat(event["_write_ts"][:16])
@@ -257,7 +261,7 @@ def test_counters_of_a_server(spark: "SparkSession", data_dir: Path) -> None:
     assert {row.what.split(" ")[1] for row in monitoring.server_alerts(messages).collect()} == down
 
 
-def test_alerts_beside_labels() -> None:
+def test_alert_verdict_counts_labelled_windows() -> None:
     day = datetime(2020, 1, 1, tzinfo=UTC)
 
     def at(hours: float) -> datetime:
@@ -305,7 +309,7 @@ def test_an_example_from_end_to_end(spark: "SparkSession", data_dir: Path, tmp_p
     assert spark.range(3).count() == 3, "the session that was there goes on"
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_examples_commands_list_uses_and_report_errors(tmp_path: Path) -> None:
     listed = json.loads(barnabas_here("examples", "list", "--json").stdout)
     assert [each["name"] for each in listed] == list(USES)
     missing = barnabas_here("examples", "run", "ads", "--data", tmp_path, "--out", tmp_path / "out", expect=2)

@@ -141,7 +141,7 @@ def test_a_reset_breaks_what_there_is_and_what_comes(board: Switchboard, echo: t
         assert _says(caller, PATIENCE_S) == b"one"
 
 
-def test_who_does_not_read_holds_up_nobody_else(board: Switchboard) -> None:
+def test_peer_that_does_not_read_does_not_block_switchboard(board: Switchboard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         port = board.open("deaf", deaf.getsockname(), "a")
         with socket.create_connection(("127.0.0.1", port)) as caller:

@@ -75,7 +75,9 @@ def cells() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("key", "feature"), list(cells()))
-def test_cell(world: World, record_property: Callable[[str, object], None], key: str, feature: str) -> None:
+def test_client_passes_feature_check(
+    world: World, record_property: Callable[[str, object], None], key: str, feature: str
+) -> None:
     client = client_of(world, key)
     record_property("version", client.version)
     check = CHECKS.get(feature)

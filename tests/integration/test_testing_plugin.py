@@ -25,7 +25,7 @@ TESTS = """
         assert barnabas_broker.produced(barnabas_topic)[0].topic == barnabas_topic
 
     @pytest.mark.barnabas_topic(partitions=3, retention_ms=1000)
-    def test_another_topic(barnabas_broker, barnabas_topic):
+    def test_topic_marker_sets_partitions_and_configs(barnabas_broker, barnabas_topic):
         assert barnabas_topic not in seen
         assert all(not barnabas_broker.produced(topic) for topic in seen)  # it is gone
         with barnabas_broker.admin() as admin:
@@ -37,7 +37,7 @@ TESTS = """
         first, second = barnabas_topics(), barnabas_topics(partitions=2, configs={"retention.ms": -1})
         assert len({first, second, barnabas_group}) == 3
 
-    def test_a_group(barnabas_broker, barnabas_topic, barnabas_consumer, barnabas_group):
+    def test_group_fixture_names_consumer_group(barnabas_broker, barnabas_topic, barnabas_consumer, barnabas_group):
         barnabas_broker.produce(barnabas_topic, ["a"])
         barnabas_consumer.subscribe([barnabas_topic])
         assert barnabas_consumer.poll(10).value == b"a"
@@ -70,14 +70,14 @@ def test_pytest_plugin_starts_one_broker_per_xdist_worker(
 def test_what_a_test_did_to_the_broker_is_undone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
-        def test_first(barnabas_broker, barnabas_topic, barnabas_producer):
+        def test_first_test_disturbs_broker(barnabas_broker, barnabas_topic, barnabas_producer):
             barnabas_broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER")
             barnabas_broker.faults.refuse()
             barnabas_broker.jump(days=8)
             barnabas_producer.send(barnabas_topic, b"never")
             barnabas_broker.stop()
 
-        def test_second(barnabas_broker, barnabas_topic):
+        def test_second_test_gets_healthy_broker(barnabas_broker, barnabas_topic):
             assert barnabas_broker.running
             assert barnabas_broker.faults.active == ()
             with barnabas_broker.producer() as producer:
@@ -93,7 +93,7 @@ def test_settings_of_the_ini_file_and_the_command_line(pytester: pytest.Pytester
     pytester.makeini("[pytest]\nbarnabas_config =\n  num.partitions=3\n  message.max.bytes = 1000\n")
     pytester.makepyfile(
         """
-        def test_settings(barnabas_broker):
+        def test_broker_has_configured_settings(barnabas_broker):
             config = barnabas_broker.config
             assert (config.num_partitions, config.message_max_bytes) == (5, 1000)
         """
@@ -113,7 +113,9 @@ def test_settings_by_a_fixture(pytester: pytest.Pytester) -> None:
             return {**barnabas_config, "num.partitions": 7}
         """
     )
-    pytester.makepyfile("def test_settings(barnabas_broker): assert barnabas_broker.config.num_partitions == 7")
+    pytester.makepyfile(
+        "def test_broker_has_configured_settings(barnabas_broker): assert barnabas_broker.config.num_partitions == 7"
+    )
     pytester.runpytest_inprocess(*PLAIN).assert_outcomes(passed=1)
 
 
@@ -122,7 +124,7 @@ def test_a_failure_shows_the_difference_and_no_frames_of_ours(pytester: pytest.P
         """
         from barnabas.testing import TestBroker, assert_produced  # TestBroker is not collected
 
-        def test_it(barnabas_broker, barnabas_topic):
+        def test_assert_produced_fails(barnabas_broker, barnabas_topic):
             barnabas_broker.produce(barnabas_topic, ["other"])
             assert_produced(barnabas_topic, ["one"], timeout=0)
 
@@ -133,7 +135,11 @@ def test_a_failure_shows_the_difference_and_no_frames_of_ours(pytester: pytest.P
     done = pytester.runpytest_inprocess(*PLAIN, "-W", "error")
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(
-        ["*test_it-*: 1 of 1 expected message is missing (no further*)", "*+ 0-0: value='other'", "*- value='one'"]
+        [
+            "*test_assert_produced_fails-*: 1 of 1 expected message is missing (no further*)",
+            "*+ 0-0: value='other'",
+            "*- value='one'",
+        ]
     )
     done.stdout.no_fnmatch_line("*produced.py*")
 

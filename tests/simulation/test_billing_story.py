@@ -7,7 +7,7 @@ from simulation.billing_story import BillingStory
 from simulation.cluster_mutations import Mutation, by_cost
 
 
-def test_billing_story(billing_seed: int) -> None:
+def test_billing_story_preserves_committed_messages_under_disasters(billing_seed: int) -> None:
     story = BillingStory(billing_seed)
     story.play()
     assert story.ledger.committed

@@ -342,7 +342,7 @@ class ClassicStory:
         assert not bad, bad
 
 
-def test_classic_story(seed: int) -> None:
+def test_classic_story_holds_under_seeded_disasters(seed: int) -> None:
     ClassicStory(seed).play()
 
 

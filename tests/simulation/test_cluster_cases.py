@@ -269,7 +269,7 @@ def test_topics_that_are_made_while_a_broker_comes_back_are_known_to_it(chosen: 
             world.run_until(partial(knows, number + 1))
 
 
-def test_a_replica_that_is_moved_while_nobody_leads_claims_what_it_has_once_it_is_there() -> None:
+def test_replica_added_without_leader_claims_its_log_end_when_it_is_open() -> None:
     """Nothing else may happen after it is open; and that it has most does not make it the leader."""
     with cluster(6, brokers=5) as world, Admin(world.client()) as admin:
         admin.create_topic("t", partitions=1)
@@ -327,7 +327,7 @@ def test_a_message_committed_in_a_later_epoch_stays_when_a_replica_has_another_o
         assert read_all(world, 2) == [b"base", b"precious"]
 
 
-def test_what_a_replica_has_is_told_again_when_it_could_not_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_claim_of_log_end_is_retried_until_leader_is_elected(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(7) as world, Admin(world.client()) as admin:
         admin.create_topic("t", partitions=1)
         world.run(1)

@@ -13,7 +13,7 @@ import pytest
 from simulation.cluster_story import ClusterStory
 
 
-def test_cluster_story(cluster_seed: int) -> None:
+def test_cluster_story_holds_under_seeded_disasters(cluster_seed: int) -> None:
     ClusterStory(cluster_seed).play()
 
 

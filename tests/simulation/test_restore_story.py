@@ -3,5 +3,5 @@
 from simulation.restore_story import RestoreStory
 
 
-def test_restore_story(seed: int) -> None:
+def test_restore_story_holds_for_seed(seed: int) -> None:
     RestoreStory(seed).play()

@@ -31,7 +31,7 @@ def plays(seed: int) -> Counter[str]:
     return Counter({"fault: kill": 2})
 
 
-def test_a_seed_that_fails_is_told_with_what_plays_it_again(
+def test_failing_seed_is_reported_with_replay_command(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))

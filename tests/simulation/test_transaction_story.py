@@ -15,7 +15,7 @@ from simulation.transaction_actors import Commitments, SeenItems
 from simulation.transaction_story import TransactionStory, check_items
 
 
-def test_transaction_story(seed: int) -> None:
+def test_transaction_story_holds_under_seeded_disasters(seed: int) -> None:
     TransactionStory(seed).play()
 
 

@@ -111,7 +111,7 @@ def test_a_killed_program_does_nothing_more_not_even_in_finally() -> None:
             assert [message.value for message in consumer.poll_many(timeout=1)] == [b"never"]
 
 
-def test_a_paused_program_goes_on_later() -> None:
+def test_paused_program_continues_after_pause() -> None:
     woke: list[float] = []
 
     def run(program: Program) -> None:
@@ -236,7 +236,7 @@ def test_a_kind_of_disaster_that_there_is_not() -> None:
         Disasters(world, kinds=["kill", "earthquake"])
 
 
-def test_whom_disasters_spare() -> None:
+def test_disasters_spare_listed_brokers() -> None:
     with one_broker() as world:
         with Disasters(world, every=1, spared=[1], kinds=["kill", "power_cut", "restart", "pause"]) as disasters:
             world.run(60)
@@ -257,7 +257,7 @@ def test_a_program_without_power_is_not_started_again_though_it_had_just_ended()
         assert program.lives == 1
 
 
-def test_a_server_that_falls_behind_tells_of_no_change_that_it_does_not_show() -> None:
+def test_lagging_server_sends_no_watch_event_for_changes_it_does_not_show() -> None:
     """A report was on its way when it fell behind: it would have told of later changes, too."""
     with World(1, brokers=2) as world:
         machine = world.brokers[1]

@@ -1,4 +1,4 @@
-"""Checks of what users give to a client: an error at the call, in place of one on the client's own thread."""
+"""Checks of the arguments of client calls, so that errors arise in the call and not on the client's own thread."""
 
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -12,7 +12,7 @@ from ...ports.broker_api.envelope import Request
 from ...ports.types import TopicPartition
 
 TOPIC_BYTES_MAX = 32_767
-"""The protocol counts the bytes of a text with 15 bits. Which names a cluster allows is for its brokers to say."""
+"""The protocol counts the bytes of a text with 15 bits. Brokers decide which names they allow."""
 PARTITION_MAX = 2**31 - 1
 
 
@@ -31,7 +31,7 @@ def check_topic(topic: object) -> None:
 
 
 def whole_number(given: object, what: str) -> int:
-    """The number. Raises `TypeError` unless it is a whole one."""
+    """Return the number. Raises `TypeError` unless it is an integer."""
     try:
         return index(given)  # type: ignore[arg-type]  # that is the question
     except TypeError:
@@ -39,14 +39,14 @@ def whole_number(given: object, what: str) -> int:
 
 
 def check_offset(offset: object, what: str = "offset") -> None:
-    """Raise `TypeError` unless this is a whole number, `ValueError` for one that the protocol cannot carry."""
+    """Raise `TypeError` unless this is an integer, `ValueError` for one that the protocol cannot carry."""
     number = whole_number(offset, what)
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{what} {number}: it has at most 64 bits")
 
 
 def checked_partition_number(partition: object) -> int:
-    """The number of a partition. Raises `TypeError`, `ValueError`."""
+    """Return the number of a partition. Raises `TypeError`, `ValueError`."""
     number = whole_number(partition, "partition")
     if not 0 <= number <= PARTITION_MAX:
         raise ValueError(f"partition {number}: expected 0 or more")
@@ -54,7 +54,7 @@ def checked_partition_number(partition: object) -> int:
 
 
 def as_topic_partition(given: object) -> TopicPartition:
-    """A pair of topic and partition. Raises `TypeError`, `ValueError`."""
+    """Return the pair of topic and partition. Raises `TypeError`, `ValueError`."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise TypeError(f"expected a pair (topic, partition), got {given!r:.80}")
     check_topic(given[0])
@@ -66,8 +66,8 @@ _HINTS: dict[type[Any], Mapping[str, Any]] = {}
 
 
 def check_request(request: Request[Any]) -> None:
-    """Raise `TypeError` for a field whose content has another type than it is declared with, `ValueError` for a text
-    that has no UTF-8 and a number beyond 64 bits."""
+    """Raise `TypeError` for a field whose value does not have the declared type, `ValueError` for a text without UTF-8
+    encoding and a number beyond 64 bits."""
     _check_fields(request, type(request).__name__)
 
 

@@ -20,10 +20,10 @@ FAILED_MS = 1000.0
 
 
 class Driver:
-    """All of it on the scheduler's owner thread, but for `wake` and `retire`.
+    """Runs the state machines. Only `wake` and `retire` may be called off the scheduler's owner thread.
 
-    An exception of one machine, or of what takes an answer, reaches the scheduler, and neither the other machines nor
-    the connection that the answer came on; the machine is polled again after `FAILED_MS`.
+    An exception of a machine or a response callback reaches the scheduler, but neither the other machines nor the
+    connection of the response; the machine is polled again after `FAILED_MS`.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, submit: Submit) -> None:
@@ -37,7 +37,7 @@ class Driver:
         self._timer_ms = NEVER
 
     def add(self, part: Part) -> None:
-        """Drive this machine too, before those that were added earlier: it may ask them for metadata."""
+        """Poll this machine too, before those that were added earlier: it may request metadata from them."""
         self._parts = (part, *self._parts)
 
     def wake(self) -> None:
@@ -51,7 +51,7 @@ class Driver:
         self._retired = True
 
     def close(self) -> None:
-        """`retire`, and forget the timer."""
+        """Stop polling like `retire`, and cancel the timer."""
         self._retired = True
         self._cancel_timer()
 
@@ -67,7 +67,7 @@ class Driver:
                 wake_ms = min(wake_ms, poll.wake_ms)
                 for send in poll.sends:
                     self._send(send)
-            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the other machines live on
+            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the other machines continue
                 wake_ms = min(wake_ms, now_ms + FAILED_MS)
                 self._raise_later(error)
         self._wake_at(wake_ms, now_ms)
@@ -76,7 +76,7 @@ class Driver:
         def reply(result: Any) -> None:
             try:
                 send.answer(result, self._clock.monotonic_ms())
-            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the connection lives on
+            except Exception as error:  # noqa: BLE001  # the scheduler reports it, and the connection stays open
                 self._raise_later(error)
             self.wake()
 

@@ -1,1 +1,1 @@
-"""What a consumer decides, without threads: what to fetch, and what to do with it."""
+"""The consumer's state machines, without threads: what to fetch, and how to process the responses."""

@@ -23,10 +23,10 @@ from ...message.corrupt_record import CorruptRecord, Damage
 
 
 class CorruptionProbe:
-    """Asks at offsets twice as far away each time, then halves what lies between: about 2 log2(n) questions at most.
+    """Finds the end of damage that does not show where it ends, by at most about 2 log2(n) fetches.
 
-    For damage that does not show where it ends. A broker finds batches by its index, so that from some offset on it
-    finds again what lies behind.
+    It fetches at offsets twice as far away each time, then bisects the rest. A broker finds batches by its index, so
+    from some offset on it finds the batches behind the damage again.
     """
 
     def __init__(self, start: int, end: int, reason: str) -> None:
@@ -70,14 +70,14 @@ class CorruptionProbe:
 EMPTY_FETCHES_MAX = 5
 """The maximum of consecutive empty fetches below the high watermark."""
 BEYOND_END_MAX = 2
-"""How often a batch may lie beyond the end in its response: Kafka reads the end before the records."""
+"""The maximum of consecutive batches beyond the end in their response: Kafka reads the end before the records."""
 _BYTES_MAX = 0x7FFFFFFF
 _STEP_BYTES = 65_536
 
 
 @frozen(kw_only=True)
 class PartitionFetchSettings:
-    """`bytes_max` bounds what is asked for when a batch does not fit into `max_bytes`."""
+    """`bytes_max` bounds the size of a fetch when a batch does not fit into `max_bytes`."""
 
     max_bytes: int = 1_048_576
     bytes_max: int = 52_428_800
@@ -111,10 +111,10 @@ class CheckedRecords:
 
 
 class FetchPosition:
-    """Tells what to fetch (`ask`), and takes what came (`answered`, `refused`): a piece, or None to ask again.
+    """Determines the next fetch (`ask`); `answered` and `refused` return records, or None to fetch again.
 
-    Both raise `CorruptRecord` for what cannot be believed at `position`, or go on behind it if that is wanted. Every
-    piece gets on, and what brings none is bounded, so that damage is never asked for for ever.
+    Both raise `CorruptRecord` for invalid records at `position`, or skip these with `skip_damaged`. All returned
+    records advance the position, and fetches without any are bounded, so that damage cannot cause endless fetches.
     """
 
     def __init__(self, place: TopicPartition, rules: PartitionFetchSettings) -> None:
@@ -157,7 +157,7 @@ class FetchPosition:
         )
 
     def ask(self) -> tuple[int, int]:
-        """(offset, max bytes) of the next fetch."""
+        """Return (offset, max bytes) of the next fetch."""
         self._asked = self.position
         if self._probe is not None:
             self._asked = self._probe.offset
@@ -170,11 +170,11 @@ class FetchPosition:
 
     @property
     def asked_epoch(self) -> int:
-        """The leader epoch of what lies before the offset that was last asked for; -1 = not known."""
+        """The leader epoch of the record before the offset fetched last; -1 = not known."""
         return self.epoch if self._asked == self.position else -1
 
     def answered(self, found: FetchResultPartition, *, first: bool = True) -> CheckedRecords | None:
-        """`found` has no error; `first`: the partition was the first that was asked for, so that a whole batch fits."""
+        """Process a result without error; `first`: it was the request's first partition, so that a whole batch fits."""
         self.pause = self.at_end = False
         records = _bytes_of(found.records)
         if found.high_watermark >= 0:
@@ -212,7 +212,7 @@ class FetchPosition:
         return self._nothing(found, first)
 
     def refused(self, reason: str, *, out_of_range: bool = False) -> CheckedRecords | None:
-        """The broker cannot read what was asked for, or (`out_of_range`, while `exploring`) has no such offset."""
+        """Handle a broker that cannot read the offset, or (`out_of_range`, while `exploring`) does not have it."""
         if self._probe is not None:
             return self._on_probed(self._probe, self._asked - 1 if out_of_range else -1, None)
         if self.exploring:
@@ -221,7 +221,7 @@ class FetchPosition:
         return self._start_probe(reason)
 
     def _lost(self, chain: BatchSequence) -> Damage | None:
-        """After damage, a broker may no longer find what it brought before, and so not what lay behind that either."""
+        """After damage, a broker may not find a batch that it sent before, and so not what followed it either."""
         base = chain.batches[0][1].base_offset
         if self._has_rejected and self._probe_state is _ProbeState.CHECK_PREDECESSOR and base > self.position:
             return Damage(*self.place, self.position, base, "the broker does not find what is there")
@@ -276,7 +276,7 @@ class FetchPosition:
             return None
         if not self.rules.skip_damaged:
             raise CorruptRecord(*self.place, self.position, fault.reason)
-        if trust.log_end_offset <= self.position:  # there is nothing to go on to, yet
+        if trust.log_end_offset <= self.position:  # there is no record behind it yet
             self.pause = self.at_end = True
             return None
         behind = find_next_intact(records, fault, trust)
@@ -335,7 +335,7 @@ class FetchPosition:
         trust: ValidationContext,
         first: bool,
     ) -> CheckedRecords | None:
-        """The answer ends within a batch: an old broker, a small limit; or the batch lies about its size."""
+        """Handle a response that ends within a batch: an old broker, a small limit, or a batch with a wrong size."""
         if not first:
             self.urgent = True
             return None

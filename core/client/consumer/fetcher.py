@@ -34,18 +34,18 @@ from .subscription_state import (
 )
 
 FULL_BUFFERS_WAIT_MS = 50
-"""How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
+"""The longest wait of a fetch at the broker while other partitions of it are left out for full buffers."""
 FENCED_MAX = 3
-"""So often a leader may say that the epoch which its cluster tells is old. Then it is asked without one: brokers before
-2.4 may tell old epochs for ever."""
+"""The number of FENCED_LEADER_EPOCH errors in a row after which requests name no epoch: metadata of brokers before 2.4
+may have old epochs for ever."""
 _BEHIND = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE)
-"""The broker has just become the leader, or is to become it."""
+"""The errors of a broker that has just become the leader, or is about to."""
 
 
 class Fetcher:
     """Positions, lookups and fetches of the assigned partitions; one fetch per broker at a time.
 
-    Used under one lock. `chunks` are taken from the front by the reader, who then tells `advance`.
+    Used under one lock. The reader takes chunks by `next_chunk` and sets each partition's `read_offset`.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Fetcher:
         self._view.want(sorted({place.topic for place in positions}))
 
     def remove(self, places: Iterable[TopicPartition]) -> None:
-        """Read these no more, and forget what was fetched of them."""
+        """Stop reading these partitions, and drop what was fetched of them."""
         for place in places:
             self.partitions.pop(place, None)
         self._order = [place for place in self._order if place in self.partitions]
 
     def seek(self, place: TopicPartition, position: StartPosition) -> None:
-        """Go on from there. Raises `KeyError` for a partition that is not assigned."""
+        """Continue at this position. Raises `KeyError` for a partition that is not assigned."""
         state = self.partitions[place]
         if isinstance(position, AtTime):
             state.jump(position)
@@ -97,7 +97,7 @@ class Fetcher:
             state.jump(None, position)
 
     def pause(self, places: Iterable[TopicPartition], paused: bool) -> None:
-        """Fetch and hand out these no more, or again. Raises `KeyError` for a partition that is not assigned."""
+        """Stop or resume fetching and delivering these. Raises `KeyError` for a partition that is not assigned."""
         for state in [self.partitions[place] for place in places]:
             state.paused = paused
             if not paused:
@@ -108,12 +108,12 @@ class Fetcher:
         self._surface(self.partitions[place], error)
 
     def why(self, state: TopicPartitionState) -> str:
-        """Why the partition does not get on, as the end of a text."""
+        """Return the reason why the partition makes no progress, as the end of a text."""
         waits_for = silent(self._view.address(state.tried[0])) if state.busy else state.last_error
         return self._view.why if waits_for is None else f"; last: {waits_for}"
 
     def next_chunk(self) -> CompletedFetch | None:
-        """The next chunk for the reader, partitions in turn; None when nothing is there yet."""
+        """Return the next chunk for the reader, partitions in turn; None when there is none yet."""
         for turn, place in enumerate(self._order):
             state = self.partitions[place]
             if state.chunks and not state.paused:
@@ -135,7 +135,7 @@ class Fetcher:
             if state.lookup is not None and state.chunks:
                 continue  # out of range, but what was fetched before is still to be read
             if state.lookup is None and state.fetch_offset < 0:
-                continue  # nobody has said yet where to begin
+                continue  # it has no start position yet
             if now_ms < state.not_before_ms and not self._has_moved(state):
                 wake = min(wake, state.not_before_ms)
                 continue
@@ -155,11 +155,11 @@ class Fetcher:
         return Poll(sends, wake)
 
     def _buffered(self) -> int:
-        """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
+        """Return the bytes that wait to be read; those of paused partitions do not count, and so block no others."""
         return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
 
     def _has_moved(self, state: TopicPartitionState) -> bool:
-        """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
+        """Return True if the metadata has a leader of a later epoch, so that a retry need not wait (KIP-951)."""
         node, epoch = self._view.leadership(*state.place)
         return state.failures > 0 and node >= 0 and epoch > state.tried[1]
 
@@ -190,11 +190,11 @@ class Fetcher:
         return there not in (NO_TOPIC_ID, state.topic_id)
 
     def _topic_id(self, state: TopicPartitionState) -> bytes:
-        """Of the topic that is there now, if it is known and brokers tell it."""
+        """Return the id of the topic that exists now; NO_TOPIC_ID if it is not known, or brokers have no topic ids."""
         return self._view.topic_id(state.place.topic)
 
     def _begin(self, state: TopicPartitionState) -> int:
-        """A question about the partition goes out; in which leader epoch."""
+        """Mark the partition as busy, and return the leader epoch for the request."""
         state.busy = True
         state.tried = self._view.leadership(*state.place)
         return state.tried[1] if state.fenced < FENCED_MAX else -1
@@ -238,7 +238,7 @@ class Fetcher:
         elif outcome.offset < 0 and state.lookup == AtTime(LATEST):
             error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.place} has told no end")
             self._failed(state, error, now_ms, refresh=True)
-        elif outcome.offset < 0:  # no record is so young: go on at the end
+        elif outcome.offset < 0:  # all records are older: continue at the end
             state.lookup = AtTime(LATEST)
         else:
             state.jump(None, outcome.offset, topic_id=state.topic_id)
@@ -319,7 +319,7 @@ class Fetcher:
             self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
 
     def _keep(self, state: TopicPartitionState, take: Callable[[], CheckedRecords | None], now_ms: float) -> None:
-        """Have what `take` gives wait for the reader, if that is anything."""
+        """Queue the records that `take` returns, if any, for the reader."""
         try:
             piece = take()
         except CorruptRecord as error:
@@ -349,20 +349,20 @@ class Fetcher:
         self._surface(state, NoOffset(text))
 
     def _truncated(self, state: TopicPartitionState, diverging: DivergingEpoch) -> None:
-        """The log has lost what lies between there and here: a leader was elected that did not have it (KIP-320)."""
+        """Handle a log that lost the records from there on: a leader was elected that did not have them (KIP-320)."""
         here, end = state.fetch_offset, diverging.end_offset
         text = f"{state.place} was read up to offset {here}, and its log has lost what it had from {end} on"
         error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
         self._go_back(state, text, AtOffset(end, diverging.epoch), error)
 
     def _replaced(self, state: TopicPartitionState) -> None:
-        """What was fetched before is handed out; then the other topic is read from where `auto.offset.reset` says."""
+        """Deliver what was fetched before; then read the new topic from the position by `auto.offset.reset`."""
         text = f"topic {state.place.topic} was deleted and made again, so that {state.place} is another log"
         go_back = AtTime(self.settings.reset.value)
         self._go_back(state, text, go_back, NoOffset(f"{text}, and auto.offset.reset is none: seek"))
 
     def _go_back(self, state: TopicPartitionState, text: str, where: AtOffset | AtTime, error: NoOffset) -> None:
-        """The reader goes on there when it has come here, or is told the error, unless it may be reset."""
+        """After the chunks before it, the reader continues at `where`; without a reset policy it gets the error."""
         resets = self.settings.reset is not Reset.NONE
         self._surface(state, BarnabasError(text) if resets else error)
         state.chunks[-1].go_back = where if resets else None

@@ -1,4 +1,4 @@
-"""What a fetcher knows of one partition."""
+"""The fetch state of one partition."""
 
 from collections import deque
 from enum import Enum
@@ -16,7 +16,7 @@ from .fetch_position import FetchPosition, PartitionFetchSettings
 
 
 class Reset(Enum):
-    """Where to go on when there is no position, or one that the log does not have (any more)."""
+    """The policy for a missing position, or one that the log does not have, or no longer."""
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -32,17 +32,17 @@ class AtTime:
 
 @frozen
 class AtOffset:
-    """A position, and the leader epoch of the message before it: where the log has another one there, it has lost
+    """A position, and the leader epoch of the message before it: if the log has another epoch there, it has lost
     what was read (KIP-320). -1 = not known."""
 
     offset: int
     leader_epoch: int = -1
     topic_id: bytes = NO_TOPIC_ID
-    """Of which topic: one that was made again under the name is another one. NO_TOPIC_ID: of the one that is there."""
+    """The topic of the position; one created again has another id. NO_TOPIC_ID: the topic that exists now."""
 
 
 StartPosition = AtTime | AtOffset | int
-"""Where to read from."""
+"""The position from which to read."""
 
 
 @frozen(kw_only=True)
@@ -57,15 +57,15 @@ class FetcherSettings:
     reset: Reset = Reset.LATEST
     check_crc: bool = True
     skip_damaged: bool = False
-    """Go on behind records that cannot be believed, instead of raising `CorruptRecord`."""
+    """Skip records that are not valid, instead of raising `CorruptRecord`."""
     chunks_per_partition: int = 2
-    """How many answers may wait per partition to be read; further fetches leave the partition out."""
+    """The number of responses per partition that may wait to be read; further fetches leave the partition out."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
     rack: str = ""
-    """Where the reader is: a leader may send it to a replica that is near (KIP-392)."""
+    """The reader's rack: a leader may direct it to a replica that is near (KIP-392)."""
     near_ms: float = 300_000
-    """How long it goes there, before it asks the leader again."""
+    """The time for which it fetches from that replica, before it asks the leader again."""
 
     @property
     def rules(self) -> PartitionFetchSettings:
@@ -80,16 +80,16 @@ class FetcherSettings:
 
 @define(eq=False)
 class CompletedFetch:
-    """What one fetch brought of one partition: messages from `messages.from_offset` on, or an error to be raised."""
+    """The result of one fetch of one partition: messages from `messages.from_offset` on, or an error to be raised."""
 
     place: TopicPartition
     messages: MessageSet
     next_offset: int
     error: BarnabasError | None = None
     damage: Damage | None = None
-    """What was left out before `next_offset`."""
+    """The damaged offsets that were skipped before `next_offset`."""
     go_back: AtOffset | AtTime | None = None
-    """The log has lost what was read from there on, or all of it: that is where to go on."""
+    """The position at which to continue, because the log has lost the records from there on, or all of them."""
 
 
 @define(eq=False)
@@ -98,46 +98,46 @@ class TopicPartitionState:
 
     place: TopicPartition
     course: FetchPosition
-    """Where the next fetch begins. Without that and a lookup, nothing happens until a `seek`."""
+    """The position of the next fetch. Without one and without a lookup, the partition waits for a `seek`."""
     lookup: AtTime | None = None
-    """The position is to be looked up."""
+    """The position to look up, or None."""
     read_offset: int = -1
     """The next offset that the user gets."""
     read_epoch: int = -1
-    """The leader epoch of what the user got last; -1 = not known."""
+    """The leader epoch of the last message that the user got; -1 = not known."""
     topic_id: bytes = NO_TOPIC_ID
     """The topic in which the next fetch begins; NO_TOPIC_ID: not known yet."""
     paused: bool = False
     stopped: bool = False
-    """An error was handed to the reader; nothing happens until the user says how to go on."""
+    """True after an error for the reader; the partition then waits for the user's `seek` or `resume`."""
     high_watermark: int = -1
     end_offset: int = -1
-    """Up to where the user may read, as of the last fetch: the last stable offset for who reads committed only."""
+    """The end of what the user may read, as of the last fetch; with read_committed the last stable offset."""
     log_start_offset: int = -1
     chunks: deque[CompletedFetch] = field(factory=deque)
     version: int = 0
-    """Grows with every jump, so that answers to earlier questions are recognised."""
+    """The number of jumps, by which responses to earlier requests are recognised."""
     busy: bool = False
-    """A fetch or a lookup is on its way."""
+    """True while a fetch or a lookup is in flight."""
     tried: tuple[int, int] = (-1, -1)
-    """Who was asked last as the leader, and in which leader epoch."""
+    """The leader that was asked last, and its leader epoch."""
     fenced: int = 0
-    """How often in a row the leader has said that its epoch is another one."""
+    """The number of fenced leader epochs in a row."""
     near: int = -1
     """The broker to fetch from in place of the leader, until `near_until_ms`; -1 = none."""
     near_until_ms: float = 0.0
     failures: int = 0
     not_before_ms: float = 0.0
     last_error: BarnabasError | None = None
-    """Why the partition does not get on; None when it does."""
+    """The reason why the partition makes no progress; None when it does."""
 
     @property
     def fetch_offset(self) -> int:
-        """The offset up to which it is fetched; -1 while not known."""
+        """The offset up to which records were fetched; -1 while not known."""
         return self.course.position
 
     def jump(self, lookup: AtTime | None, offset: int = -1, epoch: int = -1, topic_id: bytes = NO_TOPIC_ID) -> None:
-        """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
+        """Go to an offset, or to the result of the lookup; drop what was fetched before."""
         self.version += 1
         self.topic_id = topic_id
         self.lookup = lookup

@@ -1,1 +1,1 @@
-"""A consumer as the member of a group: what members tell each other, who gets what, and the membership itself."""
+"""A consumer's membership in its group: the protocol of members, assignment, and the membership itself."""

@@ -1,4 +1,4 @@
-"""How the leader of a group shares out the partitions: one interface, and the two ways that need no memory."""
+"""The interface of assignors, and the two assignors that need no earlier assignment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,7 +11,9 @@ Shares = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """A pure function of what the members say, and what a member says for it. Stateless: one object serves many groups.
+    """A pure function of the members' subscriptions, and the data that a member adds to its own.
+
+    It has no state: one object serves many groups.
 
     Members of one group, of whatever client, agree by the name on an assignor that all of them know, and one of them,
     the leader, assigns for all.
@@ -19,19 +21,19 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """As members of other clients know it: "range", "roundrobin", "sticky", "cooperative-sticky"."""
+        """The name known to other clients: "range", "roundrobin", "sticky", "cooperative-sticky"."""
         ...
 
     @property
     def cooperative(self) -> bool:
         """Members keep reading while they join, and give up only what moves (KIP-429).
 
-        `assign` then gives nobody a partition that another member still owns: it moves once it has been given up.
+        `assign` then leaves out a partition that another member still owns: it moves after its owner has given it up.
         """
         ...
 
     def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """What this assignor wants every member to tell the leader.
+        """Return the data that this assignor needs from every member.
 
         `owned` are the member's partitions by its last assignment, also when it has given them up to join again, and
         `generation_id` is the generation of that assignment; () and -1 before the first.
@@ -39,10 +41,10 @@ class Assignor(Protocol):
         ...
 
     def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
-        """Member id → its partitions. `partitions`: topic → how many it has; topics left out do not exist.
+        """Member id → its partitions. `partitions`: topic → their number; topics left out do not exist.
 
-        Every member is in the answer. Each partition of a topic that someone is subscribed to goes to exactly one of
-        its subscribers (cooperative: or to nobody, while another owns it). Raises nothing for what members say.
+        Every member is in the result. Each partition of a subscribed topic goes to exactly one of its subscribers
+        (cooperative: to none, while another owns it). Invalid data of members raise nothing.
         """
         ...
 
@@ -50,8 +52,8 @@ class Assignor(Protocol):
 class RangeAssignor:
     """Per topic: members in their order get neighbouring partitions, the first ones one more.
 
-    Partitions with equal numbers of topics with as many partitions go to the same member. Members with an instance id
-    come first, in its order, so that the answer stays the same when one of them comes back with another member id.
+    Partitions of equal number go to the same member, in topics with equally many partitions. Members with an instance
+    id come first, in its order, so that the result stays the same when one of them returns with another member id.
     """
 
     name = "range"

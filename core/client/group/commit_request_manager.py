@@ -1,4 +1,4 @@
-"""Commits positions of a group, and finds what is committed (facts C6, OffsetCommit and OffsetFetch)."""
+"""Commits and fetches offsets of a group (facts C6, OffsetCommit and OffsetFetch)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -26,51 +26,51 @@ from .events import CommitResultCallback, CommittedOffset, GroupSettings, Offset
 from .generation import FENCED_ERRORS
 
 NOT_A_MEMBER = (*FENCED_ERRORS, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The group's answers to commits of those whom it does not take for members."""
+"""The group's errors for commits of clients that are not members in its view."""
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _UNKNOWN_TOPIC_RETRIES = 4
-"""A new topic is soon known to all brokers. One that was deleted must not hold up the member until the deadline."""
+"""A new topic is soon known to all brokers. A deleted one must not delay the member until the deadline."""
 
 
 @frozen
 class CommitIdentity:
-    """As whom to commit."""
+    """The member and generation of a commit."""
 
     member_id: str = ""
     generation_id: int = NO_GENERATION
 
 
 class CommitMembership(Protocol):
-    """What commits must know of the membership, and what they tell it."""
+    """The membership as commits use it, and their notifications to it."""
 
     def node(self) -> int | None:
-        """The coordinator, by a way that is free; None while it is being looked for."""
+        """Return the coordinator, over a connection that is free; None during a lookup."""
         ...
 
     def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
-        """As whom to commit these now; or why it cannot be done.
+        """Return the identity for a commit of these partitions now; or the error that prevents it.
 
-        `since` is who the member was when the commit was first tried.
+        `since` is the member's identity when the commit was first tried.
         """
         ...
 
     def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
-        """Why a position in the topic of this id has no meaning now: that topic was deleted."""
+        """Return the error of a position in the topic of this id, if that topic was deleted."""
         ...
 
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
-        """A commit got one of `NOT_A_MEMBER`. The error to tell; None if trying again may help."""
+        """Note that a commit got one of `NOT_A_MEMBER`. Return the error for the caller; None to retry."""
         ...
 
 
 @define(eq=False, kw_only=True)
 class _Call:
-    """A commit, or a question."""
+    """A commit, or a fetch of committed offsets."""
 
     number: int = 0
     places: TopicPartitions
     positions: Mapping[TopicPartition, CommittedOffset] | None
-    """To be committed; None for a question."""
+    """The positions to commit; None for a fetch."""
     done: Callable[[Any], None]
     deadline_ms: float
     retry: bool
@@ -81,7 +81,7 @@ class _Call:
     not_before_ms: float = -NEVER
     last: BarnabasError | None = field(default=None)
     stale: ApiError | None = None
-    """Why some of the positions were left out."""
+    """The error for the positions that were left out."""
 
     @property
     def what(self) -> str:
@@ -101,9 +101,9 @@ class CommitRequestManager:
         self._calls: dict[int, _Call] = {}
         self._count = 0
         self._sent: dict[TopicPartition, int] = {}
-        """Of each partition the number of the last commit that was sent."""
+        """Partition → the number of the last commit that was sent."""
         self._stable = True
-        """False once a broker was too old to know of positions that are about to change."""
+        """False once a broker was too old for `require_stable` (KIP-447)."""
 
     def commit(
         self,
@@ -128,7 +128,7 @@ class CommitRequestManager:
         self._add(_Call(places=list(places), positions=None, done=done, deadline_ms=deadline_ms, retry=True))
 
     def fail_all(self, error: BarnabasError) -> None:
-        """The coordinator will not be found."""
+        """Fail all calls, because the coordinator cannot be found."""
         for call in list(self._calls.values()):
             self._finish(call, error)
 
@@ -195,7 +195,7 @@ class CommitRequestManager:
         error = next((each for each in stale.values() if each is not None), None)
         if error is None:
             return
-        may_be_behind = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the broker that told the metadata
+        may_be_behind = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the broker that sent the metadata
         if may_be_behind and call.retry and call.failures < _UNKNOWN_TOPIC_RETRIES:
             self._again(call, error, now_ms)
             return

@@ -59,21 +59,21 @@ class ConsumerCoordinator:
             self._member.begin(now_ms)
 
     def leave(self, now_ms: float, done: Callable[[], None], reason: str = "the consumer unsubscribes") -> None:  # noqa: ARG002
-        """Give up the subscription and everything assigned, and tell the coordinator unless the member is static.
+        """Give up the subscription and the assignment, and send LeaveGroup unless the member is static.
 
-        The caller has told the listener, and has committed, before; events not taken are void. `done` is called once,
-        when the coordinator has answered or cannot be reached; at once if there is nothing to tell it.
+        Before this, the caller notifies the listener and commits; events not taken are void. `done` is called once:
+        when the coordinator has answered or cannot be reached, or at once without a request.
         """
         self._member.leave(reason, done)
 
     def rejoin(self, reason: str) -> None:
-        """Have the partitions shared out anew (Java: enforceRebalance). Nothing happens without a subscription."""
+        """Request a rebalance (Java: enforceRebalance). Does nothing without a subscription."""
         self._member.rejoin(reason)
 
     # --- the user's thread
 
     def polled(self, now_ms: float) -> bool:
-        """The user asks for messages. True if the shell should wake: the member had left because nobody asked."""
+        """Note a poll of the user. Return True if the shell should wake: the member had left for lack of polls."""
         return self._member.polled(now_ms)
 
     @property
@@ -87,11 +87,11 @@ class ConsumerCoordinator:
         return self._member.owned.has_lost
 
     def take_event(self) -> GroupEvent | None:
-        """What happened next, None if nothing did. After a `Failed` that is not final it tries again."""
+        """Return the next event, or None. After a `Failed` that is not final the member tries again."""
         return self._member.take_event()
 
     def revoked_done(self) -> None:
-        """What the last `Revoke` named has been given up. Harmless when it has been lost meanwhile."""
+        """Note that the partitions of the last `Revoke` were given up. Does nothing if they were lost meanwhile."""
         self._member.owned.revoked_done()
 
     # --- positions
@@ -104,16 +104,17 @@ class ConsumerCoordinator:
         deadline_ms: float,
         retry: bool = True,
     ) -> None:
-        """Commit as the member that it is, or, without a subscription, as nobody.
+        """Commit as the present member or, without a subscription, without a member id.
 
-        With `retry`, and while the coordinator is not known, it goes on until the deadline (`ClientTimeout`). `done` is
-        called exactly once, maybe at once. It gets an `ApiError` whose text says what to do: UNKNOWN_MEMBER_ID,
-        ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS when the partitions are not (or not certainly) this member's.
+        With `retry`, and while the coordinator is not known, attempts continue until the deadline (`ClientTimeout`).
+        `done` is called exactly once, maybe at once. It gets an `ApiError` whose text describes the remedy:
+        UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS when the partitions are not (or not certainly)
+        this member's.
         """
         self._member.positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
     def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
-        """Find what the group has committed. `done` is called exactly once, maybe at once."""
+        """Fetch the group's committed offsets. `done` is called exactly once, maybe at once."""
         self._member.positions.committed(places, done, deadline_ms=deadline_ms)
 
     # --- what is so now
@@ -139,7 +140,7 @@ class ConsumerCoordinator:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What the events so far, taken or not, have given to the user."""
+        """The partitions that the user has by all events, taken or not."""
         return sorted(self._member.owned.told)
 
     @property

@@ -1,6 +1,6 @@
-"""What the members of a group tell their leader and are told by it; opaque to the broker (facts E3).
+"""The subscriptions and assignments that members and their leader exchange; opaque to the broker (facts E3).
 
-Both begin with an i16 version. Newer versions only add fields at the end, so that what is known of them can be read.
+Both begin with an i16 version. Newer versions only add fields at the end, so that the known fields can be read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from ....ports.types import TopicPartition
 from ....ports.values import frozen
 
 PROTOCOL_TYPE = "consumer"
-"""What groups of consumers call themselves."""
+"""The protocol type of consumer groups."""
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 3
@@ -30,31 +30,31 @@ def _size(data: bytes | None) -> str:
 
 @frozen(kw_only=True)
 class Subscription:
-    """What a member wants, and what it has: ConsumerProtocolSubscription."""
+    """A member's topics and its present partitions: ConsumerProtocolSubscription."""
 
     topics: Sequence[str]
     user_data: bytes | None = field(default=None, repr=_size)
-    """Of the assignor; see `Assignor.user_data`."""
+    """The data of the assignor; see `Assignor.user_data`."""
     owned: Sequence[TopicPartition] = ()
-    """What it goes on reading while it joins (version 1; KIP-429)."""
+    """The partitions that it continues to read while it joins (version 1; KIP-429)."""
     generation_id: int = -1
-    """In which generation it got what it owns (version 2; KIP-792)."""
+    """The generation in which it got its partitions (version 2; KIP-792)."""
     rack: str | None = None
     """Version 3."""
     group_instance_id: str | None = None
-    """Not part of the bytes: the leader knows it from the answer to its join."""
+    """Not part of the bytes: the leader gets it in the response to its join."""
 
 
 @frozen(kw_only=True)
 class Assignment:
-    """What a member gets: ConsumerProtocolAssignment."""
+    """The partitions of a member: ConsumerProtocolAssignment."""
 
     partitions: Sequence[TopicPartition]
     user_data: bytes | None = field(default=None, repr=_size)
 
 
 def encode_subscription(subscription: Subscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
-    """As members of every kind read it. Raises `ValueError` for a name that is too long."""
+    """Return the bytes that members of every client read. Raises `ValueError` for a name that is too long."""
     out = bytearray(_I16.pack(version))
     out += _I32.pack(len(subscription.topics))
     for topic in subscription.topics:
@@ -70,7 +70,7 @@ def encode_subscription(subscription: Subscription, version: int = SUBSCRIPTION_
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises `ValueError` if the bytes are no subscription."""
+    """Decode a subscription. Raises `ValueError` for invalid bytes."""
     reader = ProtocolReader(data)
     version = reader.version()
     topics = reader.texts()
@@ -87,7 +87,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
-    """The same bytes in every version but for its number. Raises `ValueError` for a name that is too long."""
+    """Return the bytes; the versions differ by number only. Raises `ValueError` for a name that is too long."""
     out = bytearray(_I16.pack(version))
     out += encode_partitions(assignment.partitions)
     _put_bytes(out, assignment.user_data)
@@ -95,7 +95,8 @@ def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Raises `ValueError` if the bytes are no assignment. Empty ones assign nothing: the leader knew no such member."""
+    """Decode an assignment. Raises `ValueError` for invalid bytes. Empty bytes, for a member that the leader did not
+    know, assign nothing."""
     if not data:
         return Assignment(partitions=())
     reader = ProtocolReader(data)
@@ -105,7 +106,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """`[topic [partition]]`, topics and partitions in ascending order."""
+    """Return `[topic [partition]]`, topics and partitions in ascending order."""
     topics = [(topic, list(places)) for topic, places in groupby(sorted(partitions), attrgetter("topic"))]
     out = bytearray(_I32.pack(len(topics)))
     for topic, places in topics:
@@ -162,7 +163,7 @@ class ProtocolReader:
         return tuple(found)
 
     def _count(self, item_size: int) -> int:
-        """How many items follow; each takes so many bytes at least."""
+        """Return the number of items that follow; each takes at least `item_size` bytes."""
         count = self.i32()
         if not 0 <= count <= (len(self._data) - self._pos) // item_size:
             raise ValueError(f"{count} items in {len(self._data) - self._pos} bytes")

@@ -1,4 +1,4 @@
-"""What a group membership tells its owner, and what it is told when it is made."""
+"""The events and settings of a group membership."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -21,7 +21,7 @@ class GroupSettings:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: float = 3_000
     max_poll_interval_ms: float = 300_000
-    """So long the user may be busy between two polls; as long the other members wait for this one in a rebalance."""
+    """The longest time between two polls of the user; in a rebalance the other members wait as long for this one."""
     exclude_internal_topics: bool = True
     """Patterns do not match internal topics."""
     retry_backoff_ms: float = 100
@@ -30,7 +30,7 @@ class GroupSettings:
 
 @frozen(kw_only=True)
 class GroupMetadata:
-    """Who a consumer is in its group: generation -1 and member "" while it is not a member."""
+    """A consumer's identity in its group: generation -1 and member "" while it is not a member."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -46,13 +46,13 @@ class CommittedOffset:
     leader_epoch: int = -1
     metadata: str = ""
     topic_id: bytes = field(default=NO_TOPIC_ID, eq=False)
-    """Of which topic, as far as the reader knows: one that was made again under the name is another one. A position is
-    not committed when the topic is another one by then, for the reader or, where it takes ids, for the coordinator."""
+    """The topic of the position, as far as the reader knows; one created again has another id. The position is not
+    committed if the reader, or a coordinator that takes topic ids, has another topic of that name by then."""
 
 
 @frozen(kw_only=True)
 class Assigned:
-    """The member has got these, besides what it has already: read them from here; then call the listener."""
+    """The member has got these partitions, besides those it has: read them from here; then call the listener."""
 
     positions: Mapping[TopicPartition, CommittedOffset | None]
     """None: nothing is committed, so `auto.offset.reset` decides."""
@@ -61,9 +61,9 @@ class Assigned:
 
 @frozen(kw_only=True)
 class Revoke:
-    """The member is to give up these: commit, call the listener, read them no more, then `revoked_done`.
+    """The member must give up these: commit, call the listener, stop reading them, then `revoked_done`.
 
-    Everything else goes on meanwhile; commits count until then.
+    Reading of other partitions continues meanwhile; commits are valid until then.
     """
 
     partitions: Sequence[TopicPartition]
@@ -72,7 +72,7 @@ class Revoke:
 
 @frozen(kw_only=True)
 class Lost:
-    """These are the member's no more, and may be another's already: read them no more; commits would be refused."""
+    """The member has lost these, maybe to another one already: stop reading them; commits would be refused."""
 
     partitions: Sequence[TopicPartition]
     """Empty if the member had none; the reason is still worth a line in the log."""
@@ -81,9 +81,9 @@ class Lost:
 
 @frozen(kw_only=True)
 class Failed:
-    """The user must know. The membership tries again from the next event on that is asked for, unless `final`.
+    """The user must see an error. Unless `final`, the membership tries again when the next event is taken.
 
-    One that is `final` is told again each time an event is asked for: another consumer has taken this one's place.
+    A `final` one is returned for every event that is asked for: another consumer has taken this one's place.
     """
 
     error: BarnabasError
@@ -93,8 +93,8 @@ class Failed:
 GroupEvent = Assigned | Revoke | Lost | Failed
 
 CommitResultCallback = Callable[[BarnabasError | None], None]
-"""Takes None once the positions are committed, or why they are not."""
+"""Takes None once the positions are committed, or else the error."""
 OffsetsCallback = Callable[[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError], None]
-"""Takes what is committed of each partition (None: nothing), or why that cannot be told."""
+"""Takes the committed offset of each partition (None: none), or the error."""
 
 TopicPartitions = Collection[TopicPartition]

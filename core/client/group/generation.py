@@ -1,4 +1,4 @@
-"""What a member is in its group, and how a refusal is put into words."""
+"""A member's generation in its group, and the texts for refusals."""
 
 from attrs import define
 
@@ -8,12 +8,12 @@ from ....ports.errors import ApiError
 from .events import GroupSettings
 
 FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-"""The group has gone on without this member."""
+"""The errors of a member that the group has removed, or has rebalanced without."""
 
 
 @define
 class Generation:
-    """As the coordinator has told it last."""
+    """The member's identity by the coordinator's last response."""
 
     member_id: str = ""
     generation_id: int = NO_GENERATION
@@ -23,7 +23,7 @@ class Generation:
         return self.generation_id != NO_GENERATION
 
     def forget(self, *, member_id: bool) -> None:
-        """No generation counts any more; nor the member id, if so told."""
+        """Reset the generation, and with `member_id` the member id too."""
         self.generation_id = NO_GENERATION
         self.protocol_name = ""
         if member_id:
@@ -31,7 +31,7 @@ class Generation:
 
 
 def explained(error: ErrorCode, settings: GroupSettings, assignors: str) -> ApiError:
-    """The error with a text that says what to do about it."""
+    """Return the error with a text that describes the remedy."""
     group = f"group {settings.group_id}"
     texts = {
         ErrorCode.GROUP_MAX_SIZE_REACHED: f"{group} has as many members as the broker's group.max.size allows",

@@ -1,4 +1,4 @@
-"""Tells the coordinator that the member lives, whatever its user does."""
+"""Heartbeats by which the coordinator knows that the member lives, independent of its user's work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ from .events import GroupSettings
 from .generation import Generation
 
 HeartbeatErrorCallback = Callable[[ErrorCode, float], None]
-"""Takes what the coordinator said to a heartbeat of the present generation, if it is not NONE."""
+"""Takes the coordinator's error for a heartbeat of the present generation; never NONE."""
 
 
 class HeartbeatRequests:
-    """One at a time, every `heartbeat.interval.ms`, while someone polls."""
+    """Sends one heartbeat at a time, every `heartbeat.interval.ms`, while it is polled."""
 
     def __init__(
         self, finder: CoordinatorFinder, settings: GroupSettings, generation: Generation, heard: HeartbeatErrorCallback
@@ -31,14 +31,14 @@ class HeartbeatRequests:
         self._in_flight = False
 
     def start(self, now_ms: float) -> None:
-        """The coordinator has just heard of the member."""
+        """Restart the interval, because the coordinator has just heard of the member."""
         self._turn += 1
         self._in_flight = False
         self._since_ms = now_ms
         self._next_ms = now_ms + self._settings.heartbeat_interval_ms
 
     def stop(self) -> None:
-        """What is still answered to the member of before does not count."""
+        """Ignore pending responses to heartbeats of the earlier membership."""
         self._turn += 1
 
     def poll(self, now_ms: float) -> Poll:

@@ -1,4 +1,4 @@
-"""Takes a member into the next generation of its group: join, assign for all if it leads, synchronize."""
+"""Brings a member into the next generation of its group: join, assign for all if it leads, synchronize."""
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
@@ -35,7 +35,7 @@ from .generation import FENCED_ERRORS, Generation, explained
 from .subscribed_topics import GroupTopics
 
 _REASON_MAX = 255
-"""Letters, as Java has it."""
+"""The maximal number of characters, as in Java."""
 
 
 class _JoinStage(Enum):
@@ -46,19 +46,19 @@ class _JoinStage(Enum):
 
 
 class JoinListener(Protocol):
-    """Whom the joiner asks and tells. Whatever it is told but `entered` ends the round."""
+    """The joiner's owner and listener. Every notification but `entered` ends the round."""
 
     @property
     def ready(self) -> bool:
-        """False while it is not known what to join with."""
+        """False while the topics for the join are not known."""
         ...
 
     def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
-        """The topics subscribed to, and the partitions that the member goes on reading."""
+        """Return the subscribed topics, and the partitions that the member continues to read."""
         ...
 
     def entered(self, now_ms: float) -> None:
-        """The member is in the new generation; the assignment is still to come."""
+        """Note that the member is in the new generation; the assignment follows."""
         ...
 
     def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None: ...
@@ -68,18 +68,18 @@ class JoinListener(Protocol):
         ...
 
     def lost(self, code: ErrorCode, now_ms: float) -> None:
-        """The coordinator no longer knows the member."""
+        """Note that the coordinator no longer knows the member."""
         ...
 
     def failed(self, error: BarnabasError, now_ms: float) -> None: ...
 
     def on_orphaned_member(self, member_id: str) -> None:
-        """A round that was given up has made a member all the same."""
+        """Note that a round that was given up created a member all the same."""
         ...
 
 
 class Joiner:
-    """One round at a time, from `begin` until it tells its owner how it ended, or `stop`."""
+    """Runs one round at a time, from `begin` until it notifies its owner of the end, or until `stop`."""
 
     def __init__(
         self,
@@ -110,20 +110,20 @@ class Joiner:
         self._last: Sequence[TopicPartition] = ()
         self._last_generation = -1
         self.topics: frozenset[str] = frozenset()
-        """What the member said in its last join that it wants."""
+        """The topics of the member's last join."""
 
     @property
     def is_waiting(self) -> bool:
-        """True while the coordinator has a join or sync of this member, which stands for its heartbeats."""
+        """True while the coordinator has a join or sync of this member, which replaces its heartbeats."""
         return self._in_flight
 
     @property
     def is_assigning(self) -> bool:
-        """True while this member leads and does not know enough of the topics."""
+        """True while this member leads and waits for metadata of the topics."""
         return self._stage is _JoinStage.ASSIGN
 
     def begin(self, reason: str) -> None:
-        """Join with what the owner wants when it comes to it."""
+        """Join with what the owner wants when the request is made."""
         self.stop()
         self._stage = _JoinStage.JOIN
         self._reason = reason
@@ -231,7 +231,7 @@ class Joiner:
     # --- assign
 
     def _assign(self, now_ms: float) -> bool:
-        """False if the round has failed over it."""
+        """Compute the assignment; False if that failed and ended the round."""
         counts = self._watch.counts()
         if self._skip_assignment:
             return True
@@ -242,7 +242,7 @@ class Joiner:
                 MemberAssignment(member, encode_assignment(Assignment(partitions=shares.get(member, ()))))
                 for member in self._members
             ]
-        except Exception as error:  # noqa: BLE001  # a plugin's assignor may raise anything; the user is told
+        except Exception as error:  # noqa: BLE001  # a plugin's assignor may raise anything; the user gets the error
             failure = HookError(f"assignor {name} failed for group {self._settings.group_id}: {error!r}")
             failure.__cause__ = error
             self.stop()
@@ -303,7 +303,7 @@ class Joiner:
     # --- what goes wrong
 
     def _unanswered(self, result: Any, now_ms: float) -> None:
-        """There was no result, but an error in its place."""
+        """Handle an error that came in place of a result."""
         error = result if isinstance(result, BarnabasError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(result))
         if isinstance(error, ApiError) and not error.retriable:
             self.stop()
@@ -329,7 +329,7 @@ class Joiner:
 
 
 def _subscription_of(member: JoinedMember) -> Subscription:
-    """What the leader knows of a member; one that cannot be understood gets nothing, and the others what they want."""
+    """Return a member's subscription. An invalid one counts as empty, so that the other members get theirs."""
     try:
         subscription = decode_subscription(member.metadata)
     except ValueError:

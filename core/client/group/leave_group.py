@@ -1,4 +1,4 @@
-"""Tells the coordinator that a member is no more, so that the others need not wait for its session to end."""
+"""LeaveGroup requests, so that the other members need not wait for the end of a leaving member's session."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +16,16 @@ class _Leave:
     request: LeaveGroup
     done: Callable[[], None]
     last_error: BarnabasError | None
-    """Why the coordinator was not known when it began to wait for it."""
+    """The error of the last coordinator lookup when the wait began."""
 
     def to(self, node: int) -> Send:
         return Send(node, self.request, lambda _result, _now: self.done())
 
 
 class LeaveRequests:
-    """Each is sent once; a second time if the connection turns out to be dead and the coordinator is found again.
+    """Sends each request once; a second time if the connection turns out to be dead and the coordinator is found again.
 
-    It is looked for once: who leaves does not wait for a cluster that is away.
+    There is one lookup only: a leaving member does not wait for an unreachable cluster.
     """
 
     def __init__(self, finder: CoordinatorFinder, group_id: str) -> None:
@@ -35,7 +35,7 @@ class LeaveRequests:
         self._waiting: list[_Leave] = []
 
     def send(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
-        """To `node`, or to the coordinator once it is found. `done` is called once: it has answered, or cannot."""
+        """Send to `node`, or to the coordinator once it is found. `done` is called once, after answer or failure."""
         leaving = LeavingMember(member_id=member_id, reason=reason)
         request = LeaveGroup(group_id=self._group_id, members=[leaving])
 

@@ -1,4 +1,4 @@
-"""The life of one member: when it joins, what it gives up for that, when it is out."""
+"""The state machine of one member: joining, revocation before it, and leaving."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
@@ -31,7 +31,7 @@ class MembershipState(Enum):
 
 
 ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
-"""The member is in the group, or on its way."""
+"""The states of a member that is in the group, or joining it."""
 
 
 class MembershipManager:
@@ -88,7 +88,7 @@ class MembershipManager:
     # --- what the user wants
 
     def begin(self, now_ms: float) -> None:
-        """There is a subscription, or another one."""
+        """Join for a new or changed subscription."""
         self._polled_ms = max(self._polled_ms, now_ms)
         events = self.owned.events
         if self._phase is MembershipState.FAILED:
@@ -140,7 +140,7 @@ class MembershipManager:
                 self.rejoin(f"topic {topic} has other partitions")
 
     def _check_poll_interval(self, now_ms: float) -> float:
-        """Leave if the user does not poll, or does not give up what it should; come back when it polls."""
+        """Leave if the user does not poll, or does not give up what it should; join again when it polls."""
         if self._phase is MembershipState.LEFT_BY_TIMEOUT and self._is_back:
             self._start_round("the consumer polls again")
         if self._phase not in ACTIVE_STATES:
@@ -183,7 +183,7 @@ class MembershipManager:
         if self.owned.revoking:
             self._notify()
 
-    # --- what the joiner asks and tells
+    # --- the listener of the joiner
 
     @property
     def ready(self) -> bool:
@@ -198,7 +198,7 @@ class MembershipManager:
         self._heartbeats.start(now_ms)
 
     def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
-        """Give up what moves, and tell the user of what is new once its positions are known."""
+        """Give up what moves, and add the event for new partitions once their positions are known."""
         self._phase = MembershipState.STABLE
         self._not_member_reason = ""
         self._views_seen = -1
@@ -227,7 +227,7 @@ class MembershipManager:
         self._start_round(reason)
 
     def lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
-        """The group has gone on without this member, which joins it again."""
+        """Join again, because the group was rebalanced without this member."""
         self._reset_membership()
         self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
         self._not_member_reason = self._explained(code).message
@@ -247,7 +247,7 @@ class MembershipManager:
     # --- what the coordinator says to heartbeats and commits
 
     def on_heartbeat_error(self, code: ErrorCode, now_ms: float) -> None:
-        """Of the present generation; anything but NONE."""
+        """Handle an error of the present generation; `code` is not NONE."""
         if self._phase not in ACTIVE_STATES:
             return
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -261,13 +261,13 @@ class MembershipManager:
             self._fail(self._explained(code))
 
     def coordinator_refused(self, error: BarnabasError) -> None:
-        """There is no coordinator for this group, or not for this user."""
+        """Fail, because there is no coordinator for this group, or not for this user."""
         self.positions.fail_all(error)
         if self._phase in ACTIVE_STATES:
             self._fail(error)
 
     def node(self) -> int | None:
-        """A coordinator that keeps a join waiting hears nothing else on that connection."""
+        """Return the coordinator; while it holds a join, over another connection, since that one is blocked."""
         return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
 
     def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
@@ -298,7 +298,7 @@ class MembershipManager:
         return self._view.stale(place, topic_id)
 
     def _keeps(self, places: TopicPartitions) -> bool:
-        """True if the member reads these on while it joins."""
+        """Return True if the member continues to read these while it joins."""
         return self._cooperative and self.generation.is_member() and self.owned.told.issuperset(places)
 
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
@@ -337,14 +337,14 @@ class MembershipManager:
         return explained(code, self._settings, self._assignor_names)
 
     def _reset_membership(self) -> None:
-        """What is under way for the member that this was does not count any more."""
+        """Drop what is in flight for the earlier membership."""
         self._joiner.stop()
         self._heartbeats.stop()
         self._round += 1
         self._rejoin_reason = None
 
     def _leave_group(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
-        """Be no member any more. A static one keeps its place until its session ends, and its id."""
+        """Leave the group. A static member sends no request: its membership and id last until its session ends."""
         is_static = self._settings.group_instance_id is not None
         member_id = self.generation.member_id
         node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known

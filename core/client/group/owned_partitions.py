@@ -1,4 +1,4 @@
-"""What a member has, and what its user has been told of that."""
+"""A member's partitions, and the events about them for its user."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ class OwnedPartitions:
 
     def __init__(self) -> None:
         self.assigned: set[TopicPartition] = set()
-        """By the last assignment, without what has been given up since."""
+        """The partitions of the last assignment, without those given up since."""
         self.told: set[TopicPartition] = set()
-        """What the user has, or will have when all events are taken."""
+        """The partitions that the user has, or will have when all events are taken."""
         self.events: deque[GroupEvent] = deque()
         self._open: Revoke | None = None
         self._taken = False
@@ -26,17 +26,17 @@ class OwnedPartitions:
 
     @property
     def has_lost(self) -> bool:
-        """True while the user does not know that it has lost what it had."""
+        """True while the user has not taken the event of a loss."""
         return any(isinstance(event, Lost) for event in self.events)
 
     def give(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
-        """The user gets these, as far as they are the member's and new to the user."""
+        """Give the user these partitions, if they are the member's and new to the user."""
         new = {place: positions[place] for place in sorted(positions) if place in self.assigned - self.told}
         self.told |= new.keys()
         self.events.append(Assigned(positions=new, generation_id=generation_id))
 
     def revoke(self, places: Iterable[TopicPartition], reason: str) -> None:
-        """The user is to give up these; what it does not know of is given up at once."""
+        """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
         wanted = set(places)
         self.assigned -= wanted - self.told
         asked = sorted(wanted & self.told)
@@ -56,13 +56,16 @@ class OwnedPartitions:
         return event
 
     def revoked_done(self) -> None:
-        """The user has given up what it was told to; nothing happens if that was another time."""
+        """Note that the user has given up the partitions of the open `Revoke`; does nothing if it has taken none."""
         if self._open is not None and self._taken:
             self._drop(self._open.partitions)
             self._open = None
 
     def lose(self, reason: str, *, tell: bool = False) -> None:
-        """Everything is gone. What the user is giving up just now is not told again; nothing at all only if `tell`."""
+        """Drop everything, and report by `Lost` what the user has, without the partitions of a taken `Revoke`.
+
+        If the user has no others, the event is added only on request.
+        """
         if self._open is not None:
             if self._taken:
                 self._drop(self._open.partitions)
@@ -75,7 +78,7 @@ class OwnedPartitions:
         self.assigned.clear()
 
     def clear(self) -> None:
-        """Everything is given up, and the user knows."""
+        """Drop everything without events, because the user has given it up."""
         self.assigned.clear()
         self.told.clear()
         self.events.clear()

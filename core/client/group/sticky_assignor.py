@@ -1,4 +1,4 @@
-"""Assignors that leave with each member what it has, as far as that is fair (KIP-54, KIP-429)."""
+"""Assignors that preserve the present assignment as far as it is balanced (KIP-54, KIP-429)."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush, heapreplace
@@ -14,17 +14,18 @@ _I32 = Struct(">i")
 
 @frozen
 class OwnedShare:
-    """What a member says that it has, and since which generation (-1: it does not say)."""
+    """The partitions that a member claims, and their generation (-1: it names none)."""
 
     partitions: Sequence[TopicPartition]
     generation_id: int = -1
 
 
 class StickyAssignor:
-    """Balanced, with few moves: where all want the same topics no fewer would do.
+    """Balanced, with few moves: where all members want the same topics, the number of moves is minimal.
 
-    Nobody has two more partitions than somebody who could take one of them. What members had is told in the user data
-    (StickyAssignorUserData version 1: `[topic [partition]]`, generation i32; version 0 ends before the generation).
+    No member has two partitions more than another that could take one of them. Members send what they had in the
+    user data (StickyAssignorUserData version 1: `[topic [partition]]`, generation i32; version 0 ends before the
+    generation).
     """
 
     name = "sticky"
@@ -39,10 +40,10 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """The same in two steps: what moves is first given up by its owner, and assigned in the next round.
+    """A sticky assignor in two steps: a partition that moves is first given up, and assigned in the next round.
 
-    What members have is told in their subscriptions, version 1 and later; the generation there since version 2, before
-    that as the user data (i32).
+    Members send what they have in their subscriptions, version 1 and later; the generation there since version 2,
+    before that in the user data (i32).
     """
 
     name = "cooperative-sticky"
@@ -67,7 +68,7 @@ class CooperativeStickyAssignor:
 
 
 def _claim_in_user_data(data: bytes | None) -> OwnedShare:
-    """Nothing where the user data are not what they should be; they are another client's business."""
+    """Return the claim; an empty one for invalid user data, which belong to another client."""
     for start in (0, 2):  # kafka-python 3 has the version before it, which others read as a count that does not fit
         reader = ProtocolReader((data or b"")[start:])
         try:
@@ -79,7 +80,7 @@ def _claim_in_user_data(data: bytes | None) -> OwnedShare:
 
 
 def _generation_of(subscription: Subscription) -> int:
-    """librdkafka has the user data of the sticky assignor here too."""
+    """Return the generation of a claim; librdkafka sends the user data of the sticky assignor here too."""
     data = subscription.user_data
     if subscription.generation_id >= 0 or not data:
         return subscription.generation_id
@@ -92,9 +93,9 @@ def _generation_of(subscription: Subscription) -> int:
 def balanced(
     members: Mapping[str, Subscription], partitions: Mapping[str, int], claims: Mapping[str, OwnedShare]
 ) -> Shares:
-    """Everything to someone who wants it, evenly, with members keeping what they claim where that is fair.
+    """Assign every partition to a subscriber, evenly, preserving claims where that is fair.
 
-    Of several that claim a partition the one with the latest generation counts.
+    Of several claims to a partition the one with the latest generation counts.
     """
     scales = _Balancer(members, partitions)
     scales.keep(claims)
@@ -109,11 +110,11 @@ class _SubscriberGroup:
     def __init__(self, topics: Set[str]) -> None:
         self.topics = topics
         self.heap: list[tuple[int, int]] = []
-        """Count and number of its members; entries with a count of before are dropped when they come to the top."""
+        """Count and number of its members; entries with an outdated count are dropped when they come to the top."""
 
 
 class _Member:
-    """What one member has: partitions it claims, and others, by topic."""
+    """The partitions of one member by topic: those it claimed, and others."""
 
     def __init__(self, crew: _SubscriberGroup) -> None:
         self.crew = crew
@@ -123,7 +124,7 @@ class _Member:
 
 
 class _Balancer:
-    """Members are known by their numbers in the order of `assignor.in_order`."""
+    """Members are identified by their numbers in the order of `assignor.in_order`."""
 
     def __init__(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> None:
         wanted = wanted_topics(members)
@@ -141,7 +142,7 @@ class _Balancer:
         self._owned: set[TopicPartition] = set()
 
     def keep(self, claims: Mapping[str, OwnedShare]) -> None:
-        """Everyone has what they claim, if they still want it and it exists."""
+        """Give every member the existing partitions that it claims and still wants."""
         best: dict[TopicPartition, tuple[int, int]] = {}
         for number, member in enumerate(self._ids):
             claim, topics = claims[member], self._members[number].crew.topics
@@ -159,7 +160,7 @@ class _Balancer:
             heapify(crew.heap)
 
     def fill(self) -> None:
-        """What nobody has goes to whoever has least of those who want it, the most selective topics first."""
+        """Assign each free partition to the subscriber with the fewest, the most selective topics first."""
         crews_of: dict[str, list[_SubscriberGroup]] = {topic: [] for topic in self._takers}
         for crew in self._crews.values():
             for topic in crew.topics:
@@ -180,12 +181,12 @@ class _Balancer:
             heapreplace(heap, (*self._lowest(crews[place]), place))
 
     def even_out(self) -> None:
-        """Move partitions from those who have most, until nobody has two more than somebody who could take one."""
+        """Move partitions from the largest shares, until no member has two more than another that could take one."""
         while self._one_round():
             pass
 
     def _one_round(self) -> bool:
-        """True if something was moved: then others may have become able to give."""
+        """Return True if something was moved: then further moves may have become possible."""
         crews = list(self._crews.values())
         low = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
         heapify(low)
@@ -209,7 +210,7 @@ class _Balancer:
         return moved
 
     def _give(self, donor: _Member, crews: Sequence[_SubscriberGroup]) -> bool:
-        """Move one partition to whoever has least and can take it; rather one that was not kept."""
+        """Move one partition to the smallest share that can take it; preferably one that was not claimed."""
         takers = sorted((*self._lowest(crew), place) for place, crew in enumerate(crews))
         for stock in (donor.given, donor.kept):
             for count, taker, place in takers:
@@ -233,7 +234,7 @@ class _Balancer:
         heappush(member.crew.heap, (member.count, taker))
 
     def _lowest(self, crew: _SubscriberGroup) -> tuple[int, int]:
-        """Count and number of the member that has least."""
+        """Return count and number of the member with the fewest partitions."""
         while crew.heap[0][0] != self._members[crew.heap[0][1]].count:
             heappop(crew.heap)
         return crew.heap[0]

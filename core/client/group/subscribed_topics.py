@@ -9,7 +9,7 @@ from ..cluster_view import ClusterView
 
 
 class SubscribedTopics:
-    """What the user has subscribed to: topics by name, or those that match a pattern."""
+    """The user's subscription: topics by name, or those that match a pattern."""
 
     def __init__(self, view: ClusterView, *, exclude_internal: bool) -> None:
         self._view = view
@@ -21,7 +21,7 @@ class SubscribedTopics:
         self._told: dict[str, ErrorCode] = {}
 
     def by_name(self, topics: Collection[str]) -> bool:
-        """Subscribe to these; True if that is a change."""
+        """Subscribe to these; return True if that is a change."""
         self._pattern = None
         self._view.want_all(False)
         changed = self._set(frozenset(topics)) or not self.active
@@ -30,7 +30,7 @@ class SubscribedTopics:
         return changed
 
     def by_pattern(self, pattern: re.Pattern[str]) -> bool:
-        """Subscribe to all that match; True if that is a change of what is known so far."""
+        """Subscribe to all that match; return True if that is a change of what is known so far."""
         was_active, self.active = self.active, True
         self._pattern = pattern
         self._view.want_all()
@@ -44,11 +44,11 @@ class SubscribedTopics:
 
     @property
     def ready(self) -> bool:
-        """False while nobody knows what matches the pattern."""
+        """False until the topics that match the pattern are known."""
         return self._pattern is None or self._view.all_topics is not None
 
     def note(self) -> bool:
-        """There may be new metadata; True if other topics match now."""
+        """Take new metadata; return True if other topics match now."""
         topics = self._view.all_topics
         if self._pattern is None or topics is None:
             return False
@@ -61,7 +61,7 @@ class SubscribedTopics:
         )
 
     def take_refusal(self) -> ApiError | None:
-        """A topic that can never be read as things are; each is told once."""
+        """Return the error of a topic that cannot be read, if there is a new one; each is returned once."""
         for name in self.names:
             error = self._view.topic_errors.get(name)
             if error is None:
@@ -80,7 +80,7 @@ class SubscribedTopics:
 
 
 class GroupTopics:
-    """What the leader knows of the topics of its group: it assigns by that, and again when it has changed."""
+    """The leader's view of its group's topics: the basis of an assignment, whose change requires another one."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -88,7 +88,7 @@ class GroupTopics:
         self._counts: dict[str, int] | None = None
 
     def begin(self, topics: Iterable[str]) -> None:
-        """This member leads a new generation with these topics, its own among them."""
+        """Watch the topics of a new generation that this member leads, its own among them."""
         old, self._topics = self._topics, frozenset(topics)
         self._counts = None
         for name in old - self._topics:
@@ -96,7 +96,7 @@ class GroupTopics:
         self._view.want(sorted(self._topics))
 
     def end(self, own: frozenset[str]) -> None:
-        """This member does not lead; it goes on asking for its `own` topics only."""
+        """Watch no topics, because this member does not lead; the view keeps the `own` ones."""
         for name in self._topics - own:
             self._view.forget(name)
         self._topics = frozenset()
@@ -104,17 +104,17 @@ class GroupTopics:
 
     @property
     def ready(self) -> bool:
-        """True once it is known of every topic how many partitions it has, or that there is no such topic now."""
+        """True once the metadata of every topic is known: its partitions, or that it does not exist now."""
         view = self._view
         return all(view.topic(name) is not None or name in view.topic_errors for name in self._topics)
 
     def counts(self) -> dict[str, int]:
-        """Topic → number of partitions; from now on a change of it counts."""
+        """Return topic → number of partitions, to which `changed` compares from now on."""
         self._counts = self._now()
         return self._counts
 
     def changed(self) -> str | None:
-        """The topic that has other partitions now than when they were assigned, if there is one."""
+        """Return a topic whose partition count differs from the one of the last `counts`, if there is one."""
         if self._counts is None:
             return None
         now = self._now()

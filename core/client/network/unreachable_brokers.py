@@ -1,4 +1,4 @@
-"""The brokers that a client cannot connect to: what its log and its errors say of them."""
+"""Reports of the brokers that a client cannot connect to, in its log and its errors."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ class UnreachableBrokers:
         """The last failed attempt to connect to an address that is still unreachable; None while all can be reached."""
 
     def on_failed(self, address: Address, error: TransportError) -> None:
-        """An attempt to connect has failed."""
+        """Record a failed attempt to connect, and report it if a report is due."""
         self._errors.pop(address, None)
         self._errors[address] = self.last_error = error
         now_ms = self._clock.monotonic_ms()
@@ -35,17 +35,17 @@ class UnreachableBrokers:
             self._report(f"{error} (the client tries again)")
 
     def on_late(self, address: Address) -> None:
-        """A request to this address is overdue. That is reported where no broker has ever been reached."""
+        """Record an overdue request as a failure if this address has never been reached."""
         error = silent(address)
         if address not in self._reached and error is not None:
             self.on_failed(address, error)
 
     def on_connected(self, address: Address) -> None:
-        """A broker has answered there; when the next failure is reported does not change."""
+        """Record that a broker is reachable there; the time of the next report does not change."""
         self._reached.add(address)
         self.clear(address)
 
     def clear(self, address: Address) -> None:
-        """Forget the last failure there."""
+        """Remove the last failure of this address."""
         if self._errors.pop(address, None) is not None:
             self.last_error = next(reversed(self._errors.values()), None)

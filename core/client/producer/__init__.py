@@ -1,1 +1,1 @@
-"""What a producer decides, without threads: batches, partitions, sequences, what to send and when."""
+"""The producer's state machines, without threads: batches, partitions, sequences, what to send and when."""

@@ -1,10 +1,10 @@
 """A transactional producer's state machine (KIP-98, 360, 447; facts C6, Transactions).
 
 One request at a time goes to the coordinator of the transactional id: InitProducerId for an id and epoch, which fences
-producers before; AddPartitionsToTxn before the first batch to a partition; AddOffsetsToTxn before positions of a group
-go to that group's coordinator (TxnOffsetCommit); EndTxn once the outcome of every batch is known. A batch that fails
-leaves nothing but an abort, and if its numbers are in doubt the producer goes on in the next epoch (InitProducerId with
-its id and epoch).
+earlier producers; AddPartitionsToTxn before the first batch to a partition; AddOffsetsToTxn before positions of a group
+go to that group's coordinator (TxnOffsetCommit); EndTxn once the outcome of every batch is known. After a failed batch
+the transaction can only be aborted; if the sequence numbers are in doubt, the producer continues in the next epoch
+(InitProducerId with its id and epoch).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reacti
 
 @frozen(kw_only=True)
 class TransactionRequests:
-    """Who asks: the producer of a transactional id in one epoch; -1 before it has one."""
+    """The requests of the producer of a transactional id in one epoch; -1 before it has one."""
 
     transactional_id: str
     producer_id: int
@@ -90,12 +90,12 @@ class TransactionRequests:
 
 
 def codes_of(result: Any) -> list[ErrorCode]:
-    """The errors in the answer to any of these: one, or one of each partition."""
+    """Return the errors in a response to any of these requests: one, or one of each partition."""
     return [part.error for part in result.partitions] if hasattr(result, "partitions") else [result.error]
 
 
 _BUSY_BACKOFF_MS = 2.0
-"""At first, after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which is quick."""
+"""The first back-off after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written soon."""
 _ENDED = (TxnState.READY, TxnState.ABORT_NEEDED, TxnState.FATAL)
 
 
@@ -111,8 +111,8 @@ class TransactionSettings:
 
 @frozen(kw_only=True)
 class PreparedTransaction:
-    """What another producer, in another process too, needs to go on: with `begun` in a transaction that is to be
-    committed or aborted, without as the producer that it was."""
+    """The state with which another producer, of another process too, continues: with `begun`, in a transaction that is
+    to be committed or aborted; without, between transactions."""
 
     transactional_id: str
     producer_id: int
@@ -122,7 +122,7 @@ class PreparedTransaction:
 
 @define(eq=False)
 class _GroupOffsets:
-    """Positions of a group on their way."""
+    """Positions of a group that are to be sent."""
 
     group: GroupMetadata
     positions: Mapping[TopicPartition, CommittedOffset]
@@ -131,7 +131,7 @@ class _GroupOffsets:
 
 @frozen
 class _Step:
-    """A request, whom to ask, and what to do when it has worked."""
+    """A request, the finder of its coordinator, and the action after a success."""
 
     request: Request[Any]
     finder: CoordinatorFinder
@@ -139,7 +139,7 @@ class _Step:
 
 
 class TransactionManager:
-    """Fulfils `SequenceAssigner`. Users call it under the shell's lock, and read `state` for the progress."""
+    """Implements `SequenceAssigner`. Users call it under the shell's lock, and read `state` for the progress."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class TransactionManager:
         unsettled: Callable[[], int],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`unsettled` tells how many messages have no known outcome; `changed` is called when `state` has."""
+        """`unsettled` returns the number of messages without a known outcome; `changed` follows a change of `state`."""
         self._view = view
         self._entropy = entropy
         self._settings = settings
@@ -163,30 +163,30 @@ class TransactionManager:
         self._groups: dict[str, CoordinatorFinder] = {}
         self.state = TxnState.UNINITIALIZED
         self.error: BarnabasError | None = None
-        """Why the transaction has to be aborted, or (FATAL) the producer is of no more use."""
+        """The reason why the transaction has to be aborted, or (FATAL) why the producer is unusable."""
         self.last_error: BarnabasError | None = None
-        """What the present step met last; None once it has worked."""
+        """The last error of the present step; None once it has succeeded."""
         self.producer_id = -1
         self.epoch = -1
         self._sequences = SequenceNumbers()
         self._next_epoch = False
         self._ending: TxnState | None = None
-        """COMMITTING or ABORTING, until someone has been told the outcome."""
+        """COMMITTING or ABORTING, until the caller has taken the outcome."""
         self._begun = False
-        """The coordinator knows of the transaction."""
+        """True while the coordinator knows of the transaction."""
         self._resumed = False
-        """It was begun elsewhere."""
+        """True if another producer began it."""
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
         self._added_groups: set[str] = set()
         self._positions: list[_GroupOffsets] = []
         self._in_flight = False
         self._doubtful: _Step | None = None
-        """Adds to the transaction, and was not answered: it may have begun it."""
+        """A request that adds to the transaction and was not answered: it may have begun the transaction."""
         self._unanswered_commit: _Step | None = None
-        """TxnOffsetCommit, and was not answered: it may still be on its way to the group's coordinator."""
+        """A TxnOffsetCommit that was not answered: it may still be on its way to the group's coordinator."""
         self._late_commit = False
-        """An abort had an unanswered TxnOffsetCommit: in the next epoch it belongs to no transaction, however late."""
+        """True if an abort had an unanswered TxnOffsetCommit; in the next epoch that one joins no transaction."""
         self._failures = 0
         self._not_before_ms = -NEVER
 
@@ -210,7 +210,7 @@ class TransactionManager:
         self._go(TxnState.IN_TRANSACTION)
 
     def commit(self) -> None:
-        """IN_TRANSACTION → COMMITTING, unless it was asked for before. Raises as `begin`, and `AbortNeeded`."""
+        """IN_TRANSACTION → COMMITTING, unless requested before. Raises like `begin`, and `AbortNeeded`."""
         self._check_usable()
         if self._ending is TxnState.COMMITTING:
             return
@@ -221,7 +221,7 @@ class TransactionManager:
         self._go(TxnState.COMMITTING)
 
     def abort(self) -> None:
-        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless it was asked for before. Raises as `begin`."""
+        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless requested before. Raises like `begin`."""
         self._check_usable()
         if self._ending is TxnState.ABORTING:
             return
@@ -235,8 +235,10 @@ class TransactionManager:
         self._drop_positions(TransactionAborted("the transaction was aborted before the positions were kept"))
 
     def hand_over(self) -> None:
-        """READY → PREPARED, or IN_TRANSACTION → PREPARING: all that was sent arrives, and another ends the transaction.
-        Raises as `commit`."""
+        """READY → PREPARED, or IN_TRANSACTION → PREPARING: deliver all messages; another producer ends the transaction.
+
+        Raises like `commit`.
+        """
         self._check_usable()
         if self.state is TxnState.READY:
             self._go(TxnState.PREPARED)
@@ -248,7 +250,7 @@ class TransactionManager:
 
     @property
     def prepared(self) -> PreparedTransaction:
-        """What was prepared; it must be PREPARED."""
+        """The prepared transaction; the state must be PREPARED."""
         assert self.state is TxnState.PREPARED, self.state
         return PreparedTransaction(
             transactional_id=self._settings.transactional_id,
@@ -258,8 +260,10 @@ class TransactionManager:
         )
 
     def resume(self, prepared: PreparedTransaction) -> None:
-        """UNINITIALIZED → IN_TRANSACTION, or READY where none was begun. In a transaction that was begun no more
-        messages can be sent: the numbers of its batches are not known. Raises `TransactionError`."""
+        """UNINITIALIZED → IN_TRANSACTION, or READY if none was begun. Raises `TransactionError`.
+
+        In a begun transaction no further messages can be sent: the sequence numbers of its batches are not known.
+        """
         if self.state is not TxnState.UNINITIALIZED:
             raise TransactionError(f"nothing can be resumed: the producer is {self.state.value}")
         if prepared.transactional_id != self._settings.transactional_id:
@@ -274,15 +278,15 @@ class TransactionManager:
         return self.state in _ENDED
 
     def take_outcome(self) -> None:
-        """The caller of `commit` or `abort` is told, when it has `ended`. Raises `AbortNeeded`, or the fatal error."""
+        """Take the outcome of `commit` or `abort`, when `ended`. Raises `AbortNeeded`, or the fatal error."""
         self._ending = None
         if self.state is TxnState.ABORT_NEEDED:
             raise self._abort_needed()
         self._check_usable()
 
     def check_sending(self, *, late: bool = False, positions: bool = False) -> None:
-        """Raises unless messages can be sent now. `late`: they were taken before, in this transaction; `positions` are
-        sent, in place of messages."""
+        """Raise unless messages can be sent now. `late`: they were accepted earlier in this transaction; `positions`:
+        the check is for positions, not for messages."""
         if self._resumed and not positions:
             raise TransactionError("no messages can be sent in a transaction that was resumed: commit or abort it")
         if self.state is TxnState.IN_TRANSACTION or (late and self.state in (TxnState.COMMITTING, TxnState.PREPARING)):
@@ -295,7 +299,7 @@ class TransactionManager:
     def send_positions(
         self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitResultCallback
     ) -> None:
-        """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
+        """Commit these positions of the group with the transaction; `done` is called once. Raises like `begin`."""
         self.check_sending(positions=True)
         self.check_positions(self._view, positions)
         if group.group_id not in self._groups:
@@ -303,11 +307,11 @@ class TransactionManager:
         self._positions.append(_GroupOffsets(group, positions, done))
 
     def check_positions(self, view: ClusterView, positions: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Raise `CommitFailed`, and let nothing but an abort follow, for a position in a topic that was deleted and
-        created again, as far as this view knows.
+        """Raise `CommitFailed` for a position in a topic that, by this view, was deleted and created again.
 
-        TxnOffsetCommit knows topics by name alone: the coordinator would take the position for one in the new topic.
-        It is not left out either, since the request fences a member whose partitions others have had since.
+        The transaction can then only be aborted. TxnOffsetCommit knows topics by name alone: the coordinator would take
+        the position for one in the new topic. The position is not left out either, since the request fences a member
+        whose partitions others have had since.
         """
         for place, at in positions.items():
             error = view.stale(place, at.topic_id)
@@ -323,7 +327,7 @@ class TransactionManager:
 
     @property
     def trouble(self) -> BarnabasError | None:
-        """What keeps the present step from its end, for who has waited in vain; None: it is not known."""
+        """The obstacle of the present step, for a caller whose wait timed out; None: it is not known."""
         return self._finder.trouble if self._finder.known is None else self.last_error
 
     # --- what the sender asks
@@ -354,7 +358,7 @@ class TransactionManager:
         return False
 
     def failed(self, error: BarnabasError) -> None:
-        """Messages have failed with this: the transaction cannot be committed."""
+        """Require an abort, or stop for good, because messages have failed with this error."""
         reaction = reaction_to_batch(error.code) if isinstance(error, ApiError) else Reaction.ABORT
         if reaction is Reaction.ABORT:
             self._need_abort(error)
@@ -444,7 +448,7 @@ class TransactionManager:
 
     def _commit_positions(self, asked: _GroupOffsets) -> _Step:
         def done(_: Any) -> None:
-            if asked in self._positions:  # not told of an abort meanwhile
+            if asked in self._positions:  # no abort has failed it meanwhile
                 self._positions.remove(asked)
                 asked.done(None)
 

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, and what a refused request of its transaction means (KIP-98, 360, 447)."""
+"""The states of a transactional producer, and its reactions to refused requests (KIP-98, 360, 447)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,7 +11,7 @@ from ..coordinator_finder import COORDINATOR_MOVED
 
 
 class TxnState(Enum):
-    """Where a transactional producer stands."""
+    """The state of a transactional producer."""
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
@@ -38,11 +38,11 @@ FOLLOWS: Mapping[TxnState, tuple[TxnState, ...]] = {
     _S.ABORTING: (_S.READY, _S.FATAL),
     _S.FATAL: (),
 }
-"""State → what may come next."""
+"""State → the states that may follow."""
 
 
 class Reaction(Enum):
-    """What an answer to a request of a transaction asks for."""
+    """The action after the response to a request of a transaction."""
 
     DONE = "go on"
     AGAIN = "ask again after a pause"
@@ -61,11 +61,11 @@ _FATAL = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 _FATAL_FOR_BATCHES = tuple(code for code in _FATAL if code is not ErrorCode.INVALID_TXN_STATE)
-"""A leader that does not find its partition in the transaction (KIP-890) leaves room for an abort."""
+"""If a leader does not find its partition in the transaction (KIP-890), an abort is still possible."""
 
 
 def reaction_to(request: Request[Any], code: ErrorCode) -> Reaction:
-    """To the answer of a coordinator."""
+    """Return the reaction to a coordinator's response."""
     if code is ErrorCode.NONE:
         return Reaction.DONE
     if code in COORDINATOR_MOVED:
@@ -82,9 +82,9 @@ def reaction_to(request: Request[Any], code: ErrorCode) -> Reaction:
 
 
 def reaction_to_batch(code: ErrorCode) -> Reaction:
-    """To what a leader says of a batch that is not sent again.
+    """Return the reaction to a leader's error for a batch that is not sent again.
 
-    INVALID_PRODUCER_EPOCH asks for an abort, too: the coordinator knows if the producer is fenced (KIP-588).
+    INVALID_PRODUCER_EPOCH requires an abort, too: the coordinator knows if the producer is fenced (KIP-588).
     """
     if code is ErrorCode.PRODUCER_FENCED:
         return Reaction.FENCED
@@ -92,7 +92,10 @@ def reaction_to_batch(code: ErrorCode) -> Reaction:
 
 
 def the_worst(request: Request[Any], codes: list[ErrorCode]) -> ErrorCode:
-    """Of the errors of several partitions the one that decides; OPERATION_NOT_ATTEMPTED tells that there is one."""
+    """Return the error that decides of those of several partitions.
+
+    OPERATION_NOT_ATTEMPTED decides only without another one, since it follows from the others.
+    """
     refused = [code for code in codes if code is not ErrorCode.NONE]
     told = [code for code in refused if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or refused
     order = (Reaction.FENCED, Reaction.FATAL, Reaction.ABORT, Reaction.ELSEWHERE, Reaction.AGAIN)

@@ -118,7 +118,7 @@ class Admin:
     list_reassignments = _of(_cluster, ClusterAdmin.list_reassignments)
 
     def close(self) -> None:
-        """Hang up. Twice is harmless."""
+        """Close the connections. Twice is harmless."""
         self._shell.close()
 
     def __enter__(self) -> Admin:

@@ -1,4 +1,4 @@
-"""A consumer, as users see it: of assigned partitions, or as a member of a group."""
+"""The consumer: of assigned partitions, or as a member of a consumer group."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from ....core.client.serde import Decoder
 
 CLOSE_S = 5.0
-"""How long `close` and `unsubscribe` wait for the group's coordinator, unless they are told."""
+"""The default timeout of `close` and `unsubscribe`, in seconds, for the group coordinator."""
 
 
 @check_process_in_methods("_shell")
 class Consumer:
-    """Reads partitions, ahead of its user: those it is assigned, or its share as a member of a group.
+    """Reads messages of assigned partitions, or of its share as a member of a group; it fetches ahead of its user.
 
         with Consumer("localhost:9092", group_id="billing") as consumer:
             consumer.subscribe("orders")
@@ -58,12 +58,12 @@ class Consumer:
     config:               dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
                           (see `settings.ConsumerSettings`).
 
-    One thread at a time; `close`, and `commit` of given offsets, from any. Iterating the consumer itself is
-    `messages()`. With a group, positions are committed as in Kafka: every `auto.commit.interval.ms`, before partitions
-    are given up and on closing, unless `enable.auto.commit` is false. That is done when the user comes back for more,
-    so that no message counts as done while the user still works on it. When the `with` block ends by an exception,
-    nothing more is committed; but for one that came while messages were waited for, as Ctrl-C does: then all that
-    were handed out are done with. Raises `ConfigError`.
+    One thread at a time may use the consumer; any thread may call `close`, and `commit` with given offsets. Iteration
+    over the consumer itself is `messages()`. With a group, the consumer commits positions as in Kafka, unless
+    `enable.auto.commit` is false: every `auto.commit.interval.ms`, before partitions are revoked, and on closing. It
+    commits when the user asks for more messages, and so never a message that the user still processes. If an
+    exception ends the `with` block, the consumer commits nothing more, unless the exception came while it waited for
+    messages (Ctrl-C, for example): then the user has processed all that were handed out. Raises `ConfigError`.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class Consumer:
         self._failure: BarnabasError | None = None
         self._closing = False
         self._asked = False
-        """The user waits for messages, and so has done with those before."""
+        """True while the user waits for messages, and so has processed the earlier ones."""
         self._user = threading.current_thread()
-        """Who asked for messages last."""
+        """The thread that asked for messages last."""
 
     # --- what to read
 
@@ -114,14 +114,14 @@ class Consumer:
         on_revoked: PartitionsCallback | None = None,
         on_lost: PartitionsCallback | None = None,
     ) -> None:
-        """Read one's share of these topics, and no others, as a member of `group.id`.
+        """Subscribe to these topics, and no others, as a member of `group.id`.
 
         topics:   one, or several; those that do not exist yet are read once they do (see `metadata.max.age.ms`).
-        pattern:  instead: all topics whose whole name matches, those that come up later too.
-        listener: told of partitions that come and go (see `RebalanceListener`), or the functions `on_...` are.
+        pattern:  instead: all topics whose whole name matches, including those that are created later.
+        listener: called with partitions that come and go (see `RebalanceListener`), or the functions `on_...` are.
 
-        Where the group has committed nothing, `auto.offset.reset` says where to begin. Joining begins here and goes on
-        in the background; the first partitions are there when messages are asked for. Raises `ConfigError`.
+        Without a committed offset, `auto.offset.reset` decides where to begin. The consumer joins the group in the
+        background; it gets its first partitions when the user asks for messages. Raises `ConfigError`.
         """
         group = self._in_group("subscribe()", "or read partitions with assign()")
         told = listener_of(listener, on_assigned, on_revoked, on_lost)
@@ -131,7 +131,10 @@ class Consumer:
         group.subscribe(wanted, told)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
-        """Read nothing any more. A member commits, if it does that by itself, and leaves its group."""
+        """Stop reading all partitions. With a group, commit first, if automatic commits are on, and leave the group.
+
+        `timeout`: how many seconds to wait at most for the group coordinator (default 5).
+        """
         if self._group is not None:
             self._group.give_up(CLOSE_S if timeout is None else timeout)
         with self._lock:
@@ -140,7 +143,7 @@ class Consumer:
 
     @property
     def subscription(self) -> list[str]:
-        """The topics subscribed to; of a pattern those that match it now."""
+        """The subscribed topics; with a pattern, those that match it now."""
         return [] if self._group is None else sorted(self._group.membership.topics)
 
     def assign(
@@ -151,15 +154,15 @@ class Consumer:
         position: StartOffset | None = None,
         timestamp_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Read these topics and partitions, and no others; returns the partitions.
+        """Assign these topics and partitions, and no others, to this consumer; return the partitions.
 
-        what:         a topic, a (topic, partition), or several; a topic stands for all of its `partitions` (None: all).
-        position:     where to begin: an offset, "earliest" or "latest". Default: where `group.id` has committed, if
-                      there is one; else what `auto.offset.reset` says.
-        timestamp_ms: begin at the first message of that time or later; at the end if there is none.
+        what:         a topic, a (topic, partition), or several; a topic stands for its `partitions` (None: all).
+        position:     where to begin: an offset, "earliest" or "latest". Default: the committed offset of `group.id`, if
+                      there is one; else `auto.offset.reset` decides.
+        timestamp_ms: begin at the first message of that time (ms since 1970) or later; at the end if there is none.
 
-        With `group.id` this makes no member of the group, but positions are committed. Raises `ApiError` for a topic or
-        partition that does not exist, `ClientTimeout`.
+        With `group.id` the consumer does not become a member of the group, but commits its positions. Raises `ApiError`
+        for a topic or partition that does not exist, `ClientTimeout`, `ConfigError`.
         """
         start = start_at(position, timestamp_ms)
         if self._group is not None and self._group.membership.subscribed:
@@ -179,26 +182,31 @@ class Consumer:
         return places
 
     def seek(self, place: Place, position: StartOffset | AtOffset) -> None:
-        """Go on there: an offset, "earliest" or "latest"; an `AtOffset` may say of which topic of that name. Raises
-        `ConfigError` unless the partition is assigned."""
+        """Continue reading a partition at an offset, "earliest" or "latest".
+
+        An `AtOffset` may also name the id of the topic. Raises `ConfigError` unless the partition is assigned.
+        """
         start = position if isinstance(position, AtOffset) else start_at(position, None)
         assert start is not None
         self._positions.seek({as_topic_partition(place): start})
 
     def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
-        """Go on at the first message of that time or later, in all assigned partitions or in these."""
+        """Continue at the first message of that time (ms since 1970) or later, in these partitions.
+
+        `places` None: in all assigned ones. Raises `ConfigError` for a partition that is not assigned.
+        """
         check_offset(timestamp_ms, "timestamp_ms")
         self._positions.seek(dict.fromkeys(self._positions.chosen(places), AtTime(timestamp_ms)))
 
     def pause(self, *places: Place) -> None:
-        """Hand out nothing of these (none given: all assigned) until `resume`; positions are kept.
+        """Hand out no messages of these partitions (none given: all assigned) until `resume`; positions are kept.
 
-        In a group it lasts as long as the partition stays with this member.
+        In a group, a pause lasts as long as the partition stays with this member.
         """
         self._positions.pause(places, True)
 
     def resume(self, *places: Place) -> None:
-        """Undo `pause`; also try again after an error of these partitions was raised."""
+        """Undo `pause`; also read a partition again after its error was raised. No partition given: all assigned."""
         self._positions.pause(places, False)
 
     @property
@@ -210,48 +218,47 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """The partitions that this consumer reads."""
         return self._positions.assignment
 
     @property
     def damaged(self) -> Sequence[Damage]:
-        """The offsets left out so far, since their records are damaged; empty unless `skip.damaged` is true."""
+        """The damaged records that were skipped so far, as offsets; empty unless `skip.damaged` is true."""
         return tuple(self._reading.damaged)
 
     def position(self, place: Place, timeout: float | None = None) -> int:
-        """The offset of the next message that the user gets; waits while it is being looked up.
+        """Return the offset of the next message that the user gets; wait while the consumer looks it up.
 
-        Raises `ClientTimeout`, or why the position cannot be told.
+        Raises `ClientTimeout` after `timeout` seconds (default `default.api.timeout.ms`), or the partition's error.
         """
         return self._positions.position(place, timeout)
 
     def topic_id(self, place: Place) -> bytes:
-        """The id of the topic that is read there, whatever its name; `NO_TOPIC_ID` while it is not known."""
+        """Return the id of the topic that the consumer reads there; `NO_TOPIC_ID` while it is not known."""
         return self._positions.state(as_topic_partition(place)).topic_id
 
     def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
-        """How far each partition (None: the assigned ones) is behind its end, in offsets.
+        """Return the lag of each partition (None: the assigned ones): its end minus the position, in offsets.
 
-        The end is what the last fetch told, which costs nothing, and is looked up before the first one. A consumer that
-        reads committed messages only is at the end when it has those. A paused partition is not fetched: ask
-        `end_offsets`.
+        The end comes from the last fetch, without a request; before the first fetch it is looked up. With
+        `read_committed` it is the last stable offset. A paused partition is not fetched: use `end_offsets`.
         """
         return self._positions.lag(places, timeout)
 
     def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """The first offset of each partition (None: the assigned ones)."""
+        """Return the first offset of each partition (None: the assigned ones)."""
         return self._positions.beginning_offsets(places)
 
     def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """The offset after the last message of each partition (None: the assigned ones)."""
+        """Return the offset after the last message of each partition (None: the assigned ones)."""
         return self._positions.end_offsets(places)
 
     def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
-        """Per partition the offset of the first message of that time (ms) or later; None if there is none."""
+        """Return per partition the offset of the first message of that time (ms) or later; None if there is none."""
         return self._positions.offsets_for_times(times)
 
     def high_watermark(self, place: Place) -> int:
-        """The end of the partition as the last fetch told it; -1 before the first."""
+        """Return the high watermark of the partition at the last fetch; -1 before the first fetch."""
         return self._positions.high_watermark(place)
 
     # --- messages
@@ -263,16 +270,16 @@ class Consumer:
         timeout: float | None = None,
         before_waiting: Callable[[], object] | None = None,
     ) -> Iterator[Message]:
-        """Messages for ever; with `stop_at_end` up to where the log ends now, of each partition.
+        """Iterate over messages for ever; with `stop_at_end`, up to the end that each partition has now.
 
-        In a group `stop_at_end` means: until the group has settled, as far as this member can tell, and each of its
-        partitions is read up to where it ended when it came to this member. A member without partitions is then at the
-        end at once. Who has ended is still a member: partitions that come later wait for the next call.
+        In a group, `stop_at_end` ends the iteration when the group has settled, as far as this member knows, and each
+        of its partitions is read up to the end that it had when this member got it. A member without partitions is then
+        at the end at once. It stays a member after the iteration: partitions that come later wait for the next call.
 
-        Ends when none came for `timeout` seconds (default `consumer.timeout.ms`; None and -1: wait for ever).
-        `before_waiting` is called when all that was fetched has been handed out: the time to flush. Raises
-        the `BarnabasError` of a partition that cannot be read; call again to read the others on, and that one after
-        `seek` or `resume`.
+        The iteration also ends when no message came for `timeout` seconds (default `consumer.timeout.ms`; None and -1:
+        wait for ever). It calls `before_waiting` when it has handed out all fetched messages: the time to flush. Raises
+        the `BarnabasError` of a partition that cannot be read; call again to read the other partitions, and that one
+        after `seek` or `resume`.
         """
         limit = timeout
         if limit is None and self.settings.consumer_timeout_ms >= 0:
@@ -290,14 +297,15 @@ class Consumer:
         return self.messages()
 
     def poll(self, timeout: float = 0.0) -> Message | None:
-        """The next message, or None if none comes within `timeout` seconds."""
+        """Return the next message, or None if none comes within `timeout` seconds."""
         found = self.poll_many(1, timeout)
         return found[0] if found else None
 
     def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """What is there, at most `max_messages` (`max.poll.records`); waits up to `timeout` s for the first.
+        """Return the next messages, at most `max_messages` (default `max.poll.records`).
 
-        In a group `timeout` may be exceeded by what its listener does, and by a commit before partitions are given up.
+        Waits up to `timeout` seconds for the first message. In a group, the rebalance listener and a commit before
+        partitions are revoked may take longer than `timeout`.
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         found: list[Message] = []
@@ -305,9 +313,10 @@ class Consumer:
         return found
 
     def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:
-        """What is there as a `pyarrow.Table`, with the columns of Spark's Kafka source; keys and values as bytes.
+        """Return the next messages as a `pyarrow.Table` with the columns of Spark's Kafka source.
 
-        As `poll_many`, but whole fetches are taken, until there are `rows` or more.
+        Keys and values are bytes, without the decoders. Works like `poll_many`, but takes whole fetches until there are
+        `rows` messages or more.
         """
         gathered = gather(headers)
         self._take(lambda: self._reading.rest_as_arrow(gathered), gathered, rows, timeout)
@@ -315,26 +324,26 @@ class Consumer:
 
     @property
     def buffered(self) -> bool:
-        """False if the next message has to be waited for; True as long as something that was fetched is in hand."""
+        """True while fetched messages are there; False if the consumer has to wait for the next one."""
         return self._reading.holds or any(
             state.chunks and not state.paused for state in self._fetcher.partitions.values()
         )
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """True when the user has got everything before these offsets, of the partitions that are not paused."""
+        """Return True if the user has all messages before these offsets, of the partitions that are not paused."""
         with self._lock:
             return self._reading.at(ends)
 
     # --- the group
 
     def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
-        """Keep positions for the group, so that it goes on there; returns when the coordinator has them.
+        """Commit offsets of the group, at which it continues; return when the coordinator has stored them.
 
-        what: None for everything that was handed out so far; a message, or several: what is behind them; or partition →
-              offset (an int, or a `CommittedOffset` with metadata) of the next message to read.
+        what: None for everything that was handed out so far; a message, or several, for the offsets after them; or
+              partition → offset (an int, or a `CommittedOffset` with metadata) of the next message to read.
 
-        Raises `CommitFailed` when the partitions are not this member's (any more), `ApiError`, `ClientTimeout`;
-        `ConfigError` without a group.
+        Raises `CommitFailed` if this member does not own the partitions, or has lost them; `ApiError`; `ClientTimeout`
+        after `timeout` seconds (default `default.api.timeout.ms`); `ConfigError` without a group.
         """
         group = self._in_group("commit()")
         offsets = self._offsets_of(what, group)
@@ -342,9 +351,9 @@ class Consumer:
             group.commit(offsets, self._positions.limit_s(timeout))
 
     def commit_async(self, what: Any = None, callback: CommitCallback | None = None) -> None:
-        """As `commit`, without waiting. The callback gets the offsets, and None or why they were not committed.
+        """Commit like `commit`, without waiting. The callback gets the offsets, and None or the error of the commit.
 
-        It is called on the user's thread, when messages are asked for, at the next `commit`, or on closing.
+        It runs on the user's thread: when the user asks for messages, at the next `commit`, or on closing.
         """
         group = self._in_group("commit_async()")
         offsets = self._offsets_of(what, group)
@@ -353,39 +362,40 @@ class Consumer:
     def committed(
         self, places: Iterable[Place] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the group has committed of each partition (None: the assigned ones): offset, leader epoch, metadata.
+        """Return the committed offsets of partitions (None: the assigned ones), with leader epoch and metadata.
 
-        None where it is nothing. Raises `ApiError`, `ClientTimeout`, `ConfigError` without a group.
+        The value is None where nothing is committed. Raises `ApiError`, `ClientTimeout`, `ConfigError` without a group.
         """
         group = self._in_group("committed()")
         return group.committed(self._positions.chosen(places), self._positions.limit_s(timeout))
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `Producer.send_offsets`. Raises `ConfigError` without one.
+        """The identity of this consumer in its group, for `Producer.send_offsets`.
 
-        A member that was out of its group is not the new one that it has become before its user asks for messages.
+        If the group has removed this member, the old identity stays until the user asks for messages again. Raises
+        `ConfigError` without a group.
         """
         return self._in_group("group_metadata").metadata()
 
     @property
     def settled(self) -> bool:
-        """True while this member has its share, as far as it knows, and has nothing to give up."""
+        """True while this member has its share of the partitions, as far as it knows, and none to release."""
         with self._lock:
             return self._group is not None and self._group.settled
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
-        """Have the group share out its partitions anew."""
+        """Start a rebalance of the group. Raises `ConfigError` without a group."""
         with self._lock:
             self._in_group("enforce_rebalance()").membership.rejoin(reason)
             self._shell.wake()
 
     def close(self, timeout: float | None = None, *, auto_commit: bool | None = None) -> None:
-        """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless.
+        """Stop fetching and close the connections; iteration on another thread raises `ClosedError`. Twice is harmless.
 
-        A member commits before, if it does that by itself, calls its listener's `on_revoked`, and leaves its group,
-        unless it is a static one. It waits `timeout` seconds at most for the coordinator (default 5 each).
-        `auto_commit` None: nothing is committed when another thread may still work on a message.
+        With a group, the consumer first commits, if automatic commits are on; a member also calls its listener's
+        `on_revoked`, and leaves the group, unless it is a static member. This waits at most `timeout` seconds (default
+        5) for the coordinator. `auto_commit` None: nothing is committed if another thread may still process a message.
         """
         auto_commit = self._user_is_done() if auto_commit is None else auto_commit
         with self._lock:
@@ -412,7 +422,7 @@ class Consumer:
     # --- inside
 
     def _user_is_done(self) -> bool:
-        """True if whoever got the last message waits for more, or closes now, or has ended."""
+        """Return True if the thread that got the last message waits for more, is the one that closes, or has ended."""
         return self._asked or self._user is threading.current_thread() or not self._user.is_alive()
 
     @property
@@ -425,7 +435,7 @@ class Consumer:
         return self._group
 
     def _come_back(self) -> None:
-        """The user asks for messages. Raises what has failed meanwhile."""
+        """Called when the user asks for messages. Raises an error that has been kept for the user."""
         self._shell.check_process()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -434,7 +444,7 @@ class Consumer:
             self._group.come_back()
 
     def _take(self, take: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
-        """Let `take` have what is there, until `found` is long enough. An error waits for the next call if it can."""
+        """Call `take` until `found` is long enough. If `found` has messages, an error waits for the next call."""
         self._come_back()
         self._asked, self._user = False, threading.current_thread()
         try:
@@ -447,7 +457,7 @@ class Consumer:
             self._failure = error  # the next call raises it
 
     def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
-        """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
+        """Take the next chunk. Return False on timeout, or when all ends are reached. Raises a chunk's error."""
         deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
         self._asked = True
         while True:
@@ -460,7 +470,7 @@ class Consumer:
                 return took
 
     def _wait_for_chunk(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
-        """False when there is none: the time is over, all ends are reached, or the group wants the user's thread."""
+        """Wait for a chunk. Return False on timeout, at all ends, or when the group needs the user's thread."""
         reading, group = self._reading, self._group
         took = False
 
@@ -500,13 +510,13 @@ class Consumer:
         return self._reading.at(ends)
 
     def _first_ends(self, stop_at_end: bool) -> dict[TopicPartition, int] | None:
-        """Where to stop; a member's partitions are still to come."""
+        """Return the offsets at which to stop; none yet for a member, whose partitions are still to come."""
         if not stop_at_end:
             return None
         return {} if self._is_member else self.end_offsets()
 
     def _follow(self, ends: dict[TopicPartition, int]) -> None:
-        """Look up where the partitions end that have come since, and forget those that have gone."""
+        """Look up the ends of newly assigned partitions, and drop those of partitions that are gone."""
         places = self.assignment
         for gone in ends.keys() - places:
             del ends[gone]

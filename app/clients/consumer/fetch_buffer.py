@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 NO_END = 2**63
 Ends = Mapping[TopicPartition, int]
-"""Where to stop: per partition the offset after the last message wanted."""
+"""The ends of reading: for each partition the offset after the last wanted message."""
 
 
 @define(eq=False)
 class _CurrentFetch:
-    """A chunk in the user's hand, and what is left of it."""
+    """The chunk that the user reads now, and its remaining messages."""
 
     chunk: CompletedFetch
     state: TopicPartitionState
@@ -42,7 +42,7 @@ class _CurrentFetch:
 class FetchBuffer:
     """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
 
-    A message counts as read once it is handed out: `TopicPartitionState.read_offset` is behind it then.
+    A message counts as read once it is handed out: `TopicPartitionState.read_offset` is then the offset after it.
     """
 
     def __init__(self, shell: ClientShell, fetcher: Fetcher, decoder: Decoder, key_decoder: Decoder) -> None:
@@ -55,27 +55,27 @@ class FetchBuffer:
         self._aside: dict[TopicPartition, _CurrentFetch] = {}
         self._latest: TopicPartitionState | None = None
         self.damaged: list[Damage] = []
-        """What was left out, in the order in which the user came past it."""
+        """The skipped damage, in the order in which the user read past it."""
 
     @property
     def holds(self) -> bool:
-        """True while there is a chunk to go on with."""
+        """True while there is a chunk to continue with."""
         return self._hand is not None or any(not hand.state.paused for hand in self._aside.values())
 
     @property
     def progress(self) -> object:
-        """Changes with every message that is handed out, and by nothing that others than the user do."""
+        """A value that changes with every message handed out, and only through actions of the user."""
         latest = self._latest
         return None if latest is None else (latest.place, latest.read_offset)
 
     def epoch_of(self, state: TopicPartitionState) -> int:
-        """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
+        """Return the leader epoch of the last message handed out of this partition; -1 = not known."""
         hand = self._aside.get(state.place, self._hand)
         in_hand = hand is not None and hand.state is state
         return hand.chunk.messages.leader_epoch if hand is not None and in_hand else state.read_epoch
 
     def rest(self, ends: Ends | None) -> Iterator[Message]:
-        """What is left of the chunk in hand, up to where it is put aside."""
+        """Yield the remaining messages of the current chunk, until the chunk is put aside."""
         hand = self._hand
         if hand is None:
             return
@@ -93,7 +93,7 @@ class FetchBuffer:
                     return
                 state.read_offset = offset + 1
                 yield message if plain else self._decoded(message)
-                if self._hand is not hand:  # the user has gone elsewhere meanwhile, or is wanted
+                if self._hand is not hand:  # the user has moved elsewhere meanwhile, or its thread is needed
                     return
         except ApiError as error:
             told = self._cannot_read(state, error)
@@ -101,7 +101,7 @@ class FetchBuffer:
         self._finish(hand)
 
     def rest_as_arrow(self, into: GatheredRows) -> None:
-        """All that is left of the chunk in hand; as it stands, not decoded by the decoders."""
+        """Add the remaining messages of the current chunk to `into`, as bytes, without the decoders."""
         from ..arrow.decode import decode_set
 
         hand = self._hand
@@ -119,7 +119,7 @@ class FetchBuffer:
         self._finish(hand)
 
     def take(self) -> bool:
-        """Have a chunk in hand if there is one. Lock held; raises a chunk's error."""
+        """Make the next chunk the current one; return False if there is none. Lock held; raises a chunk's error."""
         for place, hand in self._aside.items():
             if not hand.state.paused:
                 self._hand = self._aside.pop(place)
@@ -144,19 +144,19 @@ class FetchBuffer:
         return True
 
     def put_aside(self) -> None:
-        """Let `rest` end before its next message; `take` goes on there. Lock held, any thread."""
+        """End `rest` before its next message; `take` continues there. Lock held, any thread."""
         if self._hand is not None:
             self._aside[self._hand.chunk.place] = self._hand
             self._hand = None
 
     def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Forget what is in hand (None: of all partitions), for reading to begin elsewhere. Lock held."""
+        """Drop the chunks that are in use (None: of all partitions), so that reading begins elsewhere. Lock held."""
         self.put_aside()
         for place in list(self._aside) if places is None else places:
             self._aside.pop(place, None)
 
     def at(self, ends: Ends) -> bool:
-        """True when all before these offsets was handed out; paused partitions do not count. Lock held."""
+        """Return True if all messages before these offsets were handed out, paused partitions aside. Lock held."""
         for place, end in ends.items():
             state = self._fetcher.partitions.get(place)
             if state is None or state.paused:
@@ -173,14 +173,14 @@ class FetchBuffer:
         self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
     def _finish(self, hand: _CurrentFetch) -> None:
-        """All of a chunk was handed out."""
+        """Move the position behind a chunk whose messages were all handed out."""
         hand.state.read_offset = max(hand.state.read_offset, hand.chunk.next_offset)
         hand.state.read_epoch = hand.chunk.messages.leader_epoch
         with self._shell.lock:
             self.drop([hand.chunk.place])
 
     def _cannot_read(self, state: TopicPartitionState, error: ApiError) -> ApiError:
-        """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
+        """Stop a partition whose batch cannot be read; `resume` tries it again, `seek` continues elsewhere."""
         told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
         with self._shell.lock:
             state.jump(None, state.read_offset)

@@ -1,4 +1,4 @@
-"""What a consumer does in its group: the user's thread carries out what the membership decides."""
+"""The consumer's side of its group: the user's thread carries out the events of the membership."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from .rebalance_listener import RebalanceListener
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 CommitCallback = Callable[[Offsets, BarnabasError | None], object]
-"""Told of a commit: what was to be committed, and None or why it was not."""
+"""A callback of a commit: gets the offsets, and None or the error."""
 
 _LOOKS_PER_POLL_INTERVAL = 20
-"""How often within `max.poll.interval.ms` the reactor looks whether the user gets on."""
+"""The number of times within `max.poll.interval.ms` that the reactor checks the progress of the user."""
 _NOT_A_MEMBER = {
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -59,10 +59,10 @@ _NOT_A_MEMBER = {
 
 
 class GroupCoordinatorClient:
-    """The group's side of a consumer: what membership events mean for reading and for the listener, and commits.
+    """The group's side of a consumer: applies membership events to reading and the listener, and commits.
 
-    A part of the client, too: on the reactor it looks whether the user's thread is wanted, and then has the iteration
-    that is under way end before its next message. So messages cost no more than without a group.
+    It is also a part of the client: on the reactor it checks whether the user's thread is needed, and then ends the
+    running iteration before its next message. So a message costs no more than without a group.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class GroupCoordinatorClient:
             self._summon,
         )
         self.wanted = False
-        """The user's thread has something to carry out."""
+        """True while the user's thread has something to carry out."""
         self._shell = shell
         self._fetcher = fetcher
         self._reading = reading
@@ -99,12 +99,12 @@ class GroupCoordinatorClient:
         self._look_ms = NEVER
         self._auto_due_ms = NEVER
         self._commits_fail = False
-        """Told to the log, until one succeeds."""
+        """True after a failed automatic commit was logged, until one succeeds."""
         self._as_member: GroupMetadata | None = None
-        """Who the member was when its user had last heard all that it had to hear."""
+        """The identity of the member when its user had last received all its events."""
         self._paused: set[TopicPartition] = set()
         self._left: dict[TopicPartition, tuple[int, bytes]] = {}
-        """Where this member was in the partitions that it gave up, in the topic of which id."""
+        """The position (and the topic id) of each partition that this member gave up."""
         self._known: dict[TopicPartition, int] = {}
         self._told: deque[Callable[[], object]] = deque()
         self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
@@ -114,7 +114,7 @@ class GroupCoordinatorClient:
     # --- the reactor's side
 
     def poll(self, now_ms: float) -> Poll:
-        """See whether the user lives, and is wanted. Lock held; sends nothing."""
+        """Check whether the user makes progress, and whether its thread is needed. Lock held; sends nothing."""
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + self._settings.max_poll_interval_ms / _LOOKS_PER_POLL_INTERVAL
             progress = self._reading.progress
@@ -126,7 +126,7 @@ class GroupCoordinatorClient:
         return Poll([], min(self._look_ms, NEVER if self.wanted else self._auto_due_ms))
 
     def _summon(self) -> None:
-        """Let the user's thread come back before its next message. Lock held."""
+        """Make the user's thread come back before its next message. Lock held."""
         self.wanted = True
         self._reading.put_aside()
         self._shell.changed.notify_all()
@@ -146,12 +146,12 @@ class GroupCoordinatorClient:
             self._shell.wake()
 
     def keep_committing(self) -> None:
-        """Commit at an interval from now on, if that is wanted. Lock held."""
+        """Start automatic commits at their interval, if `enable.auto.commit` is set. Lock held."""
         if self._settings.enable_auto_commit and self._auto_due_ms == NEVER:
             self._auto_due_ms = self._shell.now_ms() + self._settings.auto_commit_interval_ms
 
     def come_back(self) -> None:
-        """The user asks for messages: carry out what waits. Raises what the listener raises, and failures."""
+        """Carry out pending events when the user asks for messages. Raises the listener's errors, and failures."""
         if self._attending:
             raise BarnabasError("a rebalance listener or a commit's callback must not ask for messages")
         if not self.wanted:
@@ -170,7 +170,7 @@ class GroupCoordinatorClient:
             self._shell.wake()  # the reactor looks again whether something is left
 
     def wait(self, came: Callable[[], bool], timeout_s: float | None) -> None:
-        """The user waits for messages. Lock held."""
+        """Wait for messages, for the user. Lock held."""
         if self.membership.polled(self._shell.now_ms()):
             self._shell.wake()
         self._waiting = True
@@ -185,7 +185,10 @@ class GroupCoordinatorClient:
         return self.membership.settled and not self.membership.has_event
 
     def give_up(self, timeout_s: float, *, auto_commit: bool = True) -> None:
-        """Leave the group in order: commit, tell the listener, tell the coordinator. Waits so long at most."""
+        """Leave the group in order: commit, call the listener's `on_revoked`, then leave at the coordinator.
+
+        Waits for the coordinator at most `timeout_s` seconds.
+        """
         deadline_ms = self._shell.now_ms() + timeout_s * 1000
         places = list(self._fetcher.partitions)
         if auto_commit and self._auto_due_ms < NEVER:
@@ -198,7 +201,7 @@ class GroupCoordinatorClient:
             self._call_back()
 
     def end(self) -> None:
-        """The client is closed: commits that nobody has answered have failed."""
+        """Fail the commits without a response, after the client was closed."""
         for done in list(self._unanswered.values()):
             done(ClosedError("the client was closed before the commit was answered"))
         self._call_back()
@@ -206,7 +209,7 @@ class GroupCoordinatorClient:
     # --- positions
 
     def positions(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
-        """What the user has got to, of all partitions that are read (or of these). Lock held."""
+        """Return the user's positions in all partitions that are read (or in these). Lock held."""
         states = self._fetcher.partitions
         chosen = [states[place] for place in (states if places is None else places) if place in states]
         return {
@@ -216,8 +219,10 @@ class GroupCoordinatorClient:
         }
 
     def metadata(self) -> GroupMetadata:
-        """Who this is in the group, as far as the user knows: a member that was out and is in again is a stranger to
-        the coordinator, in whose eyes others may have had its partitions, until its user has heard of it.
+        """Return the identity in the group of which the user knows.
+
+        A member that lost its membership and joined again keeps its old identity until its user has received that
+        event: in between, other members may have had its partitions.
         """
         with self._shell.lock:
             now, known = self._metadata(), self._as_member
@@ -234,7 +239,7 @@ class GroupCoordinatorClient:
         )
 
     def commit(self, offsets: Offsets, timeout_s: float) -> None:
-        """Raises `CommitFailed`, `ApiError`, `ClientTimeout`."""
+        """Commit, and wait for the coordinator. Raises `CommitFailed`, `ApiError`, `ClientTimeout`."""
         answers: list[BarnabasError | None] = []
         with self._shell.lock:
             self._check_open()
@@ -249,7 +254,7 @@ class GroupCoordinatorClient:
             raise _named(answers[0])
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None, timeout_s: float) -> None:
-        """The callback is called when the user asks for messages, commits or closes next."""
+        """Commit without waiting; the callback runs when the user next asks for messages, commits or closes."""
 
         def done(error: BarnabasError | None) -> None:
             if self._unanswered.pop(id(done), None) is None:
@@ -268,7 +273,7 @@ class GroupCoordinatorClient:
             self._shell.wake()
 
     def committed(self, places: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, Any]:
-        """Per partition the `CommittedOffset`, or None. Raises `ApiError`, `ClientTimeout`."""
+        """Return for each partition the `CommittedOffset`, or None. Raises `ApiError`, `ClientTimeout`."""
         answers: list[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError] = []
         with self._shell.lock:
             self._check_open()
@@ -321,8 +326,10 @@ class GroupCoordinatorClient:
                 self._shell.wake()
 
     def _topic_of(self, place: TopicPartition, offset: int) -> bytes:
-        """The id of the topic that a committed offset is of, where this member gave the partition up there: its commit
-        may have come when that topic was deleted and another one had its name."""
+        """Return the id of the topic of a committed offset, if this member gave up the partition at that offset.
+
+        Its commit may have arrived after that topic was deleted and another one got its name.
+        """
         left_at, topic_id = self._left.get(place, (-1, NO_TOPIC_ID))
         return topic_id if left_at == offset else NO_TOPIC_ID
 
@@ -346,7 +353,7 @@ class GroupCoordinatorClient:
                 self.membership.revoked_done()
 
     def _forget(self, places: Iterable[TopicPartition]) -> None:
-        """Read these no more. Lock held."""
+        """Stop reading these partitions. Lock held."""
         for place in places:
             state = self._fetcher.partitions.get(place)
             if state is not None and state.paused:
@@ -383,7 +390,7 @@ class GroupCoordinatorClient:
                 self._shell.wake()
 
     def _commit_quietly(self, timeout_s: float) -> None:
-        """Before partitions are given up: that it fails is told to the log, for it only makes messages come again."""
+        """Commit before partitions are given up; a failure is only logged, for it merely repeats messages."""
         with self._shell.lock:
             positions = self._news()
         if positions:
@@ -431,7 +438,7 @@ def _named(error: BarnabasError) -> BarnabasError:
 
 
 def assignors_of(chosen: ConsumerSettings, host: PluginHost) -> list[Assignor]:
-    """By their names, and objects as they are. Raises `ConfigError`."""
+    """Return the assignors: names are looked up, objects stay as they are. Raises `ConfigError`."""
     found: list[Assignor] = []
     for each in chosen.partition_assignment_strategy:
         if not isinstance(each, str):

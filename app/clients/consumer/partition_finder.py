@@ -1,4 +1,4 @@
-"""What users say they want to read, and from where."""
+"""The parsing of the topics, partitions and start positions that users name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = TopicPartition | tuple[str, int]
 
 
 def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime | int | None:
-    """Where to begin; None when nothing is said. Raises `ConfigError`."""
+    """Return the start position; None if neither argument names one. Raises `ConfigError`."""
     if position is not None and timestamp_ms is not None:
         raise ConfigError("give a position or a timestamp_ms, not both")
     if timestamp_ms is not None:
@@ -43,7 +43,7 @@ def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime |
 def subscription_of(
     topics: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
 ) -> list[str] | re.Pattern[str]:
-    """Topics, or a pattern. Raises `ConfigError`."""
+    """Return the topics, or the compiled pattern. Raises `ConfigError`."""
     if (topics is None) == (pattern is None):
         raise ConfigError("subscribe to topics, or to a pattern")
     if pattern is not None:
@@ -62,7 +62,7 @@ def subscription_of(
 
 
 class PartitionFinder:
-    """Tells what partitions there are."""
+    """Finds the partitions of topics in the cluster's metadata."""
 
     def __init__(self, shell: ClientShell, *, timeout_ms: int, auto_create: bool) -> None:
         self._shell = shell
@@ -72,9 +72,12 @@ class PartitionFinder:
     def places(
         self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
     ) -> list[TopicPartition]:
-        """The partitions of topics, and partitions as they are. Raises `ApiError`, `ClientTimeout`, `ConfigError`."""
+        """Return the named partitions, and those of named topics.
+
+        Raises `ApiError`, `ClientTimeout`, `ConfigError`.
+        """
         chosen = None if partitions is None else [checked_partition_number(each) for each in partitions]
-        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place tells
+        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place checks
         places: list[TopicPartition] = []
         for each in several:
             if not isinstance(each, str):
@@ -88,7 +91,7 @@ class PartitionFinder:
         return list(dict.fromkeys(places))
 
     def _count(self, topic: str, largest: int) -> int:
-        """How many partitions the topic has. Raises `ApiError` when `largest` is not one of them."""
+        """Return the number of partitions of the topic. Raises `ApiError` if `largest` is not one; `ClientTimeout`."""
         view, shell = self._shell.view, self._shell
 
         def told() -> bool:

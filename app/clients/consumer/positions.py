@@ -1,4 +1,4 @@
-"""Where a consumer is in its partitions, and where they begin and end."""
+"""The positions of a consumer in its partitions, and the beginning and end offsets of those."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .partition_finder import Place
 
 
 class ConsumerPositions:
-    """Tells and moves the positions of one consumer. The methods without a text here are explained at `Consumer`."""
+    """Returns and changes the positions of one consumer. `Consumer` documents the methods without a text here."""
 
     def __init__(self, shell: ClientShell, fetcher: Fetcher, reading: FetchBuffer, settings: ConsumerSettings) -> None:
         self._shell = shell
@@ -72,7 +72,7 @@ class ConsumerPositions:
         return self.state(as_topic_partition(place)).high_watermark
 
     def seek(self, positions: Mapping[TopicPartition, StartPosition]) -> None:
-        """Go on there. Raises `ConfigError` for what is not assigned."""
+        """Continue reading at these positions. Raises `ConfigError` for partitions that are not assigned."""
         for place in positions:
             self.state(place)
         with self._shell.lock:
@@ -98,25 +98,28 @@ class ConsumerPositions:
         return {place: answer.offset for place, answer in zip(asked, answers, strict=True)}
 
     def chosen(self, places: Iterable[Place] | None) -> list[TopicPartition]:
-        """These, or (None) all assigned ones."""
+        """Return these partitions, or all assigned ones (None)."""
         return self.assignment if places is None else [as_topic_partition(place) for place in places]
 
     def state(self, place: TopicPartition) -> TopicPartitionState:
-        """Raises `ConfigError` for what is not assigned."""
+        """Return the state of an assigned partition. Raises `ConfigError` if it is not assigned."""
         state = self._fetcher.partitions.get(place)
         if state is None:
             raise ConfigError(f"{place} is not assigned")
         return state
 
     def limit_s(self, timeout: float | None) -> float:
-        """How long to wait for the cluster when the user says `timeout`."""
+        """Return the time to wait for the cluster, in seconds: `timeout`, or `default.api.timeout.ms` for None."""
         return self._settings.default_api_timeout_ms / 1000 if timeout is None else timeout
 
 
 def offsets_to_commit(
     what: Any, positions: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, CommittedOffset]:
-    """From a message, messages, or partition → offset; `positions` tell the epochs. Raises `ConfigError`."""
+    """Return the offsets to commit for a message, messages, or partition → offset. Raises `ConfigError`.
+
+    `positions` supplies leader epochs and topic ids.
+    """
     if isinstance(what, Mapping):
         return {as_topic_partition(place): _committed(position) for place, position in what.items()}
     messages = [what] if isinstance(what, Message) else list(what)
@@ -132,14 +135,14 @@ def offsets_to_commit(
 
 
 def _position_at(offset: int, now: CommittedOffset | None) -> CommittedOffset:
-    """The position behind a message, of the topic that is read `now`."""
+    """Return the position after a message, of the topic that is read `now`."""
     if now is None:
         return CommittedOffset(offset)
     return now if now.offset == offset else CommittedOffset(offset, topic_id=now.topic_id)
 
 
 def _committed(position: Any) -> CommittedOffset:
-    """An offset, a `CommittedOffset`, or what looks like one in another library."""
+    """Convert an offset, a `CommittedOffset`, or another library's class that looks like one. Raises `ConfigError`."""
     if isinstance(position, CommittedOffset):
         made = position
     elif isinstance(position, int) and not isinstance(position, bool):
@@ -161,7 +164,7 @@ def _committed(position: Any) -> CommittedOffset:
 def committed_or_reset(
     places: Sequence[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], reset: int
 ) -> dict[TopicPartition, StartPosition]:
-    """Where to begin: where the group has got to, else at that time. Raises `ConfigError` if that is 0 (none)."""
+    """Return start positions: the committed offset, else the time `reset`. Raises `ConfigError` if that is 0 (none)."""
     starts: dict[TopicPartition, StartPosition] = {}
     for place in places:
         at = committed.get(place)

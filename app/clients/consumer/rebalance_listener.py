@@ -1,4 +1,4 @@
-"""What a user is told when the partitions of a group member change."""
+"""The callbacks of a user when the partitions of a group member change."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ PartitionsCallback = Callable[[list[TopicPartition]], object]
 
 
 class RebalanceListener:
-    """For `Consumer.subscribe`; override what you need. Called on the thread that asks the consumer for messages, while
-    it asks, and on the one that calls `unsubscribe` or `close`. Methods may use the consumer, except to get messages.
+    """A listener for `Consumer.subscribe`; override the methods that you need.
 
-    What they raise is raised to who asked, after the change itself has been carried out.
+    They run on the thread that asks the consumer for messages, while it asks, and on the thread that calls
+    `unsubscribe` or `close`. They may use the consumer, except to get messages. An exception of theirs is raised to
+    that thread, after the change itself has been carried out.
     """
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        """These came; nothing of them was handed out yet, `seek` and `pause` count from their first message on.
+        """Called with new partitions before their first message is handed out: `seek` and `pause` apply from there.
 
-        Called after every rebalance that this member took part in, with an empty list if it got nothing new.
+        The consumer calls it after every rebalance of this member, with an empty list if it got nothing new.
         """
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
-        """These are about to go; they are still this member's, `commit` still counts for them."""
+        """Called before partitions are revoked: they still belong to this member, and `commit` still works."""
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
-        """These have gone already, and others may read them; `commit` fails. By default as `on_revoked`."""
+        """Called after partitions were lost: other members may read them, and `commit` fails. Calls `on_revoked`."""
         self.on_revoked(partitions)
 
 
 class CallableListener(RebalanceListener):
-    """Functions in place of methods."""
+    """A listener of functions; without a function for lost partitions, the one for revoked ones is called."""
 
     def __init__(
         self, assigned: PartitionsCallback | None, revoked: PartitionsCallback | None, lost: PartitionsCallback | None
@@ -63,7 +64,10 @@ def listener_of(
     revoked: PartitionsCallback | None,
     lost: PartitionsCallback | None,
 ) -> RebalanceListener:
-    """An object with the methods of a `RebalanceListener`, or functions. Raises `ConfigError` for both, or a misfit."""
+    """Return the listener: the given object, or one of the functions.
+
+    Raises `ConfigError` if both are given, or if the object lacks a method of `RebalanceListener`.
+    """
     functions = CallableListener(assigned, revoked, lost)
     if listener is None:
         return functions

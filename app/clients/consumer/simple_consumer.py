@@ -47,7 +47,7 @@ class FetchedSet(MessageSet):
         self.high_watermark = outcome.high_watermark
         self.log_start_offset = outcome.log_start_offset
         self.damage = piece.damage
-        """With `skip.damaged`: what was left out before `next_offset`."""
+        """With `skip.damaged`: the damage that was skipped before `next_offset`."""
 
 
 @check_process_in_methods("_shell")
@@ -60,7 +60,7 @@ class SimpleConsumer(AnySimpleConsumer):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SimpleConsumer:
-        """With `classic://host:port` a `ClassicSimpleConsumer`."""
+        """Return a `ClassicSimpleConsumer` for `classic://host:port`."""
         if cls is SimpleConsumer and is_classic_address(args[0] if args else kwargs.get("bootstrap")):
             from ..classic.simple_consumer import ClassicSimpleConsumer
 
@@ -70,7 +70,7 @@ class SimpleConsumer(AnySimpleConsumer):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
-        """What `SimpleConsumer(...)` makes is a `SimpleConsumer`, of whatever generation."""
+        """Make the result of `SimpleConsumer(...)` an instance of `SimpleConsumer`, in both generations."""
         return True if cls is SimpleConsumer and AnySimpleConsumer in other.__mro__ else NotImplemented
 
     def __init__(
@@ -96,11 +96,12 @@ class SimpleConsumer(AnySimpleConsumer):
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> FetchedSet:
-        """Messages from `offset` on, about `max_bytes` of them; at least one batch if there is one, whatever its size.
+        """Fetch messages from `offset` on, about `max_bytes` (default `max.partition.fetch.bytes`) of them.
 
-        Waits up to `max_wait_ms` for `min_bytes`. The set's `next_offset` is where to go on. Raises `ApiError`
-        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), `CorruptRecord` when what is at `offset` is damaged
-        (with `skip.damaged` the set begins behind it), `TransportError`, `ClientTimeout`.
+        The set has at least one batch if there is one, whatever its size. The broker waits up to `max_wait_ms` for
+        `min_bytes`. The next fetch continues at the set's `next_offset`. Raises `ApiError` (OFFSET_OUT_OF_RANGE,
+        UNKNOWN_TOPIC_OR_PARTITION, ...), `CorruptRecord` if the record at `offset` is damaged (with `skip.damaged` the
+        set begins after it), `TransportError`, `ClientTimeout`.
         """
         return self.multifetch([(topic, partition, offset)], max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)[0]
 
@@ -112,7 +113,10 @@ class SimpleConsumer(AnySimpleConsumer):
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> list[FetchedSet]:
-        """As `fetch`, of several (topic, partition, offset) at once; raises the first error of any of them."""
+        """Fetch several (topic, partition, offset) at once, like `fetch`; raises the first error of any of them.
+
+        `max_bytes` is the limit of each partition.
+        """
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
         courses = [self._course(topic, partition, offset, size) for topic, partition, offset in asked]
         answers = self._fetch(courses, size, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
@@ -122,11 +126,11 @@ class SimpleConsumer(AnySimpleConsumer):
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
     ) -> Iterator[FetchedSet]:
-        """The partition's records from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
+        """Read the partition's records from `start` up to `end` (exclusive; None: the present end), in pieces.
 
-        The last set may go beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError` OFFSET_OUT_OF_RANGE
-        when the log no longer has `start`, or ends before `end`; `CorruptRecord`, which with `skip.damaged` is a set
-        without messages that tells the `damage`.
+        The last set may extend beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError`
+        OFFSET_OUT_OF_RANGE if the log no longer has `start`, or ends before `end`. Raises `CorruptRecord` for a damaged
+        record; with `skip.damaged`, there is a set without messages instead, with its `damage`.
         """
         if end is None:
             end = self.offset_at(topic, partition, LATEST)
@@ -152,7 +156,7 @@ class SimpleConsumer(AnySimpleConsumer):
         min_bytes: int = 1,
         headers: bool = False,
     ) -> tuple[Table, int]:
-        """As `fetch`: the messages as a `pyarrow.Table` (see `Consumer.fetch_arrow`), and the offset to go on at."""
+        """Fetch like `fetch`; return a `pyarrow.Table` (see `Consumer.fetch_arrow`) and the next offset to fetch."""
         gathered = gather(headers)
         found = self.fetch(topic, partition, offset, max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         gathered.add_set(found, skip_damaged=self.settings.skip_damaged)
@@ -161,14 +165,14 @@ class SimpleConsumer(AnySimpleConsumer):
     def read_arrow(
         self, topic: str, partition: int, start: int, end: int | None = None, *, headers: bool = False
     ) -> Iterator[Table]:
-        """As `read`, without what is behind `end`: a `pyarrow.Table` for each piece."""
+        """Read like `read`, exactly up to `end`, with a `pyarrow.Table` for each piece."""
         for found in self.read(topic, partition, start, end):
             gathered = gather(headers)
             gathered.add_set(found, upto=end, skip_damaged=self.settings.skip_damaged)
             yield gathered.table()
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:
-        """The first offset whose record is of that time (ms) or later; or of LATEST (-1), EARLIEST (-2). -1: none."""
+        """Return the first offset of that time (ms) or later, or that of LATEST (-1) or EARLIEST (-2); -1 if none."""
 
         def build(group: Sequence[TopicPartition]) -> ListOffsets:
             return ListOffsets(
@@ -182,10 +186,10 @@ class SimpleConsumer(AnySimpleConsumer):
         return offset
 
     def offsets_before(self, topic: str, partition: int, time: int, max_offsets: int = 1) -> list[int]:
-        """Offsets to begin at when what is older than `time` (ms; LATEST, EARLIEST) is not wanted, newest first.
+        """Return offsets from which to read messages of `time` (ms; LATEST, EARLIEST) or later, newest first.
 
-        The classic call told bases of segments; today's protocol tells one offset for a time, and the beginning of the
-        log, which is older than any. So there are at most two.
+        The classic call returned the base offsets of segments. The protocol of today has one offset for a time, and the
+        beginning of the log; so the list has at most two, and at most `max_offsets`.
         """
         earliest = self.offset_at(topic, partition, EARLIEST)
         if time == EARLIEST:
@@ -231,7 +235,10 @@ class SimpleConsumer(AnySimpleConsumer):
         )
 
     def _taken(self, course: FetchPosition, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
-        """What an answer for one of so many brings; asked again until that is clear. Without messages at the end."""
+        """Return the set of an answer for one of `asked` partitions; fetch again until it is clear.
+
+        The set is empty at the end of the log.
+        """
         piece, outcome = _next(course, answer, first=asked == 1)
         while piece is None and not course.at_end:
             again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
@@ -239,7 +246,7 @@ class SimpleConsumer(AnySimpleConsumer):
         return FetchedSet(piece or CheckedRecords(b"", [], course.position, course.position), self._codecs, outcome)
 
     def close(self) -> None:
-        """Hang up. Twice is harmless."""
+        """Close the connections. Twice is harmless."""
         self._shell.close()
 
     def __enter__(self) -> Self:
@@ -265,7 +272,7 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
 def _next(
     course: FetchPosition, answer: FetchResultPartition | BarnabasError, *, first: bool = True
 ) -> tuple[CheckedRecords | None, FetchResultPartition]:
-    """What the answer brings, and the answer. Raises what is no answer to go on with."""
+    """Return the records of the answer, and the answer. Raises an error from which reading cannot continue."""
     if not isinstance(answer, BarnabasError):
         if answer.error is ErrorCode.CORRUPT_MESSAGE:
             return course.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer

@@ -210,8 +210,10 @@ class DeltaLakeTable:
     def _commit_actions(
         self, staging: str, number: int, change: TableChange, adds: "Sequence[AddAction]", columns: "pa.Schema"
     ) -> int:
-        """As the version of this number, or a later one when other tools have committed meanwhile, whose versions leave
-        the offsets as they are. Not at all if one of ours was quicker: it has seen another state."""
+        """Commit as the version of this number, or as a later one if other tools have committed meanwhile, whose
+        versions leave the offsets as they are. Raises `TableError` if a commit of ours came first: it has another
+        state.
+        """
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.transaction import create_table_with_add_actions
 
@@ -257,7 +259,7 @@ def app_id(topic: str, key: str) -> str:
 
 
 def _positions(change: TableChange, before: Commit | None) -> Mapping[str, int]:
-    """Those that the change moves."""
+    """Return the offsets that the change moves."""
     known = {} if before is None else _offsets(before)
     return {name: offset for name, offset in _offsets(change).items() if known.get(name) != offset}
 
@@ -271,7 +273,7 @@ def _offsets(change: TableChange) -> Mapping[str, int]:
 
 
 def _has_columns(have: Any, wanted: Any) -> bool:
-    """Of types in the JSON of Delta's schemas: whether whatever is wanted is there."""
+    """Compare types in the JSON of Delta's schemas: whether `have` contains everything that is wanted."""
     if not (isinstance(have, dict) and isinstance(wanted, dict)):
         return bool(have == wanted)
     if wanted.get("type") == "struct":

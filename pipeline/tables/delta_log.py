@@ -1,4 +1,4 @@
-"""What Delta's log tells of our commits: each has the whole state of the table in its `commitInfo`."""
+"""Commits of ours in Delta's log: each has the whole state of the table in its `commitInfo`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ class DeltaLog:
         return newest is None or newest < first or self._path(first).exists()
 
     def keep_copy(self) -> None:
-        """Of the newest commit, for the day when the log has it no more."""
+        """Keep a copy of the newest commit for the time when the log no longer has it."""
         last = self.last()
         text = json.dumps(None if last is None else attrs.asdict(last))
         if last is not None and not (self._copy.exists() and self._copy.read_text(encoding="utf-8") == text):
@@ -100,7 +100,7 @@ class DeltaLog:
         sync_down_to(self._log, self._folder)
 
     def drop_torn(self) -> None:
-        """After a power cut the newest version may be there without its content: then it was never told to be done."""
+        """Move a newest version without content away: a power cut left it, and it was never acknowledged."""
         number = self.version()
         if number is None or not self._path(number).exists():
             return
@@ -144,7 +144,7 @@ class DeltaLog:
 
 
 def packed(change: TableChange, staging: str) -> str:
-    """What a version's metadata says of the change; the files are in its actions."""
+    """Return the description of the change for a version's metadata; the files are in its actions."""
     told = {name: value for name, value in attrs.asdict(change).items() if name not in _IN_ACTIONS}
     return json.dumps({**told, "staging": staging}, separators=(",", ":"))
 

@@ -17,7 +17,7 @@ _WITH_BOUNDS = ("partition", "offset", "timestamp")
 
 @frozen(kw_only=True)
 class FileFacts:
-    """What a format's log tells of a file; `least` and `greatest` of the columns where that is known and of use."""
+    """Facts about a file from a format's log; `least` and `greatest` of the columns where that is known and of use."""
 
     name: str
     rows: int
@@ -36,7 +36,7 @@ class FileFacts:
 
 
 def file_facts(folder: Path, name: str) -> FileFacts:
-    """Of the Parquet file of this name below the folder, from its footer."""
+    """Return the facts about the Parquet file of this name below the folder, from its footer."""
     import pyarrow.parquet as pq
 
     path = folder / name
@@ -126,7 +126,9 @@ def sync(path: Path) -> None:
 
 
 def sync_down_to(folder: Path, top: Path) -> None:
-    """Where a file system keeps no order between folders, each on the way down has to know the next one."""
+    """Sync all folders from `folder` up to `top`: where a file system keeps no order between folders, each must durably
+    name the next one.
+    """
     for each in (folder, *folder.parents):
         sync(each)
         if each == top:

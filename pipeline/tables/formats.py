@@ -1,4 +1,4 @@
-"""Which format a table has."""
+"""Formats of tables, and the choice between them."""
 
 from pathlib import Path
 

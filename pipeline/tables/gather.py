@@ -21,10 +21,11 @@ _THREADS = 2
 def gather_small_files(
     paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES, small_rows: int = SMALL_ROWS, rows_max: int | None = None
 ) -> None:
-    """Of these Parquet files put the small ones together that are in the same folder, up to eight times `small_bytes`
-    and `rows_max` rows in a file. The first one of them stays, with all the rows; the others are gone. A file that is
-    small for how well it is compressed, with `small_rows` or more, is none: that would be as much work again as the
-    load."""
+    """Join the small ones of these Parquet files that are in the same folder, up to eight times `small_bytes` and
+    `rows_max` rows in a file. The first file of each group stays, with all the rows; the others are deleted. A file
+    with `small_rows` or more does not count as small, however well it is compressed: to rewrite it would cost as much
+    as the load.
+    """
     few = (path for path in paths if path.stat().st_size < small_bytes)
     rows = {path: parquet_rows(path) for path in few}
     small = sorted(path for path, count in rows.items() if count < small_rows)

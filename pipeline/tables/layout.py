@@ -1,4 +1,4 @@
-"""How a table's rows are shared out to folders: by topic, within it by time, by a field, or by a hash of the key."""
+"""Layout of a table: its rows are in folders by topic, within it by time, by a field, or by a hash of the key."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class _Part:
 
 @frozen
 class Layout:
-    """Which partition columns a table has beside `topic`, which is the first."""
+    """The partition columns of a table besides `topic`, which is the first."""
 
     parts: Sequence[_Part]
 

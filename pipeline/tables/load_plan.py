@@ -1,4 +1,4 @@
-"""What a load has to do: from the table's state and the cluster's offsets to ranges, and what they replace."""
+"""Plan of a load: from the table's state and the cluster's offsets to ranges, and what they replace."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, Clus
 from .state import Commit, TopicState
 
 _CLASSIC_ROW_BYTES = 200
-"""A guess, for what must be told or decided before the rows are there."""
+"""A guess, for decisions and progress before the rows are there."""
 
 
 class TopicRecreated(BarnabasError):
@@ -23,7 +23,7 @@ class LoadPlan:
     """The work of one load.
 
     `ranges` are read, `topics` is the state afterwards. Rows of the table at or after the offset in `replaced_from` are
-    replaced; `replaced_topics` are dropped whole. `lost` tells which data is gone.
+    replaced; `replaced_topics` are dropped whole. `lost` describes the data that is gone.
     """
 
     ranges: Sequence[OffsetRange]
@@ -32,12 +32,13 @@ class LoadPlan:
     replaced_topics: Sequence[str]
     lost: Sequence[str]
     absent: Sequence[ClusterPartition] = ()
-    """Partitions loaded before whose brokers are not there now; a later load goes on with them."""
+    """Partitions loaded before whose brokers are not there now; a later load continues with them."""
 
     @property
     def rows_max(self) -> int | None:
-        """How many offsets are read: a compacted topic may have fewer records. None for a classic cluster, where
-        offsets count bytes, and those of compressed messages."""
+        """The number of offsets that are read: a compacted topic may have fewer records. None for a classic cluster,
+        where offsets count bytes, and those of compressed messages.
+        """
         return None if self._classic else sum(part.size for part in self.ranges)
 
     @property
@@ -111,7 +112,7 @@ def plan_load(
 
 
 def task_count(sizes: Sequence[int], *, cores: int, rows_per_file: int, rows_per_task_min: int = 10_000) -> int:
-    """How many tasks write a load: enough for the cores and for files of at most `rows_per_file`, not more."""
+    """Return the number of tasks of a load: enough for the cores and for files of at most `rows_per_file`, not more."""
     total = sum(sizes)
     return max(1, -(-total // rows_per_file), min(cores, -(-total // rows_per_task_min)))
 
@@ -125,7 +126,7 @@ def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list
 def _is_another(
     info: TopicInfo, before: TopicState | None, end: Mapping[ClusterPartition, int], recreated: str
 ) -> bool:
-    """True if the topic was created anew and is to be replaced. By its id; without ids, because its log is shorter."""
+    """True if the topic was created again and is to be replaced. By its id; without ids, because its log is shorter."""
     if before is None:
         return False
     reason = ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES_MAX = 10_000
-"""Of one load: more come of a partitioning that is finer than anybody wants it."""
+"""The limit of files of one load: only a partitioning that is finer than useful makes more."""
 _DISK_FULL = os.strerror(errno.ENOSPC)
 _POLL_S = 0.2
 _QUICK_ROWS = 500_000
@@ -40,8 +40,9 @@ _FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed, TopicNotTyped)
 
 @frozen(kw_only=True)
 class LoadProgress:
-    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
-    classic cluster a guess."""
+    """Progress of a load: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
+    classic cluster a guess.
+    """
 
     step: str
     done: int = 0
@@ -51,7 +52,7 @@ class LoadProgress:
 
 @frozen(kw_only=True)
 class LoadResult:
-    """What a load did: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
+    """Result of a load: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
 
     rows: int
     files: int
@@ -60,18 +61,18 @@ class LoadResult:
     replaced_rows: int = 0
     lost: Sequence[str] = ()
     absent: Sequence[str] = ()
-    """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
+    """Partitions loaded before whose classic brokers were not there; a later load continues with them."""
     damaged: Sequence[DamagedRange] = ()
-    """What was left out, with `skip_damaged`."""
+    """The ranges that were left out, with `skip_damaged`."""
     newest_ms: Mapping[str, int] = field(factory=dict)
     """Per topic of this load the time of the newest record in the table, where records have one."""
     quarantined: int = 0
     """Rows that do not decode: they are not in the table but in the one below it, in `quarantine.FOLDER`."""
     group_error: str | None = None
-    """Why the group could not be told; rows and offsets are in the table nevertheless."""
+    """The reason why the commit to the group failed; rows and offsets are in the table nevertheless."""
 
     def joined(self, other: "LoadResult") -> "LoadResult":
-        """Of two loads one after the other."""
+        """Return the result of this load and a later one together."""
         return LoadResult(
             rows=self.rows + other.rows,
             files=self.files + other.files,
@@ -125,8 +126,9 @@ class TableLoad:
         return evolve(done, newest_ms={name: ms for name, ms in done.newest_ms.items() if name in topics})
 
     def run_each(self, topics: Sequence[str]) -> tuple[LoadResult, Mapping[str, BarnabasError]]:
-        """As many of them as can be, and the faults of the others. At once if there is none. Raises what is the fault
-        of no topic, and the first fault when no topic is left."""
+        """Load as many of the topics as possible, and return the faults of the others; without faults it is a single
+        load. Raises an error that is no topic's fault, and the first fault when no topic is left.
+        """
         try:
             return self.run(topics), {}
         except _FAULTS_OF_A_TOPIC as error:
@@ -136,7 +138,7 @@ class TableLoad:
         failed: dict[str, BarnabasError] = {}
         good = self._without_faults(topics, failed)
         done = NOTHING
-        if failed and good:  # the plan has told whose fault it was
+        if failed and good:  # the plan has found the topics at fault
             try:
                 return self.run(good), failed
             except _FAULTS_OF_A_TOPIC:
@@ -161,11 +163,11 @@ class TableLoad:
         )
 
     def _check_typed(self, plan: LoadPlan, topics: Sequence[str]) -> None:
-        """Where nothing is new a wrong format or registry is told, too: of topics that have had messages."""
+        """Report a wrong format or registry also when nothing is new, for topics that have had messages."""
         typed_values(self.source, self.store, [name for name in topics if any(plan.topics[name].next_offsets.values())])
 
     def _without_faults(self, topics: Sequence[str], failed: dict[str, BarnabasError]) -> list[str]:
-        """Those that can be planned; why the others cannot is noted in `failed`."""
+        """Return the topics that can be planned; the reasons why others cannot go into `failed`."""
         last = self.store.last()
         with self._connected() as cluster:
             for topic in topics:
@@ -186,7 +188,7 @@ class TableLoad:
             cluster.close()
 
     def _carried_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
-        """What a load that fails has written is taken away at once: the disk may be full of it."""
+        """Carry out the plan. A load that fails removes what it has written at once: the disk may be full of it."""
         try:
             return self._carry_out(plan, last, layout)
         except (BarnabasError, OSError) as error:
@@ -235,7 +237,7 @@ class TableLoad:
             return evolve(done, quarantined=undecodable)
 
     def _check_same_topics(self, plan: LoadPlan) -> None:
-        """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
+        """Raise `TopicRecreated` if a topic was created again since the plan: the rows may be those of another one."""
         known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
         if not any(known.values()):
             return

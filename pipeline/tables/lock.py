@@ -22,8 +22,8 @@ class TableLocked(BarnabasError):
 def exclusive(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock at `path` (an advisory file lock, `flock`), waiting up to `wait_s` for it. Raises `TableLocked`.
 
-    The file stays: its content only tells others who holds it. A dead holder's lock is free at once. But where its
-    folder was made for it, and nothing has come into it meanwhile, it goes again, with the folders that were made.
+    The file stays: its content only shows others which process holds it. A dead holder's lock is free at once. But if
+    its folder was made for it, and is otherwise empty at the end, it is removed again, with the folders that were made.
     """
     file, made = _locked(path, time.monotonic() + wait_s)
     with file:

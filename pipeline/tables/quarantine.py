@@ -1,7 +1,8 @@
-"""What does not decode: a table of its own in DIR/_quarantine, with the bytes, the reason, and where they stand.
+"""Quarantine of rows that do not decode: a table of its own in DIR/_quarantine, with the bytes, the reason, and the
+place of each.
 
-It is committed before the table. A load that is killed between the two begins again where the table is, and what it
-finds then takes the place of what stands here from there on: each row is here once, or in the table once.
+It is committed before the table. A load that is killed between the two begins again where the table is, and the rows
+that it finds then replace those of the quarantine from there on: each row is here once, or in the table once.
 """
 
 from functools import reduce
@@ -79,6 +80,6 @@ def put_in_quarantine(
 
 
 def _starts(plan: LoadPlan) -> dict[ClusterPartition, int]:
-    """Where the load begins in each partition: what stands here from there on is found again."""
+    """Return the offsets at which the load begins: rows of the quarantine from there on are found again."""
     starts = {part.place: part.start for part in plan.ranges}
     return {**starts, **{p: min(start, starts.get(p, start)) for p, start in plan.replaced_from.items()}}

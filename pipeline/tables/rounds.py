@@ -45,11 +45,11 @@ def rounds(
     sessions: Sessions = lasting_session,
     started: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a load every so many seconds until `stop` is set, which ends the present one first.
+    """Run a load every `every_s` seconds until `stop` is set, which ends the present one first.
 
-    What goes wrong is told, and the next round comes all the same: a broker may be away. Only what no round can mend, a
-    `ConfigError`, is raised. A session whose Java has died is replaced. `started` is called after Spark's start, which
-    takes the signals.
+    A failed round is reported, and the next round comes all the same: a broker may be away. Only an error that no round
+    can mend, a `ConfigError`, is raised. A session whose Java has died is replaced. `started` is called after Spark's
+    start, which takes the signals.
     """
     while not stop.is_set():
         with sessions() as spark:

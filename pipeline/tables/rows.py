@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAMAGE_NOTES = "damage"
-"""Where tasks leave notes, below staging."""
+"""The folder below staging in which tasks leave notes."""
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

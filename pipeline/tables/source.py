@@ -1,4 +1,4 @@
-"""Where the rows of a load come from."""
+"""Source of the rows of a load."""
 
 from collections.abc import Mapping
 

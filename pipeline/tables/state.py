@@ -1,4 +1,4 @@
-"""What a table says of itself, whatever its format: how far each topic is loaded, and what each commit did."""
+"""State of a table, whatever its format: how far each topic is loaded, and what each commit did."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,8 +24,9 @@ class TableError(BarnabasError):
 
 @frozen(kw_only=True)
 class TopicState:
-    """How far a topic is loaded: the next offset per partition, by `Place.key`: "0", or "broker-partition" of a classic
-    cluster. `topic_id` "" = unknown."""
+    """Progress of a topic: the next offset per partition, by `ClusterPartition.key`: "0", or "broker-partition" of a
+    classic cluster. `topic_id` "" = unknown.
+    """
 
     topic_id: str = ""
     next_offsets: Mapping[str, int] = attrs.field(factory=dict)
@@ -44,7 +45,7 @@ class Range:
 
 @frozen(kw_only=True)
 class TableChange:
-    """What is to take effect all at once. `topics` and `damaged` are the whole state afterwards."""
+    """One atomic change of a table. `topics` and `damaged` are the whole state afterwards."""
 
     topics: Mapping[str, TopicState]
     layout: str = DEFAULT_LAYOUT
@@ -52,7 +53,9 @@ class TableChange:
     operation: str = LOAD
     """LOAD, COMPACT or what else a command calls it; only a load brings new rows."""
     ranges: Sequence[Range] = ()
-    """What a load read. Rows of `files` outside of these ranges were in the table before, in files that are removed."""
+    """The ranges that a load read. Rows of `files` outside of them were in the table before, in files
+    that are removed.
+    """
     rows: int = 0
     """New ones."""
     replaced_rows: int = 0
@@ -87,7 +90,7 @@ def commit_of(change: TableChange, *, number: int, created_ms: int) -> Commit:
 
 
 def no_table(folder: Path) -> TableError:
-    """What readers are told where nothing was loaded."""
+    """Return the error for readers of a folder into which nothing was loaded."""
     return TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
 
 
@@ -99,12 +102,12 @@ class DataFile:
     rows: int
     size_bytes: int
     partition: Mapping[str, str | None]
-    """Of the partition columns; None is null."""
+    """The values of the partition columns; None is null."""
 
 
 @frozen(kw_only=True)
 class Staging:
-    """Where the files of one change are written: folders `column=value`, in the order of the table's layout."""
+    """The folder with the files of one change: folders `column=value`, in the order of the table's layout."""
 
     folder: Path
     number: int

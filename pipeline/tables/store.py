@@ -43,19 +43,19 @@ class TableStore(Protocol):
         ...
 
     def history(self) -> Iterator[Commit]:
-        """What is still known of the commits, newest first."""
+        """Yield the commits that are still known, newest first."""
         ...
 
     def files(self) -> Sequence[DataFile]:
-        """What the newest version consists of."""
+        """Return the files of the newest version."""
         ...
 
     def columns(self) -> "pa.Schema":
-        """Of the newest version, the partition columns last."""
+        """Return the columns of the newest version, the partition columns last."""
         ...
 
     def paths(self) -> Sequence[Path]:
-        """The same as paths for Spark: files, or a folder in which nothing else is."""
+        """Return the files of the newest version as paths for Spark: files, or a folder in which nothing else is."""
         ...
 
     def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
@@ -72,8 +72,9 @@ class TableStore(Protocol):
         ...
 
     def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
-        """Remove the files, and return their names, that no version since this time needs; with `dry_run` only tell
-        which. Readers of older versions fail afterwards. Needs the lock."""
+        """Remove the files, and return their names, that no version since this time needs; with `dry_run` only return
+        the names. Readers of older versions fail afterwards. Needs the lock.
+        """
         ...
 
     def begin(self) -> Staging:

@@ -25,7 +25,7 @@ class TopicNotTyped(BarnabasError):
 
 @frozen(kw_only=True)
 class TypedValues:
-    """How the values of each topic are read; all have the type of the table's column."""
+    """Decoding of the values of each topic; all have the type of the table's column."""
 
     options: Mapping[str, Mapping[str, str]]
     """Per topic, of the data source. Rows that do not decode are kept, with the reason."""

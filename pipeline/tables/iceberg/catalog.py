@@ -1,4 +1,4 @@
-"""Where an Iceberg table is registered: a SQLite file inside its folder, or a catalog that others share."""
+"""Registration of an Iceberg table: in a SQLite file inside its folder, or in a catalog that others share."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from ..state import TableError
 from .durable import DurableFileIO
 
 CATALOG = "barnabas"
-"""Its name, which a SQL catalog keeps with each table: other readers open it by this one."""
+"""The catalog's name, which a SQL catalog keeps with each table: other readers open the table by it."""
 NAMESPACE = "barnabas"
 _REST = re.compile(r"https?://")
 _SQL = re.compile(r"(sqlite|postgresql)(\+\w+)?:")
@@ -32,8 +32,9 @@ class Place:
 
 
 def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
-    """Where the folder's table is registered, or is to be: `table` is NAMESPACE.NAME; "" = barnabas.FOLDER, by the
-    folder's name. Raises `ConfigError` when it is registered elsewhere."""
+    """Return the place where the folder's table is registered, or is to be: `table` is NAMESPACE.NAME; "" =
+    barnabas.FOLDER, by the folder's name. Raises `ConfigError` when it is registered elsewhere.
+    """
     if table and not re.fullmatch(r"[^.]+(\.[^.]+)+", table):
         raise ConfigError(f"table {table!r} is not NAMESPACE.NAME")
     if catalog and not _REST.match(catalog) and not _SQL.match(catalog):
@@ -49,7 +50,7 @@ def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
 
 
 def kept_place(folder: Path) -> Place | None:
-    """Where the folder's table is registered; None: it is no Iceberg table of ours. Raises `TableError`."""
+    """Return the place of the folder's table; None: it is no Iceberg table of ours. Raises `TableError`."""
     path = folder / _MARKER
     if not path.exists():
         return None
@@ -61,7 +62,7 @@ def kept_place(folder: Path) -> Place | None:
 
 
 def keep_place(folder: Path, place: Place) -> None:
-    """Durably: without it nobody would know the table, and a load would begin from the first offset."""
+    """Store the place durably: without it the next load would find no table, and begin from the first offset."""
     path = folder / _MARKER
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, json.dumps(asdict(place), indent=1))
@@ -83,8 +84,9 @@ def opened(folder: Path, place: Place) -> Iterator[Catalog]:
 
 
 def _properties(folder: Path, place: Place) -> Mapping[str, str]:
-    """What is not said here (a token, say) is taken from pyiceberg's configuration: ~/.pyiceberg.yaml, or
-    PYICEBERG_CATALOG__BARNABAS__TOKEN."""
+    """Return the catalog's properties. pyiceberg adds those of its configuration (a token, say): ~/.pyiceberg.yaml, or
+    PYICEBERG_CATALOG__BARNABAS__TOKEN.
+    """
     durable = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
     uri = place.catalog
     if not uri:

@@ -12,7 +12,7 @@ from ..files import sync
 
 
 class DurableFileIO(PyArrowFileIO):
-    """As pyiceberg's own; a local file is on the disk, with its name, when it is closed."""
+    """File access like pyiceberg's own; but a local file, with its name, is durable when it is closed."""
 
     def new_output(self, location: str) -> Any:
         """Other schemes (s3:// and such) are durable by themselves."""

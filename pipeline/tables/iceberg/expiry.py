@@ -1,4 +1,4 @@
-"""Snapshots that nobody needs any more, and the files that only they had."""
+"""Expired snapshots, and the files that only they need."""
 
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -11,7 +11,7 @@ from .durable import local_path
 
 
 def expired(table: Table, before_ms: int) -> list[Snapshot]:
-    """Those that were no longer the newest one at that time. Heads of branches and tags stay."""
+    """Return the snapshots that were no longer the newest one at that time. Heads of branches and tags stay."""
     heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
     older = sorted((each for each in table.snapshots() if each.timestamp_ms < before_ms), key=_age)
     return [each for each in older[:-1] if each.snapshot_id not in heads]
@@ -31,7 +31,7 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def needed(table: Table, without: Collection[Snapshot] = ()) -> set[str]:
-    """Where the files are that the snapshots need, all but those of `without`; and the metadata files."""
+    """Return the paths of the files that all snapshots except those of `without` need, and of the metadata files."""
     gone = {each.snapshot_id for each in without}
     kept = [each for each in table.snapshots() if each.snapshot_id not in gone]
     manifests = {each.manifest_path: each for snapshot in kept for each in snapshot.manifests(table.io)}

@@ -44,9 +44,9 @@ class StagedFile:
 
 
 def data_file(metadata: TableMetadata, file: StagedFile) -> DataFile:
-    """What a manifest says of the file.
+    """Return the entry of the file for a manifest.
 
-    Readers take the columns of the folders from the partition that stands here, as the format's rules for column
+    Readers take the columns of the folders from the partition in this entry, as the format's rules for column
     projection say: an identity partition counts where a file lacks the field.
     """
     schema, spec = metadata.schema(), metadata.spec()
@@ -80,7 +80,7 @@ def partition_texts(metadata: TableMetadata, file: DataFile) -> dict[str, str | 
 
 
 def _to_partition(kind: Any, text: str | None) -> Any:
-    """As Iceberg keeps it in a partition: dates are days, timestamps are microseconds since the epoch."""
+    """Convert a value to Iceberg's form in a partition: dates are days, timestamps are microseconds since the epoch."""
     if text is None or isinstance(kind, StringType):
         return text
     if isinstance(kind, IntegerType | LongType):

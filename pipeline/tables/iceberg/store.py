@@ -130,9 +130,9 @@ class IcebergTable:
         return commit
 
     def adopt(self, change: TableChange, number: int) -> Commit:
-        """Make the table of files that stand in their places already, of a table in another format. Needs the lock.
+        """Make the table of files that are in their places already, of a table in another format. Needs the lock.
 
-        The folder is this table's from the last step on; what was begun before that, and not ended, begins anew.
+        The folder is this table's from the last step on; an earlier attempt that did not end is dropped first.
         """
         with opened(self.folder, self.place) as catalog:
             if self._load(catalog) is not None:
@@ -147,7 +147,7 @@ class IcebergTable:
         return commit
 
     def _publish(self, table: Table, change: TableChange, number: int) -> Commit:
-        # Nobody's commit may be repeated on top of another one: what was read belongs to the state before.
+        # Never retry a commit on top of another one: the change was planned on the state before.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         transaction = table.transaction()
         self._checkpoint("write manifests")
@@ -279,7 +279,7 @@ def data_files(table: Table, snapshot: Snapshot | None) -> list[Any]:
 
 
 def all_data_paths(table: Table) -> set[str]:
-    """Of every snapshot that the table still has."""
+    """Return the paths of the data files of every snapshot that the table still has."""
     manifests = {each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
     return {
         entry.data_file.file_path
@@ -289,7 +289,7 @@ def all_data_paths(table: Table) -> set[str]:
 
 
 def _commits(table: Table, name: Any) -> Iterator[Commit]:
-    """Those of the newest snapshot and of what it came from: after a roll-back the state is that of the rows."""
+    """Yield the commits of the newest snapshot and its ancestors: after a roll-back the state is that of the rows."""
     known = False
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
         state = snapshot.summary[COMMIT] if snapshot.summary is not None else None
@@ -302,7 +302,7 @@ def _commits(table: Table, name: Any) -> Iterator[Commit]:
 
 
 def _entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
-    """What the snapshot added and removed."""
+    """Return the entries that the snapshot added and removed."""
     manifests = [each for each in snapshot.manifests(table.io) if each.added_snapshot_id == snapshot.snapshot_id]
     return [entry for each in manifests for entry in each.fetch_manifest_entry(table.io, discard_deleted=False)]
 

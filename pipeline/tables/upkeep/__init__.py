@@ -1,1 +1,1 @@
-"""What a table needs between its loads: fewer and larger files, old versions away, old rows away, a look at it."""
+"""Maintenance of a table between its loads: compaction, removal of old versions and of old rows, description."""

@@ -13,7 +13,7 @@ from .rewriting import rewrite, staged_names
 COMPACT = "compact"
 TARGET_BYTES = 128 * 1024 * 1024
 _COMMIT_BYTES = 4 * 1024**3
-"""So much is rewritten for one commit: what is done is kept when the rest is interrupted, and a disk needs no more."""
+"""The size of one commit: an interruption loses at most this work, and the disk needs at most this space."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of files done, and of all."""
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 @frozen(kw_only=True)
 class Compacted:
-    """How many files became how many; `commit` None: there was nothing to do."""
+    """Result of a compaction: the numbers of files before and after; `commit` None: there was nothing to do."""
 
     files_before: int
     files_after: int
@@ -61,7 +61,7 @@ def compact(
 
 
 def choose(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    """Which files become one: of the same partition, smaller than half of the target, at least two."""
+    """Yield groups of files to join: of the same partition, smaller than half of the target, at least two."""
     small = [file for file in files if file.size_bytes < target_bytes // 2]
     for _, group in groupby(sorted(small, key=_place), key=lambda file: _place(file)[0]):
         together: list[DataFile] = []

@@ -16,8 +16,8 @@ CONVERT = "convert"
 def convert_table(
     folder: Path, to: str, *, catalog: str = "", table: str = "", checkpoint: Checkpoint = no_checkpoint
 ) -> Commit:
-    """In place: no row is written anew, and offsets and damage go along. Afterwards the folder is a table in that
-    format; stopped before, it is as it was. Takes the lock.
+    """Convert a table in place: no row is rewritten, and offsets and damage are kept. Afterwards the folder is a table
+    in that format; stopped before, it is as it was. Takes the lock.
 
     Raises `ConfigError` for a table in another format than Parquet, `TableLocked`, `TableError`.
     """

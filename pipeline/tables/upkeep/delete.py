@@ -41,8 +41,8 @@ def delete_before(
 ) -> Deleted:
     """Delete the rows whose record is older; only of `topics` if some are named. Needs the lock.
 
-    Rows of classic messages have no time and go with the day that they were loaded in. The offsets stay, so a load does
-    not bring the rows again, unless it is told to begin at an earlier time.
+    Rows of classic messages have no time and are deleted by the day in which they were loaded. The offsets stay, so a
+    load does not bring the rows again, unless it has to begin at an earlier time.
 
     Raises `TableError`, `ConfigError` for a topic that was never loaded.
     """

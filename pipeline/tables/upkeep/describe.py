@@ -1,4 +1,4 @@
-"""What a table holds, and how old its newest row is."""
+"""Description of a table: its contents, and the age of its newest row."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,8 +13,9 @@ Progress = Callable[[int, int], None]
 
 @frozen(kw_only=True)
 class TopicDescription:
-    """Of the table's rows of one topic. Times are those of the records, in milliseconds since the epoch; None: no row,
-    or no file says."""
+    """Description of the table's rows of one topic. Times are those of the records, in milliseconds since the epoch;
+    None: no row, or no file says.
+    """
 
     topic: str
     topic_id: str
@@ -37,7 +38,7 @@ class TableDescription:
     committed_ms: int
     topics: Sequence[TopicDescription]
     damaged: Sequence[str]
-    """What the table lacks since it was damaged when it was read."""
+    """The ranges that the table lacks since they were damaged when they were read."""
 
     @property
     def newest_ms(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Write the rows of some files of a table anew, within bounded memory."""
+"""Rewriting of the rows of some files of a table, within bounded memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -57,7 +57,9 @@ def rewrite(
 
 
 def staged_names(staging: Staging, rows: int, *, gather: bool) -> list[str]:
-    """The files that were written there, named. Raises `TableError` unless they have so many rows in all."""
+    """Name the files that were written there, and return the names. Raises `TableError` unless they
+    have `rows` rows.
+    """
     names = staging.name_files(gather=gather)
     found = sum(parquet_rows(staging.folder / name) for name in names)
     if found != rows:
@@ -67,7 +69,7 @@ def staged_names(staging: Staging, rows: int, *, gather: bool) -> list[str]:
 
 
 def _place(file: DataFile) -> Path:
-    """Its folders; for a file that another program has written elsewhere, those that it would have with us."""
+    """Return the folders of a file; for a file of another program, which is elsewhere, those of our layout."""
     own = Path(*(part for part in Path(file.name).parent.parts if "=" in part))
     if partition_values(own / "file") == dict(file.partition):
         return own

@@ -219,7 +219,7 @@ def test_a_message_over_the_limit_is_dropped(broker: Broker, size: int) -> None:
         (0, 0, -(2**31), 4),
     ],
 )
-def test_invalid_fetch_returns_error_code_and_keeps_connection(
+def test_invalid_fetch_returns_error_code_and_connection_stays_open(
     broker: Broker, offset: int, partition: int, max_bytes: int, error: int
 ) -> None:
     with RawConnection(broker.bootstrap) as connection:

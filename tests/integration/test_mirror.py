@@ -365,7 +365,7 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
 
 @pytest.mark.process
 @pytest.mark.xdist_group("zookeeper")
-def test_mirror_command_copies_messages_until_interrupted(zookeeper: str, tmp_path: Path) -> None:
+def test_mirror_command_copies_messages_until_terminated(zookeeper: str, tmp_path: Path) -> None:
     where = f"{zookeeper}/command"
     config = tmp_path / "source.properties"
     config.write_text(f"# a source\ngroupid = mirror\nzk.connect={where}\nfetcher.backoff.ms=20\n")

@@ -28,7 +28,7 @@ def test_each_leader_is_asked_once_about_all_that_it_leads() -> None:
     assert asked == {HERE: [T0, T1], ELSEWHERE: [U0]}
 
 
-def test_markers_of_concurrent_ends_are_sent_in_one_request() -> None:
+def test_markers_of_concurrent_ends_are_batched_per_leader() -> None:
     house = TransactionHouse()
     house.hold_markers = True
     names = [f"p{number}" for number in range(20)]

@@ -1,4 +1,4 @@
-"""broker.id=-1: the number that the data folders say, or else a new one of the cluster."""
+"""Generation of a broker id for broker.id=-1: the id in the data folders, or a new one of the cluster."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ GENERATED = -1
 def with_broker_id(
     config: BrokerConfig, log_dirs: Sequence[LogDir], coordination: Coordination, report: Report
 ) -> BrokerConfig:
-    """The configuration with a number for the broker; whoever notes the cluster in the data folders notes it there.
+    """Return the configuration with a broker id, which `checked_cluster_id` writes into the data folders.
 
-    Raises `ConfigError` where none may be generated, or the folders disagree; `CoordinationError`.
+    Raises `ConfigError` where no id may be generated, or the folders disagree; `CoordinationError`.
     """
     if config.broker_id != GENERATED:
         return config
@@ -35,13 +35,13 @@ def with_broker_id(
 
 
 def _noted(log_dirs: Sequence[LogDir]) -> int | None:
-    """What the data folders say. Raises `ConfigError` where they disagree."""
+    """Return the broker id in the data folders, or None. Raises `ConfigError` where they disagree."""
     noted: dict[int, str] = {}
     for log_dir in log_dirs:
         try:
             identity = read_meta_properties(log_dir)
         except StorageError:
-            continue  # it cannot be used, which its logs will tell
+            continue  # the folder cannot be used, which its logs will report
         if identity is not None and identity.broker_id is not None:
             noted[identity.broker_id] = log_dir.path
     if len(noted) > 1:

@@ -1,4 +1,4 @@
-"""One broker from start to stop: in which order things are opened, and closed again."""
+"""The broker server: one broker from start to stop, with the order in which its parts are opened and closed."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -65,9 +65,9 @@ class BrokerServer:
         self._report = in_room(outside.report, ROOM)
         self._began_ms = 0.0
         self._closing = ExitStack()
-        """What the logs need, and they."""
+        """The logs and the parts that they need."""
         self._fronts = ExitStack()
-        """What must be closed before the logs."""
+        """The parts that must be closed before the logs."""
         self._read_by_groups = ReadByGroups()
         self._opened: list[OpenPort] = []
         self._servers: list[Server] = []
@@ -80,37 +80,39 @@ class BrokerServer:
         self._stopping = self._is_stopped = False
         self._when_stopped: list[Callable[[], None]] = []
         self.started = False
-        """Set when `start` has done its work."""
+        """True after `start` has succeeded."""
         self._ready = False
         self._waits_for_registrar, self._waits_for_member = True, False
         self._held: list[Connection] = []
-        """Connections that came before the broker was ready."""
+        """The connections that came before the broker was ready."""
         self._when_ready: list[Callable[[BarnabasError | None], None]] = []
         self.member: ClusterMember | None = None
-        """Its part in the cluster, where others can share the tree; set by `start`."""
+        """The member of the cluster, where other brokers can share the tree; set by `start`."""
         self.failed: Callable[[BarnabasError], None] | None = None
-        """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
-        by itself."""
+        """Called (settable) when the broker must stop, since another one has taken its id.
+
+        Without it the broker stops itself.
+        """
         self.listeners: tuple[ListenAddress, ...] = ()
-        """Where it listens, with real ports; set by `start`."""
+        """The listeners with real ports; set by `start`."""
 
     @property
     def state(self) -> BrokerState:
-        """Raises `ClosedError` before `start`."""
+        """The broker state. Raises `ClosedError` before `start`."""
         if self._state is None:
             raise ClosedError("the broker has not been started")
         return self._state
 
     @property
     def coordination(self) -> Coordination:
-        """The session with the registries. Raises `ClosedError` before `start`."""
+        """The session with the coordination service. Raises `ClosedError` before `start`."""
         if self._coordination is None:
             raise ClosedError("the broker has not been started")
         return self._coordination
 
     @property
     def api(self) -> BrokerService:
-        """Raises `ClosedError` before `start`."""
+        """The broker service. Raises `ClosedError` before `start`."""
         if self._api is None:
             raise ClosedError("the broker has not been started")
         return self._api
@@ -121,7 +123,7 @@ class BrokerServer:
         return self._outside.shared and shows_current(self._config.listener_list)
 
     def start(self) -> None:
-        """Raises `BarnabasError` when something cannot be opened; what was opened is closed again then."""
+        """Start the broker. Raises `BarnabasError` when something cannot be opened, and closes the rest then."""
         try:
             self._start()
             self.started = True
@@ -261,7 +263,7 @@ class BrokerServer:
         self._fronts.callback(self._scrubbing.stop, lambda: None)
 
     def _listen(self, listener: ListenAddress) -> None:
-        """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
+        """Open a port. Its connections are read when the broker is ready."""
         if listener.protocol not in self._outside.servers:
             raise ConfigError(f"listeners={listener}: this broker does not speak {listener.protocol}")
         config, servers, index = self._config, self._servers, len(self.listeners)
@@ -289,15 +291,15 @@ class BrokerServer:
 
     @property
     def ready(self) -> bool:
-        """True once the broker is registered; requests that come before wait (facts A3)."""
+        """True once the broker is registered; earlier requests wait (facts A3)."""
         return self._ready
 
     def _not_ready(self) -> str | None:
-        """Why it takes no requests. Any thread."""
+        """Return the reason why the broker takes no requests, or None. Any thread."""
         return None if self._ready else "the broker stops" if self._stopping else "the broker is starting"
 
     def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
-        """Call `told` once the broker is registered: at once, later, or with the reason why it never will be."""
+        """Call back once the broker is registered, at once or later, or with the error why it never will be."""
         if self._ready:
             told(None)
         elif self._stopping:
@@ -308,7 +310,7 @@ class BrokerServer:
     def _register(
         self, state: BrokerState, api: BrokerService, coordination: Coordination, lease: Lease | None
     ) -> None:
-        """Show the broker in the registries, if it can be done now, and follow them; else it becomes ready later."""
+        """Register the broker, now if possible, and follow the registries; otherwise it becomes ready later."""
         own = current_broker(state, self._config)
         if lease is None:
             complete(state.registry.reread_brokers(own))
@@ -340,7 +342,7 @@ class BrokerServer:
         return links
 
     def _join(self, state: BrokerState, api: BrokerService, lease: Lease, own: BrokerRegistration) -> None:
-        """Become one of the brokers of a cluster."""
+        """Become a member of the cluster."""
         member = self.member = joined(
             state,
             api.topics,
@@ -389,7 +391,7 @@ class BrokerServer:
             told(error)
 
     def _fail(self, error: BarnabasError) -> None:
-        """The broker cannot go on."""
+        """Stop the broker after a fatal error."""
         self._report(f"broker {self._config.broker_id} stops: {error}")
         self._tell_ready(error)
         if self.failed is not None:
@@ -404,7 +406,7 @@ class BrokerServer:
                     api,
                     listener=str(listener),
                     max_in_flight=self._config.max_in_flight_requests_per_connection,
-                    # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
+                    # No request of a classic connection waits, and its number may be that of a Kafka connection, too.
                     gone=state.gone if listener.protocol == KAFKA else _ignore,
                     steps=state.steps,
                     topic_name=state.topic_name,
@@ -421,10 +423,10 @@ class BrokerServer:
         )
 
     def stop(self, stopped: Callable[[], None]) -> None:
-        """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.
+        """Answer waiting requests, send the responses, make the logs durable, close; then call `stopped`.
 
-        Takes about a second at most beyond what the disk needs; the workers close the logs side by side. Whoever asks
-        once more is told at the end, too.
+        Takes about a second at most beyond the time of the disk; the workers close the logs in parallel. Further calls
+        are allowed: each `stopped` is called.
         """
         if self._is_stopped:
             stopped()
@@ -491,11 +493,11 @@ def _name(config: BrokerConfig) -> str:
 
 
 def _ignore(_: int) -> None:
-    """For who need not know."""
+    """Ignore a closed connection."""
 
 
 def open_topics(state: BrokerState) -> None:
-    """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
+    """Open the logs of partitions that belong to this broker; finish interrupted deletions."""
     if not state.owns_topics:
         state.classic.load()
         return

@@ -1,4 +1,4 @@
-"""A broker that shares its tree with others: registered, following who leads, electing leaders when it is its turn."""
+"""A broker in a cluster: it registers, follows leaders, and elects leaders while it is the controller."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -41,17 +41,18 @@ from .replica_metrics import show_controller
 HAND_OVER_STEP_MS = 20.0
 RETRY_MS = 500.0
 OPEN_AGAIN_MS = 30_000.0
-"""How often logs are tried again that could not be opened at the start."""
+"""The interval at which logs that could not be opened at the start are tried again."""
 PATIENCE_MS = 10_000.0
-"""So long a broker waits to lead what only it can lead, before it is ready all the same."""
+"""The maximum wait of a start for partitions that only this broker can lead."""
 
 
 class ClusterMember:
-    """Owner thread only. `ready` is called once, when this broker is registered and knows who elects leaders; `failed`
-    when it cannot be.
+    """The part of a broker in the cluster. Owner thread only.
 
-    `distrusted`: partitions that the life before was about to distrust, as the coordination service has forgotten their
-    later states; None: all.
+    `ready` is called once, when this broker is registered and knows the controller; `failed` when it cannot be.
+
+    `distrusted`: the partitions that the previous run had not distrusted yet, although the coordination service has
+    lost their later states; None: all.
     """
 
     def __init__(
@@ -105,15 +106,15 @@ class ClusterMember:
             settle=topics.settle_some,
         )
         self._differing: Mapping[int, list[int]] = {}
-        """The values of `min.insync.replicas` in the brokers' files, as they were reported."""
+        """The values of `min.insync.replicas` in the brokers' files, as they were reported last."""
         self._awaited: set[tuple[str, int]] = set()
-        """Partitions that only this broker can lead; it is not ready before it does."""
+        """The partitions that only this broker can lead; it is not ready before it does."""
         self._claims: dict[str, None] = {}
         self._claims_due = False
         self._forgotten: set[TopicPartition] = set()
-        """Partitions of which the coordination service has forgotten states, and this broker has not said so yet."""
+        """The partitions whose states the coordination service has lost, and which are not distrusted yet."""
         self._noted_forgotten = distrusted
-        """The partitions of these that the data folders note; None: all that are here."""
+        """The partitions of these that the data folders contain; None: all that are here."""
         self._resumes_distrust = distrusted is None or bool(distrusted)
         self._is_noting = False
         self._is_closed = False
@@ -127,7 +128,7 @@ class ClusterMember:
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
 
     def begin(self) -> None:
-        """Register, and follow."""
+        """Register, and start to follow the cluster."""
         self._follower.begin()
         self._check_producer_ids()
         self._membership.begin()
@@ -136,7 +137,7 @@ class ClusterMember:
             self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _check_producer_ids(self) -> None:
-        """Let none be given out again that is in a log here, where the coordination service has forgotten it."""
+        """Raise the next producer id above all ids in the logs here, where the coordination service has lost them."""
         state = self._state
         used = (max(log.producers.producers, default=-1) for log in state.logs.logs().values())
         largest = max(used, default=-1)
@@ -159,7 +160,7 @@ class ClusterMember:
         self._submit("checking producer ids", checking, checked)
 
     def _open_again(self) -> None:
-        """Try what could not be opened at the start: a disk that was full may have room again."""
+        """Open logs that could not be opened at the start: a disk that was full may have room again."""
         state = self._state
         missing = state.not_opened()
         if self._is_closed or not missing:
@@ -185,7 +186,7 @@ class ClusterMember:
         self._balancing = self._state.scheduler.call_later(static.leader_imbalance_check_interval_seconds * 1000, due)
 
     def close(self) -> None:
-        """End it; the registration goes with the session."""
+        """Close it; the registration ends with the session."""
         self._is_closed = True
         if self._balancing is not None:
             self._balancing.cancel()
@@ -196,8 +197,11 @@ class ClusterMember:
         self._queue.close()
 
     def hand_over(self, done: Callable[[], None]) -> None:
-        """A controlled shutdown: have others lead what this broker leads; `done` is called when they do, or when it
-        takes too long (`controlled.shutdown.*`)."""
+        """Perform a controlled shutdown: move the leaderships of this broker to other replicas.
+
+        `done` is called when that is done, or after `controlled.shutdown.max.retries` times
+        `controlled.shutdown.retry.backoff.ms`.
+        """
         static = self._state.settings.static
         patience_ms = static.controlled_shutdown_max_retries * static.controlled_shutdown_retry_backoff_ms
         until_ms = self._state.clock.monotonic_ms() + patience_ms
@@ -220,7 +224,7 @@ class ClusterMember:
         look()
 
     def _led_for_others(self) -> int:
-        """How many partitions this broker leads that another one in sync could lead."""
+        """Return the number of partitions that this broker leads and that another in-sync replica could lead."""
         image, own = self._state.image, self._state.node_id
         return sum(
             1
@@ -231,11 +235,14 @@ class ClusterMember:
         )
 
     def offline(self, key: TopicPartition) -> None:
-        """The log of a partition is out of use here: others are to lead it."""
+        """Register a replica as offline, so that another one becomes the leader."""
         self._membership.update_registration(offline=[key])
 
     def _opened(self, partition: Partition) -> None:
-        """It may have been moved here while nobody led it, and what it has be waited for."""
+        """Report the log end of a partition that was opened, where an election waits for it.
+
+        The partition may have been moved here while it had no leader.
+        """
         own, key = self._own, partition.topic_partition
         topic = self._state.image.topics.get(key.topic)
         replicas = () if topic is None else topic.partitions.get(key.partition, ())
@@ -272,7 +279,7 @@ class ClusterMember:
         self._look_if_ready()
 
     def _waits_for_this(self, key: TopicPartition) -> bool:
-        """True for a partition that nobody but this broker can lead, and that it does not lead yet."""
+        """Return True for a partition that only this broker can lead, and that it does not lead yet."""
         own, image = self._state.node_id, self._state.image
         topic = image.topics.get(key.topic)
         if topic is None or key.partition not in topic.partitions:
@@ -284,7 +291,7 @@ class ClusterMember:
         self._look_if_ready()
 
     def _lost(self) -> None:
-        """Nothing is led here until a new registration stands."""
+        """Lead no partition until a new registration succeeds."""
         self.controller.lost()
         self._state.replicas.broker_epoch = UNKNOWN_EPOCH
 
@@ -332,11 +339,11 @@ class ClusterMember:
             )
 
     def _does_not_fit(self, topic: Topic) -> bool:
-        """True if the replicas here are not those that the topic has on this broker."""
+        """Return True if the replicas here are not those that the topic has on this broker."""
         return bool(self._state.moved_away(topic) or self._state.not_open_yet(topic))
 
     def _fit(self, name: str) -> None:
-        """Open the replicas that have come to this broker, remove those that have gone; whoever has moved them."""
+        """Open the replicas that were moved to this broker, and remove those that were moved away."""
 
         async def fitting() -> None:
             topic = self._state.image.topics.get(name)
@@ -356,10 +363,10 @@ class ClusterMember:
         self._elections.add()
         self._report(election_log_line(key, before, after))
 
-    # --- what this broker has of partitions that nobody leads
+    # --- log end reports for partitions without a leader
 
     def _claim(self, names: Iterable[str]) -> None:
-        """Tell what the logs here have where that is waited for."""
+        """Report the log ends of replicas here where an election waits for them."""
         own = self._own
         if own is None:
             return
@@ -380,7 +387,7 @@ class ClusterMember:
         names, self._claims = self._claims, {}
         own = self._own
         if own is None:
-            return  # the next registration begins anew
+            return  # the next registration starts again
         try:
             changed = await self._registry.change_states(
                 names, lambda topic, image: self._wanted_claims(topic, image, own)
@@ -410,7 +417,7 @@ class ClusterMember:
             self._report(error(f"{cause}. {cure}"))
 
     def _note_forgotten(self) -> None:
-        """Let the data folders say which states are left to be distrusted, for a start after a crash."""
+        """Write into the data folders which states are still to be distrusted, for a start after a crash."""
         if self._is_noting or self._resumes_distrust or self._is_closed:
             return
         if frozenset(self._forgotten) == self._noted_forgotten:
@@ -454,7 +461,7 @@ class ClusterMember:
         return claims
 
     def _is_forgotten(self, partition: Partition, known: PartitionState, replicas: Sequence[int]) -> bool:
-        """Return True if the coordination service has lost later states of a partition than the one that is known."""
+        """Return True if the coordination service has lost later states of a partition than the known one."""
         if is_distrusted(known, replicas):
             self._forgotten.discard(partition.topic_partition)
             return False
@@ -466,8 +473,10 @@ class ClusterMember:
         return partition.topic_partition in self._forgotten
 
     def _may_be_distrusted(self, key: TopicPartition) -> bool:
-        """Return False for a partition that another broker leads in its present life, and whose replicas do not all
-        live: it would have no leader as long as one of them is away."""
+        """Return False for a partition with a live leader in its present broker epoch and with a dead replica.
+
+        Distrusted, it would have no leader as long as one of its replicas is down.
+        """
         image = self._state.image
         topic, brokers = image.topics.get(key.topic), image.brokers_with(key)
         if topic is None or key.partition not in topic.partitions:

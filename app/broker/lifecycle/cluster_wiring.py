@@ -1,4 +1,4 @@
-"""What a broker is made of that shares its tree with others: its links to them, its part in the cluster, its watch."""
+"""The parts of a broker in a cluster: links to other brokers, the cluster member, the metadata listener."""
 
 from collections.abc import Callable
 
@@ -24,9 +24,9 @@ from .registration import predecessor_ms
 
 
 def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry, what_for: str) -> Links:
-    """Links to the other brokers, wherever their newest registration says that they are. Raises `ConfigError`.
+    """Return links to the other brokers, at the addresses of their newest registrations. Raises `ConfigError`.
 
-    `what_for` is told to them.
+    `what_for` becomes a part of the client id.
     """
     if outside.connect is None:
         raise ConfigError("brokers that share a tree need a way to reach each other")
@@ -56,7 +56,7 @@ def joined(
     failed: Callable[[BarnabasError], None],
     report: Callable[[str], None],
 ) -> ClusterMember:
-    """The broker's part in the cluster, not begun yet."""
+    """Return the broker's cluster member, which is not started yet."""
     log_dirs, logs = state.logs.dirs, state.logs
 
     member = ClusterMember(
@@ -81,7 +81,7 @@ def joined(
 
 
 def follower_of(state: BrokerState, topics: TopicService) -> MetadataListener:
-    """For a broker that knows the topics of the others, and does not share them; not begun yet."""
+    """Return the metadata listener of a broker that only reads the topics of the others; it is not started yet."""
 
     def submit(what: str, refresh: Refresh, done: Reply[None]) -> None:
         state.changes.submit(what, refresh, done)

@@ -1,4 +1,4 @@
-"""How far consumer groups have come, for deletion policies that keep what they have not read."""
+"""Committed offsets of consumer groups, for deletion policies that retain unread records."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,11 @@ _ITSELF = Caller(client_id="deletion-policy", origin=Origin.BROKER)
 
 
 class ReadByGroups:
-    """Answers at once what was heard when it was last asked; a round of questions has everything asked for anew, of the
-    groups' coordinators. What a coordinator does not answer is not known. Owner thread only."""
+    """Caches committed offsets for deletion policies. Owner thread only.
+
+    An answer comes from the cache at once. It also starts a round of OffsetFetch requests to the groups' coordinators
+    for everything that was asked for. The offset is unknown if the coordinator returns none.
+    """
 
     def __init__(self) -> None:
         self._state: BrokerState | None = None
@@ -26,11 +29,11 @@ class ReadByGroups:
         self._is_due = False
 
     def start(self, state: BrokerState, coordinator: GroupCoordinator) -> None:
-        """From now on somebody can be asked: this broker's coordinator, or that of another broker."""
+        """Use this broker's coordinator, and those of other brokers, from now on."""
         self._state, self._coordinator = state, coordinator
 
     def committed(self, group_id: str, partition: TopicPartition) -> int | None:
-        """The offset that the group reads next; None where it is not known, or there is none."""
+        """Return the committed offset of the group; None where it is unknown, or there is none."""
         self._wanted.setdefault(group_id, {})[partition] = None
         if self._state is not None and not self._is_due:
             self._is_due = True
@@ -38,7 +41,7 @@ class ReadByGroups:
         return self._known.get((group_id, partition))
 
     def _ask(self) -> None:
-        """About everything that was wanted since the last time; nothing else is remembered."""
+        """Fetch all offsets that were wanted since the last round, and forget the others."""
         self._is_due = False
         wanted, self._wanted = self._wanted, {}
         kept = {(group_id, partition) for group_id, partitions in wanted.items() for partition in partitions}
@@ -70,7 +73,7 @@ class ReadByGroups:
             heard(None)
 
     def _coordinator_of(self, group_id: str) -> int | None:
-        """The broker that leads the partition which keeps the group."""
+        """Return the broker that leads the group's partition of `__consumer_offsets`, or None."""
         image = None if self._state is None else self._state.image
         topic = None if image is None else image.topics.get(OFFSETS_TOPIC)
         if image is None or topic is None:

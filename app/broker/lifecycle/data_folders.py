@@ -1,4 +1,4 @@
-"""Before anything is opened: do the data folders and the coordination tree belong together?"""
+"""The check, before a start opens anything, that the data folders and the coordination tree belong together."""
 
 from collections.abc import Callable, Container, Sequence
 
@@ -74,13 +74,13 @@ def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, kn
 
 
 def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, MetaProperties]]:
-    """The data folders that say whose they are. Raises `ConfigError` for those of another broker."""
+    """Return the data folders that have an identity. Raises `ConfigError` for those of another broker."""
     identities = []
     for log_dir in log_dirs:
         try:
             identity = read_meta_properties(log_dir)
         except StorageError:
-            continue  # it cannot be used, which its logs will tell
+            continue  # the folder cannot be used, which its logs will report
         if identity is not None:
             identities.append((log_dir, identity))
     check_broker(identities, broker_id)
@@ -102,7 +102,7 @@ def _check_nothing_is_lost(
     for log_dir in log_dirs:
         try:
             for found in find_partitions(log_dir, report):
-                if found.format_name != CLASSIC and found.topic_id not in deleted:  # classic ones live without the tree
+                if found.format_name != CLASSIC and found.topic_id not in deleted:  # classic topics need no tree
                     topics.add(found.partition.topic)
                     count += 1
         except StorageError:

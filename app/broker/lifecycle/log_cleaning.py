@@ -1,4 +1,4 @@
-"""The broker's cleaner: what it may clean, and what the metrics tell of it, by Kafka's names."""
+"""The broker's log cleaner and its metrics, by Kafka's names."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ _CLEANER, _MANAGER = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
 
 
 def begin_cleaning(state: BrokerState, api: BrokerService, report: Report) -> LogCleaner:
-    """Compact logs from now on, giving way to the requests that come."""
+    """Start the log cleaner; it gives way to requests."""
 
     def decided_to(key: TopicPartition) -> Offset | None:
         partition = state.replicas.partitions.get(key)

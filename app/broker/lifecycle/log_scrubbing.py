@@ -1,4 +1,4 @@
-"""The check of closed segments and their repair: what they may do, and what the metrics say of it."""
+"""The scrubber of closed segments, the repair of damaged ones, and their metrics."""
 
 from collections.abc import Callable
 
@@ -74,5 +74,5 @@ class LogScrubbing:
         self.scrubber.start()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Give up, and call `done` when no worker is at it any more; the logs stay open."""
+        """Stop, and call `done` when no worker is active; the logs stay open."""
         self.scrubber.stop(lambda: self.repairs.stop(done))

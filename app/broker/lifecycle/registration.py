@@ -1,4 +1,4 @@
-"""How a broker appears in the registries: that of the classic generation, that of the current one, or both."""
+"""Registration of a broker: in the classic registries, in those of the current generation, or both."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ KAFKA = "kafka"
 
 
 def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistration:
-    """The broker as the current generation knows it."""
+    """Return the broker's registration in the current generation."""
     return BrokerRegistration(
         broker_id=state.node_id,
         endpoints=state.endpoints.registered(),
@@ -28,12 +28,12 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
 
 
 def shows_classic(config: BrokerConfig, listeners: Sequence[ListenAddress]) -> bool:
-    """True if the broker is to be found in the classic registries."""
+    """Return True if the broker registers in the classic registries."""
     return config.classic_registration_enable and any(listener.protocol == CLASSIC for listener in listeners)
 
 
 def shows_current(listeners: Sequence[ListenAddress]) -> bool:
-    """True if the broker is one of the current generation."""
+    """Return True if the broker is one of the current generation."""
     return any(listener.protocol == KAFKA for listener in listeners)
 
 
@@ -45,8 +45,10 @@ def id_nodes(
     *,
     is_member: bool,
 ) -> list[IdNode]:
-    """The nodes that show the broker as alive: one for each generation that it has a listener of. A member of a cluster
-    keeps that of the current one itself."""
+    """Return the nodes that show the broker as alive: one for each generation that it has a listener of.
+
+    A member of a cluster registers in the current generation itself.
+    """
     nodes = []
     if shows_classic(config, listeners):
         nodes.append(classic_id_node(_classic_broker(state, own.started_ms)))
@@ -73,7 +75,7 @@ def _current_id_node(own: BrokerRegistration) -> IdNode:
 
 
 def _controller_node(broker_id: int) -> IdNode:
-    """What two brokers that start at the same moment cannot both have."""
+    """Return the controller node, which only one of two brokers can create that start at the same moment."""
 
     def holder(data: bytes) -> int | None:
         try:
@@ -93,12 +95,12 @@ def _controller_node(broker_id: int) -> IdNode:
 
 
 def predecessor_ms(config: BrokerConfig) -> float:
-    """How long the node of a broker that died may outlive it: services end sessions late, and round up."""
+    """Return how long the node of a dead broker may outlive it: services end sessions late, and round up."""
     return config.zookeeper_session_timeout_ms * 1.5 + 5000.0
 
 
 def follow_topics(topics: ClassicTopics, registrar: BrokerRegistrar) -> None:
-    """Show the classic topics of this broker, and those that come."""
+    """Register the present and the future classic topics of this broker."""
 
     def show(topic: str) -> None:
         registrar.want(topic, topics.partitions(topic))

@@ -1,4 +1,4 @@
-"""What the metrics tell of a broker's replicas, by Kafka's names (ReplicaManager)."""
+"""The metrics of a broker's replicas, by Kafka's names (ReplicaManager)."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,11 +9,11 @@ from ..state.broker_state import BrokerState
 
 _PREFIX = "kafka_server_replicamanager"
 _LATE_MS = 300_000
-"""Longer than the longest transaction by so much is late, as Kafka has it."""
+"""The time beyond the longest transaction timeout after which a transaction is late, as in Kafka."""
 
 
 def show_replicas(state: BrokerState) -> None:
-    """Let them be seen; they are counted when somebody looks."""
+    """Register the metrics; their values are computed when they are read."""
     partitions = state.replicas.partitions
 
     def count(name: str, text: str, counts: Callable[[Partition], bool]) -> None:
@@ -53,7 +53,7 @@ def show_replicas(state: BrokerState) -> None:
 
 
 def show_controller(metrics: Metrics, is_active: Callable[[], bool], offline: Callable[[], int]) -> None:
-    """Let it be seen who controls the cluster: a broker that is alone does."""
+    """Register the metrics of the controller; a broker without others is the controller."""
     prefix = "kafka_controller_kafkacontroller"
     text = "1 where this broker is the controller."
     metrics.gauge(f"{prefix}_activecontrollercount", text, lambda: float(is_active()))

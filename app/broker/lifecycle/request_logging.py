@@ -1,4 +1,4 @@
-"""What the log says of the requests of a broker: slow ones, each one on debug, and connections closed for theirs."""
+"""Logging of requests: slow requests, each request at debug level, and connections closed for bad requests."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,21 +13,21 @@ from ...config import BrokerConfig
 from ...logs import is_told
 
 REQUESTS = "requests"
-"""The room of lines about single requests: the logger `barnabas.requests`. Its level counts as it is at the start."""
+"""The logger of lines about single requests, `barnabas.requests`. Its level is read at the start."""
 LINES_MAX = 20
-"""So many lines of a kind come in a row before they are summed up."""
+"""The number of lines of a kind in a row, beyond which they are summarized."""
 
 
 _COUNT_MS = 500.0
 
 
 class Watching:
-    """What the servers of one broker look at their requests with, and tell of connections that they close."""
+    """Creates the request logs of a broker's servers, and the reports of connections that they close."""
 
     def __init__(
         self, config: BrokerConfig, scheduler: Scheduler, clock: Clock, report: Report, metrics: Metrics | None
     ) -> None:
-        """`metrics`: where times of requests are counted, if anywhere."""
+        """Create it. `metrics`: receives the times of requests; None: they are not counted."""
         self._config = config
         self._metrics = metrics
         self._counts: list[Callable[[], None]] = []
@@ -38,11 +38,11 @@ class Watching:
         self._floods: list[LogLineLimit] = []
 
     def report(self, room: str) -> Report:
-        """For connections that a server in `room` closes."""
+        """Return the report of a server in `room` for connections that it closes."""
         return self._flood(room, _left_out)
 
     def requests(self) -> RequestLog:
-        """What looks at requests."""
+        """Return the log of requests for a server."""
         slow_ms = self._config.slow_request_threshold_ms
         each = in_room(self._report, REQUESTS) if is_told(REQUESTS, Level.DEBUG) else None
         limit = None if slow_ms < 0 else float(slow_ms)
@@ -62,7 +62,7 @@ class Watching:
         self._timer = self._scheduler.call_later(_COUNT_MS, self._count)
 
     def close(self) -> None:
-        """Tell what was counted and not told."""
+        """Log what was counted and not logged yet."""
         if self._timer is not None:
             self._timer.cancel()
         for flood in self._floods:

@@ -1,4 +1,4 @@
-"""Topics as the folders of their partitions tell of them, for a coordination tree that has lost them."""
+"""Recovery of topics from the partition folders, for a coordination tree that has lost them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,7 +29,7 @@ CREATE, GROW, REFUSE = "create", "grow", "refuse"
 
 @frozen(kw_only=True)
 class FoundTopic:
-    """What is to be done about a topic; `topic` is None where that is nothing, for the reason in `note`."""
+    """The recovery of one topic; `topic` is None where none is possible, for the reason in `note`."""
 
     name: str
     action: str
@@ -40,7 +40,7 @@ class FoundTopic:
 
 @frozen(kw_only=True)
 class Recovery:
-    """What the tree lacks. `producer_ids_from` is None where none is in danger of being given out twice."""
+    """The data that the tree lacks. `producer_ids_from` is None where no producer id could be assigned twice."""
 
     broker_id: int
     cluster_id: str | None
@@ -51,7 +51,7 @@ class Recovery:
 def plan_recovery(
     log_dirs: Sequence[LogDir], config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy, report: Report
 ) -> Recovery:
-    """Compare the folders with the tree; nothing is changed. Raises `ConfigError`, `StorageError`."""
+    """Compare the folders with the tree, and change nothing. Raises `ConfigError`, `StorageError`."""
     identities = known_identities(log_dirs, config.broker_id)
     by_topic: dict[str, list[PartitionOnDisk]] = {}
     seen = set()
@@ -85,7 +85,7 @@ class _Planner:
         self._report = report
 
     def plan(self, name: str, folders: Sequence[PartitionOnDisk]) -> FoundTopic | None:
-        """None where nothing is wrong, or nothing is to be found out about it."""
+        """Return the recovery of a topic; None where the tree is complete, or the folders cannot show otherwise."""
         labels = {found.topic_id for found in folders if found.topic_id is not None}
         formats = {found.format_name for found in folders}
         known = self._image.topics.get(name)
@@ -149,7 +149,7 @@ class _Planner:
         )
 
     def _states(self, folders: Sequence[PartitionOnDisk]) -> dict[int, PartitionState]:
-        """Of partitions whose leader has changed before: an epoch never goes back."""
+        """Return the states of partitions that had another leader before: a leader epoch never decreases."""
         epochs = {found.partition.partition: found.latest_epoch(self._report) for found in folders}
         return {
             number: evolve(first_state((self._broker_id,)), leader_epoch=epoch + 1)
@@ -168,7 +168,10 @@ def check_nobody_lives(coordination: Coordination, report: Callable[[str], None]
 
 
 def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> None:
-    """Write what the tree lacks; after an interruption it can be done again. Raises `CoordinationError`, `ApiError`."""
+    """Write the missing data into the tree; this can be repeated after an interruption.
+
+    Raises `CoordinationError`, `ApiError`.
+    """
     coordination = registry.coordination
     if plan.cluster_id is not None:
         cluster_id(coordination, entropy, plan.cluster_id)

@@ -1,4 +1,4 @@
-"""What the broker's services share: the partitions that live here, the topics of the cluster, the configuration."""
+"""The state that the broker's services share: replicas, cluster image, topics and configuration."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -55,15 +55,20 @@ class BrokerState:
         fetch_from: Submit | None = None,
         ask: Submit | None = None,
     ) -> None:
-        """`lease_valid` tells if this broker may lead, where others share the tree, `fetch_from` asks them for what
-        they lead, and `ask` for all else, over connections on which no fetch waits; None: it is alone."""
+        """Create the state; without the last three a broker has no others in its cluster.
+
+        `lease_valid` returns True if this broker may lead, where others share the tree. `fetch_from` sends them
+        fetches. `ask` sends them all other requests, over connections on which no fetch waits.
+        """
         self.node_id = settings.static.broker_id
         self.is_alone = lease_valid is None
         self.ask = ask
         self.cluster_id = cluster_id
         self.owns_topics = owns_topics
-        """True if this broker may change topics and configs in the tree: it serves the current generation, or no other
-        broker can reach the tree."""
+        """True if this broker may change topics and configs in the tree.
+
+        That is the case if it serves the current generation, or if no other broker can reach the tree.
+        """
         self.settings = settings
         self.endpoints = endpoints
         self.clock = clock
@@ -75,12 +80,12 @@ class BrokerState:
         self.report = report
         self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
         self.replicas_changed: set[str] = set()
-        """Names of topics of which replicas have come to this broker or gone, since their owner emptied this."""
+        """The names of topics whose replicas here have changed since the owner of this set last emptied it."""
         self.changes = Changes(scheduler, registry.coordination, report)
         self._when_offline: list[Callable[[TopicPartition], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
         self.leader_changes = ChangeQueue(scheduler, registry.coordination)
-        """Changes of leaders and ISRs: they do not wait for topics that are being created, which takes long."""
+        """The changes of leaders and ISRs, which do not wait behind the creation of topics, which takes long."""
         self.alter_partition_manager = AlterPartitionManager(
             registry,
             scheduler,
@@ -114,15 +119,15 @@ class BrokerState:
 
     @property
     def image(self) -> ClusterImage:
-        """What this broker knows of the cluster."""
+        """The cluster image of this broker."""
         return self.registry.image
 
     def topic_name(self, topic_id: bytes) -> str:
-        """What the topic with this id is called now; empty: there is none."""
+        """Return the name of the topic with this id; empty if there is none."""
         return self.image.name_of(topic_id)
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
-        """Let the logs go by what is configured, and the partitions by who leads, now."""
+        """Apply a change of the cluster to the logs and partitions here."""
         match delta:
             case TopicSet(topic=topic):
                 known = before.topics.get(topic.name)
@@ -141,7 +146,7 @@ class BrokerState:
                 self.apply_broker_configs()
 
     def listen_offline(self, told: Callable[[TopicPartition], None]) -> None:
-        """Have `told` hear of each partition whose log is out of use here from now on. Several may listen."""
+        """Add a listener for partitions whose log goes out of use here."""
         self._when_offline.append(told)
 
     def _went_offline(self, key: TopicPartition) -> None:
@@ -149,7 +154,7 @@ class BrokerState:
             told(key)
 
     def apply_states(self, topic: Topic) -> None:
-        """Let the partitions of a topic that are open here lead, follow, or neither, as the image says."""
+        """Let the open partitions of a topic lead, follow, or neither, by the image."""
         if not self.is_alone:
             here = (number for number in topic.partitions if (topic.name, number) in self.replicas.partitions)
             states = {number: self.image.state(TopicPartition(topic.name, number)) for number in here}
@@ -157,7 +162,7 @@ class BrokerState:
                 self.replicas.apply(topic, states)
 
     def election_rules(self, topic: Topic) -> ElectionRules:
-        """What the configuration says of elections in a topic."""
+        """Return the election rules of a topic, by its configuration."""
         config = self.settings.log_config(topic.configs, topic.name)
         return ElectionRules(
             min_isr=config.min_insync_replicas,
@@ -166,8 +171,10 @@ class BrokerState:
         )
 
     def differing_min_isr(self) -> Mapping[int, list[int]]:
-        """The values of `min.insync.replicas` in the files of the live brokers, with the brokers that have each; empty
-        if that does not matter: they have one, or one is set for all brokers."""
+        """Return the values of `min.insync.replicas` in the files of the live brokers, with the brokers that have each.
+
+        Returns nothing where that does not matter: the values are equal, or one is set for all brokers.
+        """
         if MIN_ISR_KEY in self.image.configs.get(None, {}):
             return {}
         found: dict[int, list[int]] = {}
@@ -178,7 +185,7 @@ class BrokerState:
 
     @property
     def controller_id(self) -> int:
-        """Where administrators send their requests; any broker would do. -1: it is not known."""
+        """The broker to which administrators send their requests, although any broker would do. -1: unknown."""
         if self.is_alone:
             return self.node_id
         controller = self.image.controller
@@ -191,22 +198,22 @@ class BrokerState:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"{text}; ask the one that has it, or give it one")
 
     def racks(self) -> dict[int, str | None]:
-        """The live brokers, each with its rack."""
+        """Return the racks of the live brokers."""
         return {broker.broker_id: broker.rack for broker in self.image.brokers.values()}
 
     def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
-        """True if the broker is alive and, if it is this one, its log is open."""
+        """Return True if the broker is alive and, if it is this one, its log is open."""
         if broker_id == self.node_id:
             return (topic, partition) in self.replicas.partitions or self.classic.has(topic)
         return broker_id in self.image.brokers
 
     def gone(self, connection: int) -> None:
-        """A connection is closed: nobody waits for its answers any more."""
+        """Finish the waiting requests of a closed connection, and cancel those that run in steps."""
         self.replicas.purgatory.finish_all(connection)
         self.steps.cancel_owner(connection)
 
     def answer_in_steps(self, what: str, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
-        """Answer a request with what `steps` return, in turns with others where they take long."""
+        """Answer a request with the result of `steps`, which run in turns with other work where they take long."""
 
         def done(outcome: Outcome[T]) -> None:
             error = outcome.error
@@ -223,7 +230,7 @@ class BrokerState:
     # --- partitions
 
     def unknown_partition(self, topic: str, partition: int) -> ApiError:
-        """Why there is no such partition here for the current generation."""
+        """Return the error for a partition that is not here for the current generation."""
         if (refused := self.classic.refusal(topic)) is not None:
             return refused
         known = self.image.topics.get(topic)
@@ -238,9 +245,10 @@ class BrokerState:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
 
     async def open_topics(self, topics: Sequence[Topic]) -> Mapping[str, BarnabasError]:
-        """Begin the logs of new topics that belong here, and those that topics have grown by: a part of a change.
+        """Create the logs of new topics and partitions that belong here: a part of a change.
 
-        Returns why topics have not got their logs, by name. Those of a classic topic are made on first use.
+        Returns the errors of topics whose logs are incomplete, by name. Logs of a classic topic are created at their
+        first use.
         """
         assigned: list[AssignedReplica] = []
         for topic in topics:
@@ -253,14 +261,14 @@ class BrokerState:
         if not self.is_alone:
             for each in assigned:
                 if each.key.topic in failures and each.key not in self.replicas.partitions:
-                    self._went_offline(each.key)  # others are to lead it
+                    self._went_offline(each.key)  # so that others can lead it
         for topic in topics:
             if (known := self.image.topics.get(topic.name)) is not None:
-                self.apply_states(known)  # they may have changed while the logs were made
+                self.apply_states(known)  # they may have changed while the logs were created
         return failures
 
     def not_opened(self) -> list[TopicPartition]:
-        """The partitions that belong here and whose logs could not be opened."""
+        """Return the partitions that belong here and whose logs could not be opened."""
         return [
             TopicPartition(topic.name, number)
             for topic in self.image.topics.values()
@@ -269,14 +277,14 @@ class BrokerState:
         ]
 
     def not_open_yet(self, topic: Topic) -> list[int]:
-        """The partitions of a topic that belong here and are not open, without those whose logs cannot be."""
+        """Return the partitions of a topic that belong here and are not open, without those whose logs cannot be."""
         if self.classic.is_created_classic(topic.name) or self.logs.orphans_of(topic.name):
             return []
         keys = (TopicPartition(topic.name, each) for each, on in topic.partitions.items() if self.node_id in on)
         return [key.partition for key in keys if key not in self.replicas.partitions and not self.logs.is_unopened(key)]
 
     def moved_away(self, topic: Topic) -> list[int]:
-        """The partitions of a topic that are open here and belong to other brokers now."""
+        """Return the partitions of a topic that are open here and belong to other brokers now."""
         return [
             number
             for number, replicas in topic.partitions.items()
@@ -284,20 +292,20 @@ class BrokerState:
         ]
 
     def has_replicas_of(self, topic: Topic) -> bool:
-        """True if logs of this topic are here, or belong here."""
+        """Return True if logs of this topic are here, or belong here."""
         return self.classic.has(topic.name) or any(
             self.node_id in replicas or (topic.name, number) in self.replicas.partitions
             for number, replicas in topic.partitions.items()
         )
 
     def reopen_topic(self, topic: Topic) -> None:
-        """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
+        """Open the logs of a topic after a start. A failure is reported, and its requests get an error."""
         if self.classic.is_created_classic(topic.name):
             return
         self.replicas.reopen(self._assigned(topic))
 
     def _assigned(self, topic: Topic) -> list[AssignedReplica]:
-        """The partitions of a topic that belong on this broker."""
+        """Return the partitions of a topic that belong to this broker."""
         assigned = []
         for number, replicas in topic.partitions.items():
             if self.node_id in replicas:
@@ -315,7 +323,7 @@ class BrokerState:
         self.replicas_changed.update(key.topic for key in partitions)
 
     def _show(self, key: TopicPartition, log: UnifiedLog, readable_end: Callable[[], int]) -> None:
-        """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
+        """Register the offsets and the size of a partition as metrics (the names of kafka_exporter and of Kafka)."""
         gauge = self.metrics.gauge
         labels = {"topic": key.topic, "partition": str(key.partition)}
         gauge("kafka_topic_partition_current_offset", "High watermark.", readable_end, **labels)
@@ -323,7 +331,10 @@ class BrokerState:
         gauge("kafka_log_log_size", "Bytes in the segments of a log.", lambda: log.size_bytes, **labels)
 
     def drop_topic(self, topic: Topic) -> bool:
-        """Forget a topic and remove its logs; whoever waits for it is answered. False: some logs are still there."""
+        """Forget a topic, remove its logs, and answer requests that wait.
+
+        Returns False if some logs are still there.
+        """
         dropped = self.replicas.drop([TopicPartition(topic.name, number) for number in topic.partitions])
         self.replicas.stats.forget(topic.name)
         self.classic.dropped(topic.name)
@@ -337,7 +348,7 @@ class BrokerState:
             self.metrics.forget(topic=topic, partition=str(key.partition))
 
     def apply_log_configs(self, topics: Iterable[str]) -> None:
-        """Let the logs of these topics go by what is configured now."""
+        """Apply the present configuration to the logs of these topics."""
         for name in topics:
             topic = self.image.topics[name]
             config = self.settings.log_config(topic.configs, topic.name)
@@ -347,16 +358,16 @@ class BrokerState:
                     log.update_config(config)
 
     def apply_broker_configs(self) -> None:
-        """The same for every log, those of classic topics that nobody created included."""
+        """Apply the present configuration to every log, including those of classic topics that were not created."""
         self.apply_log_configs(self.image.topics)
         for key, log in self.logs.logs().items():
             if key.topic not in self.image.topics and self.classic.has(key.topic):
                 log.update_config(self.settings.log_config({FORMAT_KEY: CLASSIC}, key.topic))
 
-    # --- what goes on
+    # --- reports
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Report something that should not have happened."""
+        """Report an unexpected error."""
         self.report(f"{what} failed: {type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""How the services change what the cluster agrees on: in order, and with a second look where the outcome is unknown."""
+"""Changes of the coordination tree by the services: in order, and verified where the outcome is unknown."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ SETTLE_MS_MAX = 30_000.0
 
 
 class Changes:
-    """One queue for all changes of a broker. Owner thread only.
+    """The queue of all changes of a broker. Owner thread only.
 
-    A write that fails may have been done all the same. Its subject is in doubt then: it is read again before the next
-    change of it, and by and by without one, so that memory and tree agree once the service can be reached.
+    A write that fails may have been stored all the same. Its subject is in doubt then: it is read again before the next
+    change of it, and from time to time without one, so that memory and tree agree once the service can be reached.
     """
 
     def __init__(self, scheduler: Scheduler, coordination: Coordination, report: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ class Changes:
         self._complained = False
 
     def close(self) -> None:
-        """The broker is about to stop: what is not done yet is given up."""
+        """Give up the changes that are not done yet: the broker is about to stop."""
         self._queue.close()
 
     def submit(
@@ -45,7 +45,7 @@ class Changes:
         reply: Reply[T],
         queue: ChangeQueue | None = None,
     ) -> None:
-        """Answer a request with what a change returns. `what` names it in reports; `queue`: not the common one."""
+        """Run a change and reply with its result. `what` names it in reports; `queue` replaces the common one."""
         queue = queue or self._queue
 
         def done(outcome: Outcome[T]) -> None:
@@ -53,7 +53,7 @@ class Changes:
             if error is None:
                 reply(outcome.get())
             elif isinstance(error, BarnabasError):
-                if not (queue.is_closed and is_unreachable(error)):  # what an orderly stop gives up is no failure
+                if not (queue.is_closed and is_unreachable(error)):  # given up by an orderly stop: no failure
                     self.complain(what, error)
                 reply(as_api_error(error))
             else:
@@ -64,7 +64,7 @@ class Changes:
 
     @contextmanager
     def doubting(self, subject: str, settle: Settle) -> Iterator[None]:
-        """Around the writes of one subject: if they fail, the subject is in doubt until `settle` has worked."""
+        """Return the context of writes to one subject: if they fail, it is in doubt until `settle` succeeds."""
         try:
             yield
         except (CoordinationError, ClosedError):
@@ -74,14 +74,14 @@ class Changes:
         self._complained = False
 
     async def settled(self, subject: str) -> None:
-        """Returns when the subject is in no doubt (any more). Raises `CoordinationError`."""
+        """Return when the subject is not in doubt. Raises `CoordinationError`."""
         settle = self._doubts.get(subject)
         if settle is not None:
             await settle()
             self._doubts.pop(subject, None)
 
     def complain(self, what: str, error: BarnabasError) -> None:
-        """Report a failure of the service: once, until something has worked again."""
+        """Report a failure of the service: once, until a write has succeeded again."""
         if not is_unreachable(error) or not self._complained:
             self._report(f"{what} failed: {type(error).__name__}: {error}")
         self._complained = self._complained or is_unreachable(error)
@@ -112,7 +112,7 @@ class Changes:
 
 
 def as_api_error(error: BarnabasError) -> ApiError:
-    """What a client is told. REQUEST_TIMED_OUT: it may have been done, or not; Kafka's clients try again (facts C4)."""
+    """Return the error for a client. At REQUEST_TIMED_OUT, which clients retry, it may be stored (facts C4)."""
     if isinstance(error, ApiError):
         return error
     code = ErrorCode.REQUEST_TIMED_OUT if is_unreachable(error) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""What a classic topic may be called (facts A3): much more than a topic of the current generation."""
+"""The names of classic topics (facts A3), which allow much more than those of the current generation."""
 
 import re
 

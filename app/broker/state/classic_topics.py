@@ -1,4 +1,4 @@
-"""The classic topics of this broker: which there are, how many partitions each has, and the logs of those."""
+"""The classic topics of this broker, with the number of partitions of each, and their logs."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,9 +15,9 @@ from .classic_names import check_classic_topic
 
 
 class ClassicTopics:
-    """Each broker has its own N partitions of a classic topic (facts A3); their logs are made on first use.
+    """The classic topics of one broker, each with N partitions here (facts A3); logs are created at their first use.
 
-    A topic that somebody created has the N that was asked for, any other that of `topic.partition.count.map` or
+    A created topic has the requested number of partitions, any other that of `topic.partition.count.map` or
     `num.partitions`. Owner thread only.
     """
 
@@ -36,22 +36,22 @@ class ClassicTopics:
         self._shown: set[str] = set()
         self._refused: set[str] = set()
 
-    # --- who wants to know
+    # --- listeners
 
     def listen_topics(self, appeared: Callable[[str], None], vanished: Callable[[str], None]) -> None:
-        """Have these told the names of topics that come, or change, and go from now on. Several may listen."""
+        """Add listeners for the names of topics that appear or change, and that vanish."""
         self._when_appeared.append(appeared)
         self._when_vanished.append(vanished)
 
     def listen_logs(self, opened: Callable[[TopicPartition, UnifiedLog], None]) -> None:
-        """Have this told each log that is opened from now on. Several may listen."""
+        """Add a listener for each log that is opened from now on."""
         self._when_opened.append(opened)
 
     def _tell_opened(self, key: TopicPartition, log: UnifiedLog) -> None:
         for told in self._when_opened:
             told(key, log)
 
-    # --- which there are
+    # --- topics
 
     def load(self) -> None:
         """Find the topics after a start: those with a log here, and those that were created."""
@@ -69,33 +69,33 @@ class ClassicTopics:
 
     @property
     def names(self) -> list[str]:
-        """The classic topics that this broker has."""
+        """The classic topics of this broker."""
         return sorted(self._shown)
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions that this broker has of a classic topic."""
+        """Return the number of partitions that this broker has of a classic topic."""
         created = self._registry.image.topics.get(topic)
         if created is not None:
             return len(created.partitions)
         return self.default_partitions(topic)
 
     def default_partitions(self, topic: str) -> int:
-        """The number of partitions of a classic topic that nobody gave another one."""
+        """Return the number of partitions of a classic topic that was not created with another one."""
         return self._counts.get(topic, self._num_partitions)
 
     def has(self, topic: str) -> bool:
-        """True if it is a classic topic that this broker has."""
+        """Return True if this is a classic topic of this broker."""
         return topic in self._shown
 
     def is_created_classic(self, topic: str) -> bool:
-        """True if somebody created the topic, as a classic one."""
+        """Return True if the topic was created, as a classic one."""
         created = self._registry.image.topics.get(topic)
         return created is not None and is_classic_topic(created.configs)
 
     # --- the logs
 
     def log(self, topic: str, partition: int) -> UnifiedLog | None:
-        """The log of a partition; None while nothing was ever written to it.
+        """Return the log of a partition; None while nothing was ever written to it.
 
         Raises `ApiError`: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT for a
         topic of the current generation.
@@ -111,14 +111,14 @@ class ClassicTopics:
         return found if found is not None and is_classic(found) else None
 
     def log_to_append(self, topic: str, partition: int) -> UnifiedLog:
-        """The same, made if it is missing. Raises also `StorageError`."""
+        """Return the log of a partition as `log` does, and create a missing one. Raises also `StorageError`."""
         found = self.log(topic, partition)
         if found is not None:
             return found
         check_classic_topic(topic, partition)
         key = TopicPartition(topic, partition)
-        made = self._logs.create(key)  # also one that could not be opened at the start: it is not begun anew
-        if not is_classic(made):  # an earlier topic of the current generation left it
+        made = self._logs.create(key)  # a log that could not be opened at the start is opened, not replaced
+        if not is_classic(made):  # left by an earlier topic of the current generation
             self._logs.rename_to_stray(key)
             made = self._logs.create(key)
         self._tell_opened(key, made)
@@ -127,20 +127,20 @@ class ClassicTopics:
         return made
 
     def show(self, topic: str) -> None:
-        """A topic has come to this broker, or has another number of partitions."""
+        """Announce a topic that is new to this broker, or has another number of partitions."""
         self._shown.add(topic)
         for told in self._when_appeared:
             told(topic)
 
     def dropped(self, topic: str) -> None:
-        """A topic was deleted."""
+        """Announce a topic that was deleted."""
         if topic in self._shown:
             self._shown.discard(topic)
             for told in self._when_vanished:
                 told(topic)
 
     def _check(self, topic: str) -> None:
-        """Refuse a name that no classic topic has, or may have."""
+        """Raise `ApiError` for a name that no classic topic has, or may have."""
         check_classic_topic(topic)
         if topic in self._shown:
             return
@@ -159,14 +159,14 @@ class ClassicTopics:
     # --- for the current generation
 
     def refusal(self, topic: str) -> ApiError | None:
-        """Why the current generation cannot read or write this topic; None when it is not a classic one."""
+        """Return the error with which the current generation refuses this topic; None when it is not a classic one."""
         if topic not in self._shown:
             return None
         text = f"{topic!r} is a classic topic; read and write it through a classic:// listener"
         return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
 
     def check_free(self, topic: str) -> None:
-        """Raise `ApiError(TOPIC_ALREADY_EXISTS)` for the name of a classic topic that nobody created."""
+        """Raise `ApiError(TOPIC_ALREADY_EXISTS)` for the name of a classic topic that was not created."""
         if topic in self._shown and topic not in self._registry.image.topics:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic!r} is a classic topic of this broker")
 

@@ -1,4 +1,4 @@
-"""What a broker needs from the outside, and makes of it: its ports, and the servers of its protocols."""
+"""The dependencies of a broker: its ports, and the servers of its protocols."""
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Protocol
@@ -23,27 +23,31 @@ class Server(Protocol):
     """The protocol of one listener."""
 
     def accept(self, connection: Connection) -> ConnectionHandler:
-        """The handler of a new connection."""
+        """Return the handler of a new connection."""
         ...
 
     @property
     def connections(self) -> Sized:
-        """Those that are open."""
+        """The open connections."""
         ...
 
     def close(self, reason: str) -> int:
-        """Close every connection once what was answered has gone out; returns how many have not gone yet."""
+        """Close every connection once its responses are sent; returns the number of those that are still open."""
         ...
 
 
 ExposeMetrics = Callable[[Metrics, Callable[[], str | None]], Callable[[], None]]
-"""Lets metrics be seen; the second one tells why the broker takes no requests now. Returns how to end it."""
+"""Exposes metrics; the second argument returns the reason why the broker takes no requests. Returns a stop function."""
 
 
 class MakeServer(Protocol):
-    """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed, `topic_name`
-    tells the name of a topic by its id, or nothing; `is_appending` is true while records that came over a connection
-    are being opened; `identity` is the cluster's id and the broker's."""
+    """Makes the server of a listener.
+
+    gone:         called with the number (`Caller.connection`) of each connection that has closed.
+    topic_name:   returns the name of a topic by its id, or nothing.
+    is_appending: returns True while records that came over a connection are being validated.
+    identity:     the cluster's id and the broker's.
+    """
 
     def __call__(
         self,
@@ -61,7 +65,7 @@ class MakeServer(Protocol):
 
 @frozen(kw_only=True)
 class Outside:
-    """What a broker needs from the outside."""
+    """The dependencies of a broker."""
 
     clock: Clock
     entropy: Entropy
@@ -71,25 +75,25 @@ class Outside:
     open_log_dirs: Callable[[], Sequence[LogDir]]
     open_coordination: Callable[[], Coordination]
     servers: Mapping[str, MakeServer]
-    """By protocol, the word before `://` in a listener."""
+    """The makers of servers by protocol, the word before `://` in a listener."""
     report: Report
     """Takes the lines for the log."""
     finish: Callable[[], None] = lambda: None
-    """Called at the end: what was counted for the log is told."""
+    """Called at the end, to log pending summaries."""
     expose_metrics: ExposeMetrics | None = None
-    """Lets the metrics be seen from elsewhere."""
+    """Exposes the metrics to the outside."""
     authorizer: Authorizer = everyone
-    """Asked about every request."""
+    """Checks every request."""
     shared: bool = False
     """True if other brokers can reach the same coordination tree."""
     connect: Connect | None = None
     """Opens links to other brokers; needed where the tree is shared."""
     host_name: str = "localhost"
-    """What to tell clients of a listener on every interface when nothing is advertised."""
+    """The host for clients of a listener on every interface when nothing is advertised."""
 
 
 class MakeOutside(Protocol):
-    """Makes what a broker of this configuration gets from the outside (see `app.compose.outside_of`)."""
+    """Makes the dependencies of a broker with this configuration (see `app.compose.outside_of`)."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Which address clients are told: that of the listener they came in on."""
+"""The addresses that clients get, by the listener of their connection."""
 
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from ....ports.transport import Address
 from ...config import ListenAddress, advertised, parse_listener
 
 IN_PROCESS = ("in-process", 0)
-"""Stands for the address of a broker that listens nowhere."""
+"""The address of a broker without a listener."""
 
 
 class Endpoints:
     """The addresses of this broker and the others, by listener; the nth listener of each broker belongs together.
 
-    `host_name` is what clients are told of a listener on every interface that nothing was advertised for (as Kafka
-    does), except those on this machine, who are told the loopback address.
-    `inter_broker`: which of the listeners is for other brokers; None: there is none.
+    `host_name` is advertised for a listener on every interface without an advertised one (as Kafka does); clients on
+    this machine get the loopback address instead. `inter_broker`: the index of the listener for other brokers; None:
+    there is none.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Endpoints:
         self._index = {str(listener): index for index, listener in enumerate(bound)}
 
     def registered(self) -> tuple[str, ...]:
-        """What is written in the registry of brokers."""
+        """Return the endpoints for the registry of brokers."""
         return tuple(str(listener) for listener in self._told)
 
     def told(self, protocol: str) -> ListenAddress:
-        """What others are told of the first listener of a protocol; there must be one."""
+        """Return the advertised address of the first listener of a protocol; there must be one."""
         return next(listener for listener in self._told if listener.protocol == protocol)
 
     def own_address(self, caller: Caller) -> Address:
-        """Where `caller` reaches this broker."""
+        """Return the address at which `caller` reaches this broker."""
         if not self._told:
             return IN_PROCESS
         index = self._index.get(caller.listener, 0)
@@ -55,13 +55,13 @@ class Endpoints:
         return (told.host, told.port)
 
     def is_from_broker(self, caller: Caller) -> bool:
-        """True if the caller may be another broker: it came in on the listener for brokers, or is this broker."""
+        """Return True if the caller may be another broker, by its listener, or is this broker."""
         if caller.origin is Origin.BROKER:
             return True
         return self.inter_broker is not None and self._index.get(caller.listener) == self.inter_broker
 
     def nodes(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
-        """The live brokers, as `caller` reaches them; without those that cannot be reached."""
+        """Return the live brokers at their addresses for `caller`, without those that cannot be reached."""
         found = []
         for broker in live.values():
             address = self._address_of(broker, caller)
@@ -84,7 +84,7 @@ class Endpoints:
 
 
 def inter_broker_address(broker: BrokerRegistration) -> Address | None:
-    """Where other brokers reach this one; None if it does not say, or says something that we do not understand."""
+    """Return the address for other brokers; None if the registration has none, or an unknown protocol."""
     if not 0 <= broker.inter_broker < len(broker.endpoints):
         return None
     try:

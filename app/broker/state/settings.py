@@ -1,4 +1,4 @@
-"""The configuration of a running broker: what it started with, and what was set since."""
+"""The configuration of a running broker: the static one, and the dynamic overrides."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -38,7 +38,7 @@ _Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, bool]
 class BrokerSettings:
     """Static configuration, the overrides that the cluster's image has, and the rules for both. Owner thread only.
 
-    `check_deletion_policy` raises `ConfigError` for a name that no plugin answers to.
+    `check_deletion_policy` raises `ConfigError` for a name that no plugin has.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BrokerSettings:
 
     @property
     def _layers(self) -> BrokerLayers:
-        """Made anew where the image has other configs."""
+        """The layers of configuration, rebuilt when the image has other configs."""
         if self._registry.image.configs is not self._set:
             self._set = self._registry.image.configs
             self._kept_layers = self._made_layers()
@@ -77,9 +77,10 @@ class BrokerSettings:
         return BrokerLayers(static=self.static, dynamic=own, dynamic_default=everywhere)
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
-        """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`.
+        """Return the configuration of the logs of a topic with these overrides; 0.7's maps count for a classic `topic`.
 
-        An internal topic is never shortened, whatever is configured: what it says of a key may be in its first segment.
+        An internal topic is always compacted, whatever is configured: the only record of a key may be in its first
+        segment.
         """
         asked = self._asked(overrides, topic)
         if self._last_config is not None and self._last_config[0] == asked:  # one topic has many logs
@@ -97,13 +98,13 @@ class BrokerSettings:
         return self._layers, dict(overrides), self._topic_maps.get(topic), topic in INTERNAL_TOPICS
 
     def throttled_rate(self, *, leader: bool) -> int:
-        """Bytes a second that throttled replicas may be given (or fetch: not `leader`), as set by now."""
+        """Return the present limit of throttled replicas, as `leader` or follower, in bytes per second."""
         rate = self._layers.effective(f"{'leader' if leader else 'follower'}.replication.throttled.rate")
         return rate if isinstance(rate, int) else LONG_MAX
 
     @property
     def cleaner(self) -> CleanerSettings:
-        """What compaction goes by, as set by now."""
+        """The settings of compaction, as set by now."""
         threads = int(self._number("log.cleaner.threads"))
         return CleanerSettings(
             threads=threads,
@@ -116,7 +117,7 @@ class BrokerSettings:
 
     @property
     def scrub(self) -> ScrubSettings:
-        """What the check of closed segments goes by, as set by now."""
+        """The settings of the scrubber, as set by now."""
         return ScrubSettings(
             interval_ms=int(self._number("log.scrub.interval.ms")),
             bytes_per_second=self._number("log.scrub.io.max.bytes.per.second"),
@@ -136,11 +137,12 @@ class BrokerSettings:
     # --- topics
 
     def has_own_defaults(self, topic: str) -> bool:
-        """True if one of 0.7's maps names it."""
+        """Return True if one of 0.7's maps names the topic."""
         return topic in self._topic_maps
 
     def new_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
+        """Return the overrides of a new topic, if all can be used; they include its generation unless it is the current
+        one.
 
         Raises `ApiError(INVALID_CONFIG)`.
         """
@@ -151,7 +153,7 @@ class BrokerSettings:
         return checked
 
     def check_makes_current_topics(self, name: str) -> None:
-        """Raise `ApiError(UNSUPPORTED_FOR_MESSAGE_FORMAT)` where topics made without a word are classic ones."""
+        """Raise `ApiError(UNSUPPORTED_FOR_MESSAGE_FORMAT)` where topics without a set format are classic ones."""
         if self.static.message_format != V2:
             text = f"{name[:260]!r} would be a classic topic (message.format); write it through a classic:// listener"
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
@@ -159,7 +161,7 @@ class BrokerSettings:
     def altered_topic_configs(
         self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration]
     ) -> dict[str, str]:
-        """The overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
+        """Return the overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
         altered = alter_topic_configs(overrides, alterations, self._layers)
         if is_classic(altered) != is_classic(overrides):
             text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
@@ -207,19 +209,19 @@ class BrokerSettings:
     # --- brokers
 
     def broker_entries(self, *, keys: Sequence[str] | None, synonyms: bool, documentation: bool) -> list[ConfigEntry]:
-        """The configs of this broker."""
+        """Return the configs of this broker."""
         return broker_config_entries(self._layers, keys=keys, synonyms=synonyms, documentation=documentation)
 
     def default_entries(self, *, keys: Sequence[str] | None, documentation: bool) -> list[ConfigEntry]:
-        """What was set for all brokers."""
+        """Return the configs that are set for all brokers."""
         return dynamic_default_entries(self._layers.dynamic_default, keys=keys, documentation=documentation)
 
     def stored_broker_configs(self, *, everywhere: bool) -> Mapping[str, str]:
-        """What was set for this broker, or for all, while they ran."""
+        """Return the dynamic configs of this broker, or of all brokers."""
         return self._layers.dynamic_default if everywhere else self._layers.dynamic
 
     def planned_broker_change(self, alterations: Sequence[ConfigAlteration], *, everywhere: bool) -> "BrokerChange":
-        """What changes of the configs of this broker, or of all, come to; nothing is changed yet.
+        """Return the result of changes to the configs of this broker, or of all; nothing is changed yet.
 
         Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST.
         """
@@ -241,7 +243,7 @@ class BrokerSettings:
 
 @frozen(kw_only=True)
 class BrokerChange:
-    """All that is set for a broker while it runs, after a change; `broker_id` None: for all brokers."""
+    """All dynamic configs of a broker after a change; `broker_id` None: for all brokers."""
 
     configs: Mapping[str, str]
     broker_id: int | None

@@ -1,4 +1,4 @@
-"""A port that outlives whoever listens on it."""
+"""A port that outlives its listeners."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""What a running broker is made of."""
+"""The composition of a running broker."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def outside_of(
 
 
 def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler) -> Connect:
-    """How the broker reaches the other ones."""
+    """Return the function that connects the broker to other ones."""
 
     def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka
@@ -198,7 +198,7 @@ def _servers(watching: Watching) -> dict[str, MakeServer]:
 
 
 _BEAT_MS, _STUCK_MS = 1_000.0, 10_000.0
-"""How often the broker's thread says that it gets round, and when it counts as stuck."""
+"""The interval of the heartbeats of the broker's thread, and the silence after which it counts as stuck."""
 
 
 def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, report: Report) -> ExposeMetrics | None:
@@ -241,7 +241,7 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
 
 
 def _host_name(config: BrokerConfig) -> str:
-    """This machine's name; looked up only when it may be told to somebody."""
+    """Return this machine's name; it is looked up only if a listener may have to be advertised with it."""
     if config.advertised_listeners or all(listener.host for listener in config.listener_list):
         return "localhost"
     import socket

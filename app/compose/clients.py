@@ -1,4 +1,4 @@
-"""How clients reach brokers."""
+"""The connectors of clients to brokers."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def client_connector(
     workers: int = 1,
     report: Report = log_report,
 ) -> Connector:
-    """How a client reaches brokers: over TCP, or a `Broker` object in its own process without a socket.
+    """Return the connector of a client: over TCP, or to a `Broker` object in its own process without a socket.
 
     `bootstrap` is the broker object; or "host:port", several of them separated by commas or in a list, also as
-    (host, port) or `kafka://host:port`. For `protocol` classic it may be empty: the registries tell the addresses.
+    (host, port) or `kafka://host:port`. For `protocol` classic it may be empty: the registries hold the addresses.
     `workers`: threads for what may block. Raises `ConfigError`.
     """
     from ..in_process import is_broker_host

@@ -42,7 +42,7 @@ class LogPlace:
 
 
 def log_places(paths: Sequence[Path]) -> list[LogPlace]:
-    """What folders somebody means: data folders, or partitions. Raises `ConfigError`."""
+    """Return the data folders that the paths name, or whose partitions they name. Raises `ConfigError`."""
     found: dict[Path, list[str]] = {}
     for given in paths:
         path = given.absolute()
@@ -60,7 +60,7 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
 
 @frozen(kw_only=True)
 class LookedTree:
-    """What was found of a coordination file."""
+    """The topics, rows and findings of a coordination file."""
 
     topics: KnownTopics
     findings: list[Finding]
@@ -70,7 +70,7 @@ class LookedTree:
 
 
 def look_at_tree(file: Path) -> LookedTree:
-    """Nothing is changed, nor is anybody disturbed who has it open. Raises `OSError`."""
+    """Read a coordination file without a change to it, or to a process that has it open. Raises `OSError`."""
     from ...adapters.coord_embedded.examine import look_at
 
     looked = look_at(file)
@@ -90,7 +90,7 @@ def look_at_tree(file: Path) -> LookedTree:
 
 
 def mend_tree(file: Path, looked: LookedTree) -> None:
-    """Write the file anew with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
+    """Write the file again with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
     from ...adapters.coord_embedded.examine import write_anew
 
     write_anew(file, looked.rows)

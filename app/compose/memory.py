@@ -1,4 +1,4 @@
-"""What a broker keeps in memory while it is stopped, and the tree that several brokers of one process share."""
+"""Storage in memory for a broker while it is stopped, and the tree that several brokers of one process share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KeptFolders:
         return [MemoryLogDir(self._disk)]
 
     def crash(self, *, power_cut: bool = False) -> None:
-        """Whoever has the folder open has died: what he still does there is in vain (see `MemoryDisk.after_crash`)."""
+        """Crash the broker that has the folder open: its later writes are lost (see `MemoryDisk.after_crash`)."""
         self._disk = self._disk.after_crash(power_cut=power_cut)
 
 

@@ -33,7 +33,7 @@ def serve(
     """Run a broker on this thread, the main one, until SIGTERM or SIGINT; then stop it in order.
 
     `ready` gets the listeners, with real ports, once the broker answers there. Raises `BarnabasError` when it cannot
-    start, or cannot go on because another broker has taken its id.
+    start, or cannot continue because another broker has taken its id.
     """
     import gc
     import signal
@@ -107,7 +107,7 @@ def _begin(node: BrokerServer, reactor: Reactor, install_handlers: Callable[[], 
 
 
 def _services(config: BrokerConfig) -> Services | None:
-    """What is to run beside the broker; nothing of it is loaded when there is nothing."""
+    """Return the services to run beside the broker; without any, their module is not loaded."""
     if not config.services:
         return None
     from .services import Services

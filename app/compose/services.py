@@ -1,7 +1,7 @@
-"""What runs beside a broker in `barnabas serve`, in threads of its own: the schema registry, and what others register.
+"""Services beside a broker in `barnabas serve`, in their own threads: the schema registry, and those of other packages.
 
 A service is a function under its name in the entry-point group, called with the configuration and HOST:PORT of the
-broker, when that answers. It returns what it is once it serves.
+broker, when that answers. It returns a `Service` once it serves.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Service(Protocol):
 
     @property
     def listener(self) -> str:
-        """Where, as a URL."""
+        """The URL where it serves."""
         ...
 
     def stop(self) -> None:
-        """In order; returns when it has ended. The broker still answers."""
+        """Stop in order; return when it has ended. The broker still answers."""
         ...
 
 
 class Services:
-    """Those that the configuration asks for. None of its methods waits."""
+    """The services that the configuration asks for. No method waits."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Raises `ConfigError` for a service that is not installed."""
@@ -57,7 +57,7 @@ class Services:
                     self._running.append(maker.load()(self._config, _own_address(listeners)))
             except BarnabasError as error:
                 failed(error)
-            except Exception as error:  # noqa: BLE001  # another package's; whoever waits for the broker is told
+            except Exception as error:  # noqa: BLE001  # another package's; `failed` gets it
                 failed(BarnabasError(f"the service {maker.name} ({maker.value}) failed: {error!r}"))
             else:
                 ready([*listeners, *(service.listener for service in self._running)])
@@ -79,7 +79,7 @@ class Services:
 
 
 def _own_address(listeners: Sequence[str]) -> str:
-    """Where a client on this machine finds the broker. Raises `ConfigError`."""
+    """Return the broker's address for a client on this machine. Raises `ConfigError`."""
     address = next((each.partition("://")[2] for each in listeners if each.startswith("kafka://")), None)
     if address is None:
         raise ConfigError("services beside a broker need a listener kafka://HOST:PORT")

@@ -30,7 +30,7 @@ def alter_topic_configs(
 def alter_broker_configs(
     stored: Mapping[str, str], alterations: Sequence[ConfigAlteration], broker: BrokerConfig
 ) -> dict[str, str]:
-    """What is set for a broker, or for all of them, after the changes, all or none.
+    """Return the settings of a broker, or of all brokers, after the changes, which are made all or none.
 
     Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a key that cannot change while it runs.
     """

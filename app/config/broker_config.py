@@ -389,7 +389,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
 
     @property
     def inter_broker_listener(self) -> int | None:
-        """Which of the listeners is for other brokers; None: there is none of the current generation."""
+        """The index of the listener for other brokers; None: there is none of the current generation."""
         return inter_broker_index(self.listener_list, self.inter_broker_listener_name)
 
     @property
@@ -419,19 +419,19 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Where to serve metrics; None: nowhere."""
+        """The address to serve metrics at; None: no metrics are served."""
         if self.metrics_listen is None or not self.metrics_listen:
             return None
         return parse_address(self.metrics_listen.removeprefix("http://"), f"metrics.listen={self.metrics_listen}")
 
     @property
     def services(self) -> tuple[str, ...]:
-        """What is to run beside the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
+        """The services to run beside the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
         return ("schema.registry",) if self.schema_registry_listen else ()
 
     @property
     def flush_check_interval_ms(self) -> int:
-        """How often to look for logs that are due to be flushed by time."""
+        """The interval of checks for logs that are due to be flushed by time."""
         if "log.flush.scheduler.interval.ms" in self.given:
             return min(self.log_flush_scheduler_interval_ms, INT_MAX)
         return 1000

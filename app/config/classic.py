@@ -1,4 +1,4 @@
-"""What is special about the configuration of classic topics: their defaults, and 0.7's maps of topics (facts A5)."""
+"""The peculiarities of classic topics' configuration: their defaults, and 0.7's maps of topics (facts A5)."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ DEFAULTS: Mapping[str, str] = {
     "flush.ms": "3000",
     "max.message.bytes": "1000000",
 }
-"""Of a classic topic, by topic key, where neither the topic nor the broker's configuration says anything."""
+"""The defaults of a classic topic, by topic key, where neither the topic nor the broker's configuration has a value."""
 
 PARTITION_COUNTS = "topic.partition.count.map"
 

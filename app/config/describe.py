@@ -61,7 +61,7 @@ def broker_config_entries(
 def dynamic_default_entries(
     configs: Mapping[str, str], *, keys: Collection[str] | None = None, documentation: bool = False
 ) -> list[ConfigEntry]:
-    """What was set for all brokers while they ran: the answer for the broker named ""."""
+    """Return the settings that all brokers got at runtime: the answer for the broker named ""."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
         _entry(

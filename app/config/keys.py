@@ -1,4 +1,4 @@
-"""What is known of one configuration key, and how its value is read from text and written as text."""
+"""The description of a configuration key, and the conversion of its value from and to text."""
 
 import re
 from collections.abc import Callable
@@ -45,12 +45,12 @@ class ConfigKey:
 
     @property
     def attribute(self) -> str:
-        """What the key is called in Python."""
+        """The name of the key in Python."""
         return self.name.replace(".", "_")
 
     @property
     def allowed(self) -> str:
-        """What a value may be, for error texts."""
+        """The allowed values, for error texts."""
         if self.type is ConfigType.BOOLEAN:
             return " or ".join(self.choices or ("true", "false"))
         if self.type in _WHOLE:

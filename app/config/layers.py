@@ -29,7 +29,7 @@ def settings_from(keys: Mapping[str, ConfigKey], *layers: Mapping[str, object]) 
 
 
 def _check_zookeeper(given: Mapping[str, object], keys: Mapping[str, ConfigKey]) -> None:
-    """0.7 ignores zk.connect where enable.zookeeper is false: whoever wrote both is asked what is meant."""
+    """Raise `ConfigError` for zk.connect with enable.zookeeper=false: 0.7 ignores zk.connect then, but we ask."""
     if "enable.zookeeper" in given and not keys["classic.registration.enable"].parse(given["enable.zookeeper"]):
         for name in ("zk.connect", "zookeeper.connect"):
             if name in given:

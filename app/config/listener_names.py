@@ -50,8 +50,8 @@ def protocols_of(text: str) -> dict[str, str]:
 
 
 def inter_broker_index(listeners: Sequence[ListenAddress], wanted: str | None) -> int | None:
-    """Which of the listeners is for other brokers: the one of this name, or else the first of the current generation;
-    None where there is none. Raises `ConfigError` for the name of none."""
+    """Return the index of the listener for other brokers: the one with the wanted name, or without a name the first of
+    the current generation; None where there is none. Raises `ConfigError` if no such listener has the name."""
     fit = [index for index, listener in enumerate(listeners) if listener.protocol == KAFKA]
     if wanted is None:
         return fit[0] if fit else None

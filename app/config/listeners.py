@@ -1,4 +1,4 @@
-"""Where a broker listens, and what it tells clients to connect to."""
+"""The listeners of a broker, and the addresses that it advertises to clients."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +26,7 @@ class ListenAddress:
     host: str
     port: int
     name: str = field(default="", eq=False)
-    """What the configuration calls it, as `listener_name` writes it."""
+    """The name in the configuration, as `listener_name` writes it."""
 
     def __str__(self) -> str:
         return f"{self.protocol}://{self.address_text}"
@@ -38,7 +38,7 @@ class ListenAddress:
 
 
 def listener_name(text: str) -> str:
-    """As Kafka writes names of listeners; `kafka://` is another word for its `PLAINTEXT://`."""
+    """Return a listener's name as Kafka writes it; `kafka://` is another word for its `PLAINTEXT://`."""
     name = text.strip().upper()
     return "PLAINTEXT" if name == KAFKA.upper() else name
 
@@ -85,7 +85,7 @@ def parse_listeners(
 
 
 def check_advertised(listeners: Sequence[ListenAddress], advertised: Sequence[ListenAddress]) -> None:
-    """Raise `ConfigError` unless clients can be told where to connect."""
+    """Raise `ConfigError` unless each listener has an address that clients can connect to."""
     if advertised and len(advertised) != len(listeners):
         text = f"advertised.listeners has {len(advertised)} entries, listeners {len(listeners)}"
         raise ConfigError(f"{text}; give one for each, in the same order")
@@ -98,9 +98,9 @@ def check_advertised(listeners: Sequence[ListenAddress], advertised: Sequence[Li
 def advertised(
     bound: Sequence[ListenAddress], given: Sequence[ListenAddress], hostname: str
 ) -> tuple[ListenAddress, ...]:
-    """What clients are told, per listener: `bound` with real ports, `given` from advertised.listeners or empty.
+    """Return the advertised listeners: of `bound`, with real ports, or of `given`, from advertised.listeners or empty.
 
-    A given port 0 means the bound one; a listener on every interface is told by `hostname`.
+    A given port 0 means the bound one; a listener on every interface is advertised with `hostname`.
     """
     told = []
     for index, listener in enumerate(bound):

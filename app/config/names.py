@@ -74,7 +74,7 @@ REFUSED_PREFIXES: Mapping[str, str] = {
     "password.encoder.": "no passwords are stored; leave it out",
     "zookeeper.ssl.": "connections to ZooKeeper are not encrypted; leave it out",
 }
-"""How the names of keys begin that promise what is not there, and why: kept without a word they would be a trap."""
+"""The prefixes of keys for features that are missing, each with the reason: to ignore them would be a trap."""
 
 
 def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[str, object]:

@@ -29,7 +29,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments; one that ends with a backslash goes on in the next, without the blanks it begins with."""
+    """Yield lines without comments; one that ends with a backslash continues in the next, without leading blanks."""
     joined, first = "", 0
     for number, line in enumerate(_LINE_END.split(text), 1):
         stripped = line.lstrip(_BLANK)

@@ -29,7 +29,7 @@ class BrokerLayers:
     dynamic_default: Mapping[str, str] = {}
 
     def given(self, source: ConfigSource, name: str) -> Value:
-        """What a source says of a broker key; None: nothing. Raises `ConfigError` for a stored value that is wrong."""
+        """Return a source's value of a broker key; None: it has none. Raises `ConfigError` for a wrong stored value."""
         key = KEYS[name]
         if source in DYNAMIC_LAYERS:
             stored = (self.dynamic if source is ConfigSource.DYNAMIC_BROKER else self.dynamic_default).get(name)
@@ -47,7 +47,7 @@ class BrokerLayers:
                     yield key, factor, value, source
 
     def is_given(self, name: str) -> bool:
-        """True if a broker key, or a stand-in of it, was set by somebody."""
+        """True if a broker key, or a stand-in of it, was set."""
         return any(source is not ConfigSource.DEFAULT for _, _, _, source in self.sources(name))
 
     def effective(self, name: str) -> Value:
@@ -58,7 +58,7 @@ class BrokerLayers:
 
 
 def inherited(layers: BrokerLayers, topic: "TopicKey") -> Value:
-    """What counts for a topic that says nothing itself."""
+    """Return the value for a topic that has none of its own."""
     return topic.key.default if topic.twin is None else layers.effective(topic.twin)
 
 
@@ -78,7 +78,7 @@ class TopicKey:
     key: ConfigKey
     twin: str | None
     attribute: str | None
-    """Its field of `LogConfig`; None: it has no effect."""
+    """The field of `LogConfig` for the key; None: the key has no effect."""
 
 
 def _topic_key(name: str, twin: str) -> TopicKey:
@@ -153,10 +153,10 @@ def log_config_for(
     *,
     topic_defaults: Mapping[str, str] | None = None,
 ) -> LogConfig:
-    """What the logs of a topic go by. `topic_defaults`: for a topic where it has no override of its own, before what
-    the broker says. A classic topic has other defaults of its own (facts A5).
+    """Return the settings of a topic's logs. `topic_defaults` apply where the topic has no override of its own, before
+    the broker's values. A classic topic has other defaults of its own (facts A5).
 
-    With `report`, stored values that make no sense are told to it and count as not set; without it they raise
+    With `report`, stored values that make no sense are reported to it and count as not set; without it they raise
     `ConfigError`.
     """
     layers = layers_of(broker)
@@ -181,8 +181,8 @@ def log_config_for(
 def classic_values(
     layers: BrokerLayers, overrides: Mapping[str, str], mapped: Mapping[str, str]
 ) -> dict[str, ConfigSynonym]:
-    """What counts for a classic topic between its own overrides and what the broker says for all, by topic key: 0.7's
-    maps (`mapped`: what they say of this topic), and its other defaults. Nothing for other topics."""
+    """Return the values of a classic topic that rank between its own overrides and the broker's values, by topic key:
+    those of 0.7's maps (`mapped`: for this topic), and its other defaults. Other topics have none."""
     if overrides.get(FORMAT_KEY, layers.effective(FORMAT_KEY)) != CLASSIC:
         return {}
     found = {
@@ -197,7 +197,7 @@ def classic_values(
 
 
 def usable_layers(layers: BrokerLayers, report: Callable[[str], None]) -> BrokerLayers:
-    """The layers without stored values that make no sense, which are told to `report`."""
+    """Return the layers without stored values that make no sense; `report` gets a line for each of those."""
     dynamic = _only_parsable(layers.dynamic, KEYS.get, report)
     default = _only_parsable(layers.dynamic_default, KEYS.get, report)
     return evolve(layers, dynamic=dynamic, dynamic_default=default)
@@ -236,7 +236,7 @@ def _value(value: object) -> Value:
 
 
 def topic_maps(broker: BrokerConfig, report: Callable[[str], None]) -> dict[str, dict[str, str]]:
-    """What 0.7's maps say of single classic topics: topic → topic key → value. What cannot be used is reported."""
+    """Return the values of 0.7's maps for single classic topics: topic → topic key → value. Report unusable ones."""
     found: dict[str, dict[str, str]] = {}
     for name, (key_name, factor) in TOPIC_MAPS.items():
         for topic, number in broker.topic_numbers(name, report).items():

@@ -16,11 +16,11 @@ from ..clients.shared.blocking_shell import logger
 from .taken import MirrorReader, Taken
 
 TOPICS_REFRESH_S = 5.0
-"""How often the cluster is asked for new topics."""
+"""The interval of requests for new topics of the cluster."""
 
 
 class AssignedSource(ABC):
-    """Reads from where `start_of` says. Part of a `MirrorSource`; whoever derives from it keeps the positions."""
+    """Reads from the offsets of `start_of`. Part of a `MirrorSource`; subclasses keep the positions."""
 
     def __init__(self, config: Mapping[str, Any], topics: TopicFilter) -> None:
         settings = dict(config)
@@ -40,13 +40,13 @@ class AssignedSource(ABC):
 
     @abstractmethod
     def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
-        """Where to begin; at the earliest message of those that are left out. Raises `BarnabasError`."""
+        """Return the start offsets; partitions left out begin at their earliest message. Raises `BarnabasError`."""
 
     def consumer(self) -> Consumer:
         return Consumer(self.bootstrap, config={"auto.offset.reset": "earliest", **self._settings})
 
     def partitions(self) -> list[TopicPartition]:
-        """Of the topics that are allowed now, in order."""
+        """Return the partitions of the topics that are allowed now, in order."""
         topics = [(t.name or "", t) for t in self._admin.describe_topics() if not t.internal]
         allowed = [(name, topic) for name, topic in topics if self._topics.allows(name)]
         with self._seeing:
@@ -63,8 +63,8 @@ class AssignedSource(ABC):
 
 
 class AssignedReader:
-    """The partitions that fall to one of several streams: each always to the same one, whatever topics come and go. In
-    other hands it would be read from where the first has got to, who may be about to go on."""
+    """The partitions that fall to one of several streams: each always to the same one, whatever topics come and go.
+    Another stream would continue at the position of the first one, which might still be reading."""
 
     def __init__(self, source: AssignedSource, number: int, of: int) -> None:
         self._source = source
@@ -73,7 +73,7 @@ class AssignedReader:
         self.consumer = self._consumer = source.consumer()
         self._looked_s = -TOPICS_REFRESH_S
         self._reached: dict[TopicPartition, tuple[int, bytes]] = {}
-        """The next offset, and of which topic. Also of those that are gone: what comes back may be another one."""
+        """The next offset and the topic id, also of partitions that are gone: a topic may come back as another one."""
         self.ended = False
 
     def take(self, max_messages: int, timeout: float) -> list[Taken]:

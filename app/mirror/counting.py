@@ -1,4 +1,4 @@
-"""What a stream of a mirror tells of the messages that it copies: reports that go along with them."""
+"""The reports of a mirror's stream on the messages that it copies; they are sent along with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .taken import Taken
 
 LOOK_S = 5.0
-"""How often the ends of the source are looked up, and told when nothing is copied."""
+"""The interval at which the ends of the source are looked up, and reported when nothing is copied."""
 _ADMIN_MS = 5000
 
 
@@ -32,7 +32,7 @@ class StreamCount:
         self._looked_s = -LOOK_S
 
     def reports(self, batch: Sequence[Taken]) -> Sequence[Message]:
-        """What is to be sent with the batch; also with an empty one."""
+        """Return the reports to send with the batch; an empty batch can have some, too."""
         due = time.monotonic() - self._looked_s >= LOOK_S
         if not batch and not due:
             return ()

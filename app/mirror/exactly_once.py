@@ -85,9 +85,9 @@ class TransactionalSource(AssignedSource):
         """They were kept with the messages."""
 
     def positions(self, batch: Sequence[Taken]) -> tuple[dict[Hashable, CommittedOffset], str]:
-        """How far the source is read behind this batch, and whose positions these are.
+        """Return the source offsets behind this batch, and the group that they belong to.
 
-        Each says of which topic it is: one that was made again under its name is copied from its beginning.
+        Each offset carries its topic id: a topic that was made again under its name is copied from its beginning.
         """
         positions: dict[Hashable, CommittedOffset] = {
             taken.place: CommittedOffset(taken.next_offset, metadata=taken.topic_id.hex()) for taken in batch
@@ -121,7 +121,7 @@ class TransactionalSource(AssignedSource):
 
 
 def _topic_id_of(note: str | None) -> bytes:
-    """As `positions` noted it. Mirrors of before did not, and others may have noted something else."""
+    """Return the topic id that `positions` noted. Earlier mirrors noted none, and others may have something else."""
     try:
         topic_id = bytes.fromhex(note or "")
     except ValueError:
@@ -183,5 +183,5 @@ class TransactionalStream(AssignedReader):
         self._committing = False
 
     def hang_up(self) -> None:
-        """What was not committed is aborted."""
+        """Close the producer, which aborts what was not committed."""
         self._producer.close()

@@ -12,7 +12,7 @@ from ..clients.shared.blocking_shell import logger
 from .taken import MirrorReader, Taken
 
 COMMIT_S = 10.0
-"""How long the coordinator is waited for."""
+"""The longest wait for the coordinator."""
 
 
 class GroupSource:
@@ -37,7 +37,7 @@ class GroupSource:
         return list(self._readers)
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """Of partitions that are still ours: of others the next owner copies again what is not committed."""
+        """Commit offsets of partitions that are still ours; the next owner of another one copies the rest again."""
         for reader in self._readers:
             reader.commit(cast("dict[TopicPartition, int]", offsets))
 
@@ -61,7 +61,7 @@ class _GroupReader:
         return [Taken(m.topic, m, TopicPartition(m.topic, m.partition), m.offset + 1) for m in messages]
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Any thread. While it goes on, nothing is given up: an old offset must not come after the one that counts."""
+        """Commit, in any thread. No partition is given up meanwhile: an old offset must not overwrite a newer one."""
         with self._lock:
             own = {place: offset for place, offset in offsets.items() if place in self._own}
             try:
@@ -78,7 +78,8 @@ class _GroupReader:
         self._own |= frozenset(places)
 
     def _revoked(self, places: list[TopicPartition]) -> None:
-        """Who asks for more has delivered what it took before, so that its positions are those of the target."""
+        """Commit before the partitions are lost: a reader that polls again has delivered what it took before, so that
+        its positions are those of the target."""
         with self._lock:
             try:
                 if not self.ended:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 NUMBER, KEY = "number", "key"
 LOOK_S = 5.0
-"""How often a source is asked for new topics and partitions."""
+"""The interval of requests for new topics and partitions of a source."""
 PATIENCE_MS = 5000
 SETTLE_S = 1.0
-"""After so long it is looked whether the target has the topics still."""
+"""The wait before a check whether the target still has the topics."""
 AS_LAID_OUT: dict[str, Any] = {"allow.auto.create.topics": False}
 """For producers: topics that brokers make have another number of partitions."""
 _ANOTHER_WAS_QUICKER = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
@@ -49,7 +49,7 @@ def keeps_numbers(partition_by: str | None, target: Mapping[str, Any]) -> bool:
 
 
 def _patience_ms(target: Mapping[str, Any]) -> int:
-    """As long as its producer would wait for it, up to `PATIENCE_MS`."""
+    """Return the time that the target's producer would wait for it, up to `PATIENCE_MS`."""
     text = str(target.get("max.block.ms", ""))
     return min(int(text), PATIENCE_MS) if text.isdecimal() and int(text) else PATIENCE_MS
 
@@ -80,7 +80,7 @@ class TopicLayout:
                 self._follow()
 
     def provide(self, counts: Mapping[str, int]) -> None:
-        """So many partitions at least. Raises `BarnabasError`."""
+        """Have the target get at least these numbers of partitions. Raises `BarnabasError`."""
         with self._lock:
             self._provide(counts)
 
@@ -95,7 +95,7 @@ class TopicLayout:
             self._provide(gone)
 
     def forget(self) -> None:
-        """Look anew when there is something to copy: the target may have lost what was made."""
+        """Check the target again at the next copy: it may have lost the topics that were made."""
         with self._lock:
             self._counts.clear()
 
@@ -157,8 +157,8 @@ class PlacingSender:
         return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
 
     def settle(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
-        """Returns when the outcome of what was sent is known. Topics that the target has no more are made again
-        meanwhile, without which it would have none for long. Raises `ClientTimeout` after the limit, `BarnabasError`.
+        """Wait until the outcome of what was sent is known. Meanwhile make topics again that the target has lost;
+        otherwise there would be no outcome for long. Raises `ClientTimeout` after the limit, `BarnabasError`.
         """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while True:
@@ -180,7 +180,7 @@ class PlacingSender:
             logger.warning("mirror: topics that the target lacks are not made now, which is tried again: %s", error)
 
     def _is_missing(self, topic: str) -> bool:
-        """As far as the producer has heard."""
+        """True if the topic is missing in the producer's metadata."""
         try:
             self._producer.partitions(topic, 0.0)
         except ApiError as error:

@@ -54,13 +54,13 @@ class MirrorMaker:
                target's partitioner chooses, as it does for messages of classic sources in any case. Not given: by
                number, unless the target's configuration names a partitioner.
 
-    counter:   name of a plug-in that counts what is copied, and tells the target: "audit". `counter_props` are for it;
+    counter:   name of a plug-in that counts the copies, and reports to the target: "audit". `counter_props` are for it;
                `plugins` may bring others. Both clusters have to be current ones.
 
     Unless it is exactly once, offsets are committed only after the target took the messages: what was under way at a
     crash is copied again. A target that cannot be reached is tried again for ever. What it can never take (a message
     larger than it allows, a null value for a classic one) stops the mirror; so does a damaged message of a source,
-    unless `skip.damaged` is true in its configuration (then the log tells what was left out). Raises `ConfigError`;
+    unless `skip.damaged` is true in its configuration (then the log names what was left out). Raises `ConfigError`;
     `start` also `BarnabasError`.
     """
 
@@ -185,14 +185,14 @@ class MirrorMaker:
         return ended
 
     def stop(self) -> None:
-        """Let the streams come to an end, as `close` goes on to do. Any thread; also a signal handler."""
+        """Ask the streams to end; `close` does so, too, and waits. Callable from any thread and a signal handler."""
         self._stopping.set()
         self._ended.set()
 
     def close(self) -> None:
-        """What is under way is delivered if the target can be reached, and committed. Twice is harmless.
+        """Deliver what is under way if the target can be reached, commit, and close. A second call has no effect.
 
-        Sources first, then the target (facts A9).
+        The sources are closed first, then the target (facts A9).
         """
         self.stop()
         with self._lock:
@@ -259,7 +259,7 @@ class MirrorMaker:
             pause_s = min(RETRY_MAX_S, 2 * pause_s)
 
     def fail(self, error: BarnabasError) -> None:
-        """The mirror cannot go on."""
+        """Stop the mirror, which cannot continue after this error."""
         with self._lock:
             self._failure = self._failure or error
         self.stop()
@@ -274,7 +274,7 @@ def _is_final(error: BarnabasError) -> bool:
 
 
 class _Book:
-    """How far the target has the places of a source."""
+    """The offsets up to which the target has the partitions of a source."""
 
     def __init__(self, source: MirrorSource, interval_s: float, report: Callable[[str], None]) -> None:
         self.source = source

@@ -74,7 +74,7 @@ class ClassicSource:
         ]
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """Of partitions that are still ours: of others the next owner copies again what is not committed."""
+        """Commit offsets of partitions that are still ours; the next owner of another one copies the rest again."""
         self._connector.commit_offsets(cast("dict[Owned, int]", offsets))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What goes from a source to the target."""
+"""The messages that a mirror takes from a source, and the interfaces of its sources and targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
     place: Hashable
     next_offset: int
     topic_id: bytes = NO_TOPIC_ID
-    """Of which topic of that name it is, where that is known."""
+    """The id of the topic, where it is known."""
 
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_message(message: Message | ShallowMessage) -> Message:
-    """As a current cluster takes it."""
+    """Return the message in the form for a current cluster."""
     assert isinstance(message, Message), "sources give no wrappers to a current target"
     return Message(message.value, message.key, message.headers, message.timestamp_ms)
 
@@ -41,16 +41,17 @@ class MirrorReader(Protocol):
 
     @property
     def consumer(self) -> Consumer | None:
-        """What it reads with; None: of a classic cluster."""
+        """The consumer that it reads with; None for a classic cluster."""
         ...
 
     def take(self, max_messages: int, timeout: float) -> list[Taken]:
-        """What is there, waiting up to `timeout` seconds for the first. Raises `BarnabasError`; then it can go on."""
+        """Return the messages that are there, waiting up to `timeout` seconds for the first. Raises `BarnabasError`;
+        after that it can continue."""
         ...
 
     @property
     def ended(self) -> bool:
-        """True when nothing comes any more."""
+        """True when no further message comes."""
         ...
 
 
@@ -79,11 +80,11 @@ class TopicMaker(Protocol):
 
 
 class MirrorTarget(Protocol):
-    """Where to copy to. One thread at a time."""
+    """A cluster to copy to. One thread at a time."""
 
     def deliver(self, batch: list[Taken], reports: Sequence[Message] = (), layout: TopicMaker | None = None) -> None:
-        """Returns when the target has all of it, and then these (their topics are set). Topics that it has no more are
-        made again by the layout.
+        """Deliver the batch, then the reports (their topics are set); return when the target has them all. The layout
+        makes topics again that the target has lost.
 
         Raises `BarnabasError`: some may be there, some not."""
         ...

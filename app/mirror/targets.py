@@ -1,4 +1,4 @@
-"""Where to copy to: a classic or a current cluster."""
+"""The targets of a mirror: a classic or a current cluster."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -37,7 +37,7 @@ def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any
 
 
 def bootstrap_of(config: Mapping[str, Any]) -> str:
-    """Of a configuration for a current cluster."""
+    """Return the bootstrap servers in a configuration for a current cluster."""
     return str(dotted(config)["bootstrap.servers"])
 
 

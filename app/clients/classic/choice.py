@@ -31,15 +31,15 @@ def is_classic_address(bootstrap: object) -> bool:
 
 @frozen(kw_only=True)
 class Whereabouts:
-    """Where a classic client finds brokers: a fixed list, or registries; exactly one is not None."""
+    """The brokers of a classic client: a fixed list, or registries; exactly one is not None."""
 
     brokers: dict[int, Address] | None = None
     registries: object = None
-    """What `compose.client_coordination` takes."""
+    """The argument of `compose.client_coordination`."""
 
 
 def classic_addresses(bootstrap: object) -> list[Address]:
-    """Of `classic://host:port`, several separated by commas or in a list. Raises `ConfigError`."""
+    """Parse `classic://host:port`, or several in a list or separated by commas. Raises `ConfigError`."""
     entries = list(bootstrap) if isinstance(bootstrap, list | tuple) else str(bootstrap).split(",")
     texts = [entry.strip() for entry in map(str, entries) if entry.strip()]
     if not is_classic_address(bootstrap) or any("://" in text and not text.startswith(SCHEME) for text in texts):
@@ -50,7 +50,7 @@ def classic_addresses(bootstrap: object) -> list[Address]:
 def find_out(
     bootstrap: object, *, broker_list: str, zk_connect: str, etcd_connect: str, coordination: object
 ) -> Whereabouts:
-    """Where the brokers are. Raises `ConfigError` unless exactly one of the arguments says it."""
+    """Return the list of brokers or their registries. Raises `ConfigError` unless exactly one argument is given."""
     given = [name for name, value in (
         (SCHEME, bootstrap), ("broker.list", broker_list), ("zk.connect", zk_connect),
         ("etcd.connect", etcd_connect), ("coordination", coordination),

@@ -1,4 +1,4 @@
-"""What there is in a classic cluster: brokers, topics, and how many partitions each broker has of each topic."""
+"""The content of a classic cluster: brokers, topics, and the number of partitions of each topic on each broker."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,7 +13,7 @@ from .producer_settings import RegistrySettings
 from .simple_consumer import ClassicSimpleConsumer
 
 _NOWHERE = 2**62
-"""An offset that no log has: asking for it tells if there is the partition, and brings no messages."""
+"""An offset that no log has: a fetch there shows whether the partition exists, and brings no messages."""
 _ASKED_AT_ONCE = 32
 
 
@@ -21,8 +21,8 @@ _ASKED_AT_ONCE = 32
 class ClusterListing:
     """The live brokers, and of each topic broker id → number of partitions, for live brokers only.
 
-    A topic that no live broker has is there with nothing below it. With a fixed list of brokers nobody knows the
-    topics: `topics` is empty, and `count_partitions` asks a broker.
+    A topic that no live broker has is there with nothing below it. With a fixed list of brokers the topics are not
+    known: `topics` is empty, and `count_partitions` asks a broker.
     """
 
     brokers: Mapping[int, Address]
@@ -64,7 +64,7 @@ def list_cluster(
 
 
 def count_partitions(consumer: ClassicSimpleConsumer, topic: str) -> int:
-    """How many partitions the broker has of a topic; of one that nobody has written to yet: would have.
+    """Return the number of partitions that the broker has of a topic, or would have if it has no messages yet.
 
     Raises `ApiError` for a name that no classic topic may have, `TransportError`.
     """
@@ -81,6 +81,6 @@ def count_partitions(consumer: ClassicSimpleConsumer, topic: str) -> int:
 
 
 def address_text(address: Address) -> str:
-    """As it stands in `classic://...` and in a broker list."""
+    """Return an address in the form of `classic://...` and of a broker list."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

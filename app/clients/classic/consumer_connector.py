@@ -123,7 +123,7 @@ class ConsumerConnector:
     # --- streams
 
     def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
-        """So many streams of each topic; once per connector. The topics need not exist yet.
+        """Create this number of streams of each topic; once per connector. The topics need not exist yet.
 
         Returns when the group has been joined and the first rebalance has ended. Raises `ConsumerRebalanceFailed` when
         that failed `rebalance.retries.max` times, as 0.7 does; the connector has then left the group and is shut down.
@@ -158,8 +158,8 @@ class ConsumerConnector:
         return self._streams(self._start(ClassicSubscription.filter(topic_filter, streams)))
 
     def values(self, message: StreamMessage) -> list[Any]:
-        """What a message of a stream holds: its value; or those in a compressed wrapper, which `shallowiterator.enable`
-        hands out as one message, as it has one offset.
+        """Return the value of a stream's message, or those in a compressed wrapper, which with `shallowiterator.enable`
+        is one message, as it has one offset.
 
         Raises `ApiError` for a wrapper that cannot be opened, `EncodeError` from the decoder.
         """
@@ -192,10 +192,10 @@ class ConsumerConnector:
         return self._ask(lambda done: done(Outcome(value=consumer.owned())))
 
     def seek(self, topic: str, place: BrokerPartition | tuple[int, int], offset: int | str) -> None:
-        """Go back or forward in a partition that is owned: to an offset that was told before, "smallest" or "largest".
+        """Go back or forward in a partition that is owned: to an offset known from before, "smallest" or "largest".
 
         The next message of the partition, whatever its stream, comes from there. Raises `ConfigError` for a partition
-        that is not owned (any more).
+        that is not owned now.
         """
         if isinstance(offset, str):
             if offset not in _NAMED:
@@ -264,7 +264,7 @@ class ConsumerConnector:
         try:
             self._ask(lambda done: consumer.start(lambda error: done(Outcome(error=error))))
         except ConsumerRebalanceFailed:
-            self._leave()  # else the group would count on a member that nobody reads from
+            self._leave()  # else the group would count on a member that reads nothing
             raise
         except BarnabasError:
             with self._begun:
@@ -319,7 +319,7 @@ class ConsumerConnector:
         *,
         closing: bool = False,
     ) -> T:
-        """As `BlockingShell.on_reactor`, unless the connector is shut down."""
+        """Call `BlockingShell.on_reactor`; raise `ClosedError` if the connector is shut down."""
 
         def run(done: Callable[[Outcome[T]], None]) -> None:
             if self._shutting and not closing:

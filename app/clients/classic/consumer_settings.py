@@ -28,7 +28,7 @@ def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str
 
 
 def find_registries(settings: ConnectorSettings, coordination: object) -> object:
-    """What `compose.client_coordination` takes. Raises `ConfigError` unless one place is given, and only one."""
+    """Return the argument of `compose.client_coordination`. Raises `ConfigError` unless exactly one place is given."""
     places = {
         "zk.connect": coordination_url("zk.connect", settings.zk_connect),
         "etcd.connect": coordination_url("etcd.connect", settings.etcd_connect),

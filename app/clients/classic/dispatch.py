@@ -25,7 +25,7 @@ class RunDispatch:
         has_room: Callable[[], bool],
         progress: Callable[[], None],
     ) -> None:
-        """`has_room` is False while enough is under way: whoever makes room polls again."""
+        """`has_room` is False while enough is under way: the code that makes room polls again."""
         self._queue = queue
         self._lock = lock
         self._dispatch = dispatch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunOwner(HookOwner, Protocol):
-    """What the hooks need of a `ClassicProducer`."""
+    """The part of a `ClassicProducer` that the hooks use."""
 
     @property
     def settings(self) -> ClassicProducerSettings: ...

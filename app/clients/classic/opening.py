@@ -1,4 +1,4 @@
-"""What a classic producer is composed of, from its settings."""
+"""The composition of a classic producer from its settings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings, plugi
 def classic_connector(
     addresses: Sequence[Address], chosen: ClassicProducerSettings | ClassicConsumerSettings
 ) -> Connector:
-    """How the client reaches brokers: over TCP."""
+    """Return the connector of a classic client, over TCP."""
     from ...compose.clients import client_connector
 
     return client_connector(
@@ -76,7 +76,7 @@ def classic_connector(
 
 
 def make_directory(where: Whereabouts, coordination: Coordination | None, scheduler: Scheduler) -> Directory:
-    """What tells brokers and partitions."""
+    """Return the directory of brokers and partitions."""
     if coordination is None:
         return StaticDirectory(where.brokers or {})
     return RegistryDirectory(coordination, scheduler, report=logger.warning)

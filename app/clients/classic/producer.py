@@ -61,7 +61,7 @@ class ClassicProducer(AnyProducer):
     connector:        in place of TCP, for tests.
 
     The classic wire answers nothing: a message counts as delivered when all of it was handed to the connection to its
-    broker, its offset is told as -1, and the broker may lose it still. Values that one `send_many` takes without a key
+    broker, its offset is given as -1, and the broker may lose it still. Values that one `send_many` takes without a key
     go to one partition, batch by batch. Raises `ConfigError`, `CoordinationError`.
     """
 
@@ -111,7 +111,7 @@ class ClassicProducer(AnyProducer):
         self.delivered = 0
         """Messages that have been handed to a broker's connection."""
         self.failed = 0
-        """Messages that have not: their handles tell why."""
+        """Messages that have not: their handles have the reason."""
         self._unseen = UnseenFailures()
         self._closing = False
         self._sync = chosen.producer_type == "sync"
@@ -221,7 +221,7 @@ class ClassicProducer(AnyProducer):
     def send_data(
         self, data: Iterable[ProducerData], *, partition: BrokerPartition | tuple[int, int] | int | None = None
     ) -> ManyHandle:
-        """As `send_many`, of several topics and keys at once."""
+        """Send like `send_many`, for several topics and keys at once."""
         if self._classic_hooks is not None:
             handle = self._send_singly(self._classic_hooks, data, partition)
         else:
@@ -256,7 +256,7 @@ class ClassicProducer(AnyProducer):
     def flush(self, timeout: float | None = None) -> None:
         """Send everything at once, and wait until the outcome of all that was sent before this call is known.
 
-        Failures are told by handles, callbacks and `failed`. Raises `ClientTimeout` after `timeout` seconds.
+        Failures are reported by handles, callbacks and `failed`. Raises `ClientTimeout` after `timeout` seconds.
         """
         queue = self._queue if self._classic_hooks is None else self._classic_hooks.queue
         with self._lock:
@@ -297,7 +297,7 @@ class ClassicProducer(AnyProducer):
 
         With a `timeout` in seconds what is not sent by then fails. (The 2011 producer closed its callback handler
         first, before the last batch.) Leaving the `with` block raises `DeliveryFailed` for messages that have failed
-        without their outcome having been asked for; `close` leaves that to the log, which is told of each failure.
+        without their outcome having been asked for; `close` leaves that to the log, which gets each failure.
         """
         with self._lock:
             if self._closing:
@@ -331,7 +331,7 @@ class ClassicProducer(AnyProducer):
         return list(found)
 
     def partitions(self, topic: str, timeout: float = 30.0) -> int:
-        """How many partitions the topic has on live brokers together. Raises as `places`."""
+        """Return the number of partitions of a topic on all live brokers together. Raises as `places`."""
         return len(self.places(topic, timeout))
 
     def check_open(self) -> None:
@@ -354,7 +354,7 @@ class ClassicProducer(AnyProducer):
             raise failure
 
     def end_with_program(self, timeout: float) -> None:
-        """The program ends, and has not closed the producer: send what it holds, within so many seconds."""
+        """Send what the producer holds, within `timeout` seconds: the program ends without having closed it."""
         if self._closing or self.shell.is_foreign:
             return
         queue = self._queue if self._classic_hooks is None else self._classic_hooks.queue

@@ -11,7 +11,7 @@ from ....ports.values import frozen
 
 @frozen(kw_only=True)
 class RegistrySettings:
-    """How registries are reached. Times in ms."""
+    """The settings for registries. Times in ms."""
 
     ALIASES: ClassVar[Mapping[str, str]] = {
         "zk.sessiontimeout.ms": "zookeeper_session_timeout_ms",
@@ -19,9 +19,9 @@ class RegistrySettings:
         "zk.synctime.ms": "zookeeper_sync_time_ms",
     }
     zookeeper_session_timeout_ms: int = field(default=6000, validator=ge(1))
-    """The session with ZooKeeper or etcd ends after so much silence."""
+    """The silence after which the session with ZooKeeper or etcd ends."""
     zookeeper_connection_timeout_ms: int = field(default=0, validator=ge(0))
-    """How long to wait for the first connection; 0: a session."""
+    """The longest wait for the first connection; 0: a session."""
     zookeeper_sync_time_ms: int = field(default=2000, validator=ge(0))
     """Accepted for old configurations; a producer waits for no follower."""
 
@@ -45,13 +45,13 @@ class ClassicProducerSettings(RegistrySettings):
     etcd_connect: str = ""
     """HOST:PORT,.../PREFIX of the etcd with the registries."""
     client_id: str = "barnabas"
-    """What the producer calls itself in its log."""
+    """The name of the producer in its log."""
     producer_type: str = field(default="sync", validator=in_(("sync", "async")))
     """With sync, `send` returns when the broker has the message; with async messages wait in a queue."""
     encoder: str = "bytes"
     """From values to bytes: bytes, string, json, or a plug-in's."""
     key_encoder: str = "bytes"
-    """The same of keys, which only the partitioner sees."""
+    """The encoder of keys, which only the partitioner sees."""
     partitioner: str = ""
     """Default: the key's hash modulo the sorted list of broker partitions, by chance without a key."""
     compression_codec: str = "none"
@@ -59,42 +59,42 @@ class ClassicProducerSettings(RegistrySettings):
     compressed_topics: tuple[str, ...] = ()
     """With a codec, asynchronous producers compress only these topics; empty = all."""
     num_retries: int = field(default=0, validator=ge(0))
-    """Of a request whose connection broke, at the same broker, by asynchronous producers; it may arrive twice."""
+    """The retries of a request whose connection broke, at the same broker; asynchronous only; it may arrive twice."""
     zk_read_num_retries: int = field(default=3, validator=ge(0))
-    """How often the registries are read again when no broker is found."""
+    """The number of further reads of the registries when no broker is found."""
     buffer_size: int = field(default=102_400, validator=ge(1))
     """While more bytes than this wait in a connection to go out, further requests wait before it."""
     connect_timeout_ms: int = field(default=5000, validator=ge(1))
-    """How long a connection may take to come about."""
+    """The longest wait for a connection."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
-    """How long an answer is waited for, where there is one."""
+    """The longest wait for an answer, where there is one."""
     reconnect_interval: int = field(default=30_000, validator=ge(1))
-    """After so many requests a connection is made anew."""
+    """The number of requests after which a connection is replaced."""
     reconnect_time_interval_ms: float = 10_000_000
-    """After so long a connection is made anew; negative = never."""
+    """The time after which a connection is replaced; negative = never."""
     max_message_size: int = field(default=1_000_000, validator=ge(1))
     """The largest message."""
     queue_time: float = field(default=5000, validator=ge(0))
-    """How long messages wait in the queue of an asynchronous producer for a full batch."""
+    """The longest wait of messages in the queue of an asynchronous producer for a full batch."""
     queue_size: int = field(default=10_000, validator=ge(1))
-    """How many messages that queue holds."""
+    """The number of messages that this queue holds."""
     queue_enqueue_timeout_ms: float = 0
-    """How long `send` waits for a place: 0 = not at all, negative = for ever; then it raises `QueueFull`."""
+    """The longest wait of `send` for a place: 0 = none, negative = for ever; then it raises `QueueFull`."""
     batch_size: int = field(default=200, validator=ge(1))
-    """How many messages a batch of an asynchronous producer has."""
+    """The number of messages in a batch of an asynchronous producer."""
     event_handler: str = ""
     """The plug-in that gets each batch that is about to go out."""
     event_handler_props: Mapping[str, object] = {}
-    """What that plug-in is told."""
+    """The settings of that plug-in."""
     callback_handler: str = ""
     """The plug-in that watches and changes messages on their way."""
     callback_handler_props: Mapping[str, object] = {}
-    """What that plug-in is told."""
+    """The settings of that plug-in."""
 
 
 @frozen(kw_only=True)
 class ClassicConsumerSettings:
-    """Of a classic simple consumer; sizes in bytes, times in ms."""
+    """The settings of a classic simple consumer; sizes in bytes, times in ms."""
 
     ALIASES: ClassVar[Mapping[str, str]] = {
         "max.partition.fetch.bytes": "fetch_size",
@@ -103,18 +103,18 @@ class ClassicConsumerSettings:
         "socket.connection.setup.timeout.ms": "connect_timeout_ms",
     }
     client_id: str = "barnabas"
-    """What the consumer calls itself in its log."""
+    """The name of the consumer in its log."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
-    """How long an answer is waited for."""
+    """The longest wait for an answer."""
     connect_timeout_ms: int = field(default=10_000, validator=ge(1))
-    """How long a connection may take to come about."""
+    """The longest wait for a connection."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
     """Accepted for old configurations; the system sizes its buffers by itself."""
     fetch_size: int = field(default=1_048_576, validator=ge(4))
-    """How many bytes of a partition a fetch asks for."""
+    """The bytes of a partition that a fetch asks for."""
     fetch_size_max: int = field(default=104_857_600, validator=ge(4))
-    """How far a fetch grows for one message that is larger than it."""
+    """The size up to which a fetch grows for one message that is larger than it."""
     check_crcs: bool = True
     """Whether checksums of messages are looked at."""
     skip_damaged: bool = False
-    """For readers that tell what they leave out: the pipeline's. A fetch raises."""
+    """For readers that report what they leave out: the pipeline's. A fetch raises."""

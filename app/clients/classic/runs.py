@@ -78,7 +78,7 @@ class RunMaker:
         return self.run(topic, value, key, partition)
 
     def _check_topic(self, topic: str) -> None:
-        """As brokers do (facts A3): one that breaks these rules costs the connection there."""
+        """Check a topic by the rules of brokers (facts A3), which close the connection for a name that breaks them."""
         good = isinstance(topic, str) and topic not in ("", ".", "..") and "/" not in topic
         if not good or len(topic) > TOPIC_LENGTH_MAX or not topic.isprintable():
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r:.300}")

@@ -90,7 +90,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
     ) -> ClassicMessageSet:
         """Messages from `offset` on, about `max_bytes` of them; at least one if there is one, whatever its size.
 
-        The set's `next_offset` is where to go on; it may end in a part of a message. A broker of this generation
+        The next fetch begins at the set's `next_offset`; the set may end in a part of a message. A classic broker
         answers at once, so there is nothing to wait for. Raises `ApiError` (OFFSET_OUT_OF_RANGE,
         UNKNOWN_TOPIC_OR_PARTITION for a partition that the broker does not have, ...), `TransportError`.
         """
@@ -108,7 +108,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
         max_wait_ms: int = 0,
         min_bytes: int = 1,
     ) -> list[ClassicMessageSet]:
-        """As `fetch`, of several (topic, partition, offset) at once.
+        """Fetch like `fetch`, from several (topic, partition, offset) at once.
 
         Each set has its own `error`, which iterating it raises. Raises `TransportError`.
         """
@@ -139,7 +139,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
             start = piece.next_offset
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_number: int = 1) -> list[int]:
-        """Where segments begin that were last written before `time` (ms; LATEST -1, EARLIEST -2), newest first.
+        """Return start offsets of segments last written before `time` (ms; LATEST -1, EARLIEST -2), newest first.
 
         Raises `ApiError`, `TransportError` (a broker closes the connection for a partition that it does not have).
         """
@@ -150,7 +150,7 @@ class ClassicSimpleConsumer(AnySimpleConsumer):
         return list(result.offsets)
 
     def offsets_before(self, topic: str, partition: int, time: int, max_offsets: int = 1) -> list[int]:
-        """The same, under the other generation's name."""
+        """Call `get_offsets_before`, by the other generation's name."""
         return self.get_offsets_before(topic, partition, time, max_offsets)
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:

@@ -1,4 +1,4 @@
-"""What users iterate: the messages of one stream."""
+"""The message stream that users iterate."""
 
 import threading
 from collections.abc import Container, Iterator
@@ -96,11 +96,11 @@ class MessageStream(Iterator[StreamMessage]):
 
     @property
     def ended(self) -> bool:
-        """True when the connector was shut down: nothing comes any more."""
+        """True when the connector was shut down: no further message comes."""
         return self._reader.queue.ended
 
     def _next(self) -> StreamMessage | None:
-        """As `StreamReader.poll`, guarded where the reader meets the owner."""
+        """Poll like `StreamReader.poll`, guarded where the reader meets the owner."""
         reader = self._reader
         while True:
             with self._lock:

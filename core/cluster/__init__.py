@@ -1,1 +1,1 @@
-"""What a cluster agrees on: topics, brokers, partitions, configs; and the tree of nodes that it agrees through."""
+"""The metadata of a cluster: topics, brokers, partitions, configs; and the coordination tree that stores them."""

@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of new partitions (facts D7)."""
+"""The assignment of new partitions' replicas to brokers (facts D7)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -47,14 +47,14 @@ def assign_replicas(
 def assign_new_topic(
     racks: Racks, partitions: int, replication_factor: int, entropy: Entropy
 ) -> dict[int, ReplicaList]:
-    """The partitions of a new topic, from a random start."""
+    """Assign the partitions of a new topic, from a random start."""
     check_counts(partitions, replication_factor, len(racks))
     start, shift = entropy.below(len(racks)), entropy.below(len(racks))
     return assign_replicas(racks, partitions, replication_factor, start=start, shift=shift)
 
 
 def assign_added(racks: Racks, existing: Mapping[int, ReplicaList], added: int) -> dict[int, ReplicaList]:
-    """Further partitions of a topic, going on where its first ones began."""
+    """Assign further partitions of a topic, in the order that its first partition began."""
     brokers = sorted(racks)
     start = next((index for index, broker in enumerate(brokers) if broker >= existing[0][0]), 0)
     return assign_replicas(racks, added, len(existing[0]), start=start, shift=start, first_partition=len(existing))
@@ -75,7 +75,7 @@ def check_counts(partitions: int, replication_factor: int, brokers: int) -> None
 def check_manual(
     assignments: Sequence[Sequence[int]], racks: Racks, *, replication_factor: int | None = None
 ) -> list[ReplicaList]:
-    """An assignment by hand: the same number of different, live brokers for each partition.
+    """Check an assignment by hand: the same number of different, live brokers for each partition.
 
     `replication_factor` None = that of the first. Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
     """

@@ -1,4 +1,4 @@
-"""Which partitions should be led by their first replica again (facts D2, `leader.imbalance.*`)."""
+"""The partitions that should get their preferred leader again (facts D2, `leader.imbalance.*`)."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,8 @@ from .reassignment import is_moving
 
 
 def unbalanced(image: ClusterImage, percentage: int) -> Sequence[TopicPartition]:
-    """Of brokers that live, and of whose preferred partitions more than so many percent are led by others."""
+    """Return the partitions to give back to their preferred leaders: those of live brokers of whose preferred
+    partitions others lead more than `percentage` percent."""
     preferred: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
     for topic in image.topics.values():

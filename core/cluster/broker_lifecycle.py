@@ -29,17 +29,17 @@ from .topics import UNKNOWN_EPOCH, BrokerRegistration, LastRegistration, LifeNot
 RETRY_MS = 200.0
 RETRY_MS_MAX = 5000.0
 END_MS = 1000.0
-"""A broker that stops waits at most this time until its end is noted, which makes a restore easier to notice."""
+"""The longest wait of a stopping broker until its end is noted, which makes a restored tree easier to notice."""
 
 
 @frozen(kw_only=True)
 class LastLife:
-    """What the data folders say of the broker's life before: its epoch, and whether it ended in order."""
+    """The broker's previous registration by its data folders: its epoch, and whether the shutdown was clean."""
 
     broker_epoch: int = UNKNOWN_EPOCH
     in_order: bool = False
     largest_epoch: int = UNKNOWN_EPOCH
-    """The largest that any data folder notes, also where they do not agree."""
+    """The largest epoch that any data folder notes, also where they do not agree."""
     seen: tuple[LastRegistration, ...] = ()
     """The registrations that the tree had; empty where an earlier version has written the note."""
 
@@ -67,7 +67,7 @@ class BrokerLifecycleManager:
                      block.
     registered:      called with each registration: from now on the broker may lead.
     lost:            called when a session has ended: the broker leads nothing until it is registered again.
-    failed:          called once, when its number is another broker's. Nothing is done any more then.
+    failed:          called once, when its id belongs to another broker. The manager does nothing afterwards.
     predecessor_ms:  how long to wait for the end of the session of a broker that died in this one's place, and of
                      which the data folders know nothing.
     """
@@ -117,16 +117,16 @@ class BrokerLifecycleManager:
         self._timer: Timer | None = None
         self._listening: Cancel | None = None
         self.registration: BrokerRegistration | None = None
-        """As it stands in the tree; None while it does not."""
+        """The registration in the tree; None while there is none."""
 
     def begin(self) -> None:
-        """Register as soon as it can be done."""
+        """Register as soon as possible."""
         self._listening = self._coordination.add_session_listener(self._session_changed)
         self._lease.begin()
         self._register()
 
     def close(self) -> None:
-        """Register no more. The node goes with the session. Twice is harmless."""
+        """Stop registering. The node ends with the session. A second call is a no-op."""
         self._is_closed = True
         self._lease.close()
         if self._timer is not None:
@@ -207,7 +207,7 @@ class BrokerLifecycleManager:
         last = stored.get(self._own.broker_id)
         floor = max(self._last.broker_epoch, self._last.largest_epoch, *self._tried, UNKNOWN_EPOCH)
         if self._is_restored(epoch, floor, stored):
-            await elsewhere(self._distrust)  # before the tree shows no more of it
+            await elsewhere(self._distrust)  # before the tree no longer shows that
             self.went_back = True
             self._seen.clear()
         floor = max(floor, UNKNOWN_EPOCH if last is None else last.broker_epoch)

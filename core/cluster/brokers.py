@@ -25,7 +25,7 @@ def cluster_id(coordination: Coordination, entropy: Entropy, known: str | None =
 
 
 def stored_cluster_id(coordination: Coordination) -> str | None:
-    """What the tree says; None as long as no broker has asked. Raises `CoordinationError`."""
+    """Return the cluster id in the tree; None before a broker has created it. Raises `CoordinationError`."""
     try:
         return layout.decode_cluster_id(coordination.get(layout.CLUSTER_ID).data)
     except NoNode:
@@ -35,7 +35,7 @@ def stored_cluster_id(coordination: Coordination) -> str | None:
 
 
 def random_uuid(entropy: Entropy) -> bytes:
-    """A random (version 4) uuid, which is never zero."""
+    """Return a random (version 4) UUID, which is never zero."""
     token = bytearray(entropy.token(16))
     token[6] = token[6] & 0x0F | 0x40
     token[8] = token[8] & 0x3F | 0x80
@@ -43,7 +43,7 @@ def random_uuid(entropy: Entropy) -> bytes:
 
 
 def next_broker_id(coordination: Coordination, reserved_max: int) -> int:
-    """A number that no broker of the cluster has got before, above `reserved_max` (as Kafka with ZooKeeper made them).
+    """Return a new broker id above `reserved_max`, which no broker of the cluster had before (as Kafka with ZooKeeper).
 
     Raises `CoordinationError`.
     """
@@ -51,7 +51,7 @@ def next_broker_id(coordination: Coordination, reserved_max: int) -> int:
 
 
 def next_broker_epoch(coordination: Coordination) -> int:
-    """Larger than every one before. Raises `CoordinationError`."""
+    """Return a broker epoch larger than all before. Raises `CoordinationError`."""
     return count_up(coordination, layout.BROKER_EPOCHS)
 
 
@@ -112,7 +112,7 @@ def count_up(coordination: Coordination, path: str) -> int:
 
 
 def stored_controller(coordination: Coordination, report: Callable[[str], None]) -> ReplicaId | None:
-    """Who elects leaders; None: nobody. A node that makes no sense is reported."""
+    """Return the controller in the tree; None: there is none. An unreadable node is reported."""
     try:
         return layout.decode_controller(coordination.get(layout.CONTROLLER).data)
     except NoNode:
@@ -123,7 +123,7 @@ def stored_controller(coordination: Coordination, report: Callable[[str], None])
 
 
 def is_earlier_controller(node: Node, own: ReplicaId) -> bool:
-    """True if the node of the controller names a life of this broker that is over."""
+    """True if the controller node names an earlier registration of this broker."""
     try:
         stored = layout.decode_controller(node.data)
     except ValueError:
@@ -132,7 +132,7 @@ def is_earlier_controller(node: Node, own: ReplicaId) -> bool:
 
 
 def end_earlier_controller(coordination: Coordination, own: ReplicaId) -> None:
-    """A life of this broker that is over elects nobody: its node goes, though it may be of the present session."""
+    """Delete a controller node of an earlier registration of this broker, even one of the present session."""
     with suppress(NoNode, BadVersion):
         node = coordination.get(layout.CONTROLLER)
         if is_earlier_controller(node, own):
@@ -140,7 +140,7 @@ def end_earlier_controller(coordination: Coordination, own: ReplicaId) -> None:
 
 
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:
-    """The brokers that are registered now, by id. A node that makes no sense is reported and skipped."""
+    """Return the registered brokers, by id. An unreadable node is reported and skipped."""
     found = []
     paths = [f"{layout.BROKER_IDS}/{name}" for name in children(coordination, layout.BROKER_IDS)]
     for path, node in zip(paths, coordination.get_many(paths), strict=True):
@@ -154,17 +154,17 @@ def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> l
 
 
 def broker_configs(coordination: Coordination, broker_id: int | None, report: Callable[[str], None]) -> dict[str, str]:
-    """What was set for one broker while it ran, or with None for all brokers."""
+    """Return the dynamic configs of a broker, or with None of all brokers."""
     return read_configs(coordination, layout.broker_config_path(broker_id), report)
 
 
 def set_broker_configs(coordination: Coordination, broker_id: int | None, configs: Mapping[str, str]) -> None:
-    """Replace what `broker_configs` tells."""
+    """Replace the configs that `broker_configs` returns."""
     put(coordination, layout.broker_config_path(broker_id), layout.encode_configs(configs))
 
 
 def read_configs(coordination: Coordination, path: str, report: Callable[[str], None]) -> dict[str, str]:
-    """The configs in a node; none when it is missing, or reported when it makes no sense."""
+    """Return the configs in a node; none when it is missing, or unreadable, which is reported."""
     try:
         return configs_in(coordination.get(path), path, report)
     except NoNode:
@@ -172,7 +172,7 @@ def read_configs(coordination: Coordination, path: str, report: Callable[[str], 
 
 
 def configs_in(node: Node | None, path: str, report: Callable[[str], None]) -> dict[str, str]:
-    """The configs in a node that was read; none as above."""
+    """Return the configs in a node that was read; none as for `read_configs`."""
     try:
         return layout.decode_configs(node.data) if node is not None else {}
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Changes of what the cluster agrees on, one after the other, without the owner thread waiting for a network.
+"""Changes of the cluster's metadata, one after the other, without the owner thread waiting for a network.
 
 A change is an `async def` that awaits its calls of the coordination service through `elsewhere`; everything between
 them runs on the owner thread. `ChangeQueue` drives it; no event loop is needed.
@@ -20,7 +20,7 @@ _REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
 class _Elsewhere(Generic[T]):
-    """`works` run side by side; `result` makes one value of what they return."""
+    """Calls to run side by side (`works`); `result` makes one value of their results."""
 
     def __init__(
         self, works: Sequence[Callable[[], Any]], result: Callable[[list[Any]], T], *, on_disk: bool = False
@@ -30,11 +30,11 @@ class _Elsewhere(Generic[T]):
         self.on_disk = on_disk
 
     def here(self) -> Outcome[T]:
-        """Do it now, one after the other."""
+        """Run the calls now, one after the other."""
         return self.outcome([Outcome.of(work) for work in self.works])
 
     def outcome(self, outcomes: Sequence[Outcome[Any]]) -> Outcome[T]:
-        """Of all of them: the first error, if there is one."""
+        """Return the outcome of all calls: the first error, if there is one."""
         error = next((each.error for each in outcomes if each.error is not None), None)
         if error is not None:
             return Outcome(error=error)
@@ -45,17 +45,20 @@ class _Elsewhere(Generic[T]):
 
 
 def elsewhere(work: Callable[[], T]) -> Awaitable[T]:
-    """`await elsewhere(work)`: what `work` returns or raises. It may block, and must not touch the owner's state."""
+    """Let the queue run `work`, off the owner thread if the service may block; `await elsewhere(work)` returns or
+    raises as `work` does. `work` may block, and must not touch the owner's state."""
     return _Elsewhere([work], _first)
 
 
 def on_disk(work: Callable[[], T]) -> Awaitable[T]:
-    """The same for work that waits for a disk, whatever the coordination service does: it is always offloaded."""
+    """Run work that waits for a disk, as `elsewhere` does; it is offloaded even if the coordination service does not
+    block."""
     return _Elsewhere([work], _first, on_disk=True)
 
 
 def on_disk_together(works: Sequence[Callable[[], None]]) -> Awaitable[None]:
-    """The same for several works, one at least, that may run side by side. All are done when it returns or raises."""
+    """Run several calls, one at least, as `on_disk` does; they may run side by side. All have ended when it returns or
+    raises."""
     return _Elsewhere(works, _nothing, on_disk=True)
 
 
@@ -68,7 +71,7 @@ def _nothing(_: list[None]) -> None:
 
 
 def complete(change: Changing[T]) -> T:
-    """Make a change here and now, waiting for whatever it waits for (at a start, before anything is served)."""
+    """Run a change to its end on this thread, blocking in its calls (at a start, before anything is served)."""
     outcome: Outcome[Any] | None = None
     while True:
         try:
@@ -84,7 +87,7 @@ def is_unreachable(error: BaseException | None) -> bool:
 
 
 class _Running:
-    """A change in the queue. `outage`: why its calls are not made any more."""
+    """A change in the queue. `outage`: the error with which its further calls fail."""
 
     def __init__(self, make: Callable[[], Changing[Any]], done: Callable[[Outcome[Any]], None]) -> None:
         self.make = make
@@ -94,11 +97,11 @@ class _Running:
 
 
 class ChangeQueue:
-    """Makes changes in the order they were given, each wholly before the next. Owner thread only.
+    """A queue that makes changes in the order of their arrival, each wholly before the next. Owner thread only.
 
     With a coordination service that may block, its calls are offloaded. When one of them finds that the service cannot
-    be reached, the other calls of that change and of those that wait already fail with the same error: nobody waits
-    for more than one time-out. With a service that does not block everything but `on_disk` happens within `run`.
+    be reached, the other calls of that change and of those that wait already fail with the same error: no caller waits
+    for more than one timeout. With a service that does not block, everything but `on_disk` happens within `run`.
     """
 
     def __init__(self, scheduler: Scheduler, coordination: Coordination) -> None:
@@ -113,11 +116,11 @@ class ChangeQueue:
         return self._closed
 
     def close(self) -> None:
-        """The broker is about to end: what is not done yet fails with `ClosedError`, from its next call on."""
+        """Let every unfinished change fail with `ClosedError` at its next call: the broker is about to stop."""
         self._closed = True
 
     def run(self, make: Callable[[], Changing[T]], done: Callable[[Outcome[T]], None]) -> None:
-        """Begin the change that `make` gives when it is its turn; `done` is called with what it returns or raises."""
+        """Begin the change that `make` returns when it is its turn; `done` is called with its outcome."""
         self._waiting.append(_Running(make, done))
         if not self._busy:
             self._next()
@@ -136,7 +139,7 @@ class ChangeQueue:
             self._next()
 
     def _resume(self, running: _Running, outcome: Outcome[Any] | None) -> bool:
-        """False: the rest follows when what was offloaded is done."""
+        """Continue a change. False: the rest follows when an offloaded call has ended."""
         assert running.change is not None
         while True:
             try:
@@ -187,12 +190,12 @@ class ChangeQueue:
         try:
             running.done(outcome)
         except BaseException:
-            self._scheduler.call_soon(self._next)  # the others go on, whatever one of those who are told raises
+            self._scheduler.call_soon(self._next)  # the other changes continue, whatever a callback raises
             raise
 
 
 def _resumed(change: Changing[Any], outcome: Outcome[Any] | None) -> _Elsewhere[Any]:
-    """The next work that a change asks for, after the outcome of the one before."""
+    """Continue a change with the outcome of its previous call, and return its next call."""
     work: _Elsewhere[Any]
     if outcome is None:
         work = change.send(None)

@@ -1,8 +1,7 @@
-"""The broker that elects leaders: whoever got to make the one node for it, as long as its session lasts (facts D2).
+"""The controller, which elects leaders: the broker that created the controller node, while its session lasts (D2).
 
-It decides nothing by itself: it applies the rules of `election` to the states as they are when it writes. What it
-writes is guarded by the number of controllers there have been, so that one which does not know that it was deposed
-changes nothing.
+It applies the rules of `election` to the states as they are when it writes. Its writes are guarded by the controller
+epoch, so that a controller which was deposed without noticing changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,16 +24,16 @@ from .registry import ClusterRegistry, Deposed
 from .topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId, Topic
 
 TOPICS_AT_A_TIME = 500
-"""So many topics are looked at in one turn of the owner thread."""
+"""The number of topics that are checked in one turn of the owner thread."""
 RETRY_MS = 500.0
 UNCLEAN_WAIT_MS = 5000.0
-"""So long an unclean election waits for replicas that have not claimed what they have, or are not back yet."""
+"""The time that an unclean election waits for replicas that have not reported their log ends, or are not back yet."""
 
 Rules = Callable[[Topic], ElectionRules]
 
 
 class Controller:
-    """One broker's part in it: it tries to become the controller, and does its work while it is. Owner thread only."""
+    """The controller's part of one broker: it campaigns, and elects leaders while it is active. Owner thread only."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class Controller:
         elected: Callable[[TopicPartition, PartitionState, PartitionState], None],
         report: Callable[[str], None],
     ) -> None:
-        """`elected` is told of each partition whose leader changes: the state before, and after."""
+        """`elected` is called for each partition whose leader changes, with the states before and after."""
         self._registry = registry
         self._queue = queue
         self._scheduler = scheduler
@@ -57,13 +56,14 @@ class Controller:
         self._epoch: int | None = None
         self._due: dict[str, None] = {}
         self._at_a_time = TOPICS_AT_A_TIME
-        """Fewer after a failure: one topic that cannot be written must not keep the others from their leaders."""
+        """The topics in one change, fewer after a failure: a topic that cannot be written must not leave the others
+        without leaders."""
         self._complaint = ""
         self._unclean: dict[TopicPartition, tuple[int, bool]] = {}
         """The partitions that an unclean election may give a leader: the leader epoch in which that was seen, and
-        whether it waits no more."""
+        whether the wait is over."""
         self._losses: dict[TopicPartition, str] = {}
-        """Why partitions have no leader, as it was reported."""
+        """The reported causes for which partitions have no leader."""
         self._is_settling = self._is_campaigning = self._is_closed = False
         registry.listen(self._on_delta)
 
@@ -74,27 +74,27 @@ class Controller:
 
     @property
     def epoch(self) -> int | None:
-        """The number of this controller, from 1; None: it is not."""
+        """The controller epoch, from 1; None: this broker is not the controller."""
         return self._epoch
 
     def registered(self, registration: BrokerRegistration) -> None:
-        """The broker lives now, in this life."""
+        """Campaign for this registration of the broker."""
         self._own = ReplicaId(registration.broker_id, registration.broker_epoch)
         self._resign()
         self._campaign()
 
     def lost(self) -> None:
-        """Its session has ended."""
+        """Resign, since the broker's session has ended."""
         self._own = None
         self._resign()
 
     def close(self) -> None:
-        """Elect nobody any more. The node goes with the session."""
+        """Hold no further elections. The controller node ends with the session."""
         self._is_closed = True
         self._resign()
 
     def settle(self, names: Iterable[str]) -> None:
-        """Look at these topics."""
+        """Check the leaders of these topics, and elect where needed."""
         if self._epoch is None:
             return
         self._due.update(dict.fromkeys(names))
@@ -206,7 +206,7 @@ class Controller:
         self._at_a_time = min(TOPICS_AT_A_TIME, 2 * self._at_a_time)
 
     def _report_elected(self, decided: Mapping[str, tuple[ClusterImage, Iterable[int]]]) -> None:
-        """Of what was decided, what counts now: the others may not have been written."""
+        """Report the decided leader changes that count now: the others may not have been written."""
         image = self._registry.image
         for name, (before, numbers) in decided.items():
             topic = image.topics.get(name)
@@ -226,7 +226,7 @@ class Controller:
         if finished is not None:
             try:
                 await self._registry.move(*finished)
-            except BadVersion:  # others have changed it in between: they tell, and it is looked at again
+            except BadVersion:  # another broker changed it: a delta follows, and the topic is checked again
                 return
             after = finished[0]
             moved = [number for number in topic.partitions if topic.partitions[number] != after.partitions[number]]
@@ -235,7 +235,7 @@ class Controller:
                 self._report(info(text, topic=name, partition=number))
 
     def balance(self, percentage: int) -> None:
-        """Let first replicas lead again, where too few do; only the controller does anything."""
+        """Elect preferred leaders again, where too few lead. A no-op unless this broker is the controller."""
         keys = unbalanced(self._registry.image, percentage) if self._epoch is not None else ()
         if not keys:
             return
@@ -329,7 +329,8 @@ class Controller:
         self._queue.run(self._registry.reread_controller, lambda _: self._campaign())
 
     def _complain(self, what: str, error: BaseException) -> None:
-        """What is only not to be reached is tried again without a word: whoever follows tells."""
+        """Report a failure once. An unreachable coordination service is not reported here: the metadata listener's
+        readings fail, too, and report it."""
         complaint = f"{what} failed: {type(error).__name__}: {error}"
         if complaint != self._complaint and not is_unreachable(error if isinstance(error, BarnabasError) else None):
             self._complaint = complaint
@@ -337,7 +338,7 @@ class Controller:
 
 
 def without_leader(image: ClusterImage) -> int:
-    """How many partitions nobody leads (OfflinePartitionsCount)."""
+    """Return the number of partitions without a leader (OfflinePartitionsCount)."""
     return sum(
         image.state(TopicPartition(topic.name, number)).leader == NO_LEADER
         for topic in image.topics.values()

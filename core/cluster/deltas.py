@@ -1,4 +1,4 @@
-"""What can change in a cluster, one type for each: `ClusterImage.after` makes the next image of it."""
+"""The changes of a cluster's metadata, one type for each: `ClusterImage.after` makes the next image from it."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 
 @frozen(kw_only=True)
 class TopicSet:
-    """A topic is new, or another than it was. `states` None: those of its partitions stay, if it has kept its id.
-    `states_versions` are the versions of the nodes with these states; what is not newer than known changes nothing."""
+    """A topic was created or changed. `states` None: those of its partitions stay, if its id is the same.
+    `states_versions` are the versions of the nodes with these states; a node that is not newer changes nothing."""
 
     topic: Topic
     states: Mapping[int, PartitionState] | None = None
@@ -32,14 +32,14 @@ class LeadershipEnded:
 
 @frozen(kw_only=True)
 class TopicUnreadable:
-    """The node of this name makes no sense: no topic, but its name is taken."""
+    """The node of this name is unreadable: there is no topic, but its name is taken."""
 
     name: str
 
 
 @frozen(kw_only=True)
 class TopicGone:
-    """Nothing has this name any more."""
+    """The topic of this name is gone, and the name is free."""
 
     name: str
 
@@ -59,21 +59,21 @@ class StatesChanged:
 
 @frozen(kw_only=True)
 class BrokersChanged:
-    """The brokers that live are these."""
+    """The set of live brokers changed to these."""
 
     brokers: Mapping[int, BrokerRegistration]
 
 
 @frozen(kw_only=True)
 class ControllerChanged:
-    """Another broker elects leaders; None: nobody does."""
+    """Another broker is the controller; None: there is none."""
 
     controller: ReplicaId | None
 
 
 @frozen(kw_only=True)
 class ConfigsChanged:
-    """What was set for a broker while it ran; `broker_id` None: for all of them."""
+    """The dynamic configs of a broker changed; `broker_id` None: those of all brokers."""
 
     broker_id: int | None
     configs: Mapping[str, str]

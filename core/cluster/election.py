@@ -1,12 +1,15 @@
-"""Who leads a partition: rules from a state to the next one (facts D2, D5; KIP-966). Nothing is stored here.
+"""Rules for the election of leaders: from a partition state to the next one (facts D2, D5; KIP-966). Nothing is stored
+here.
 
-They rest on this: every committed message is on all members of the ISR that the state shows, and still on those that
-left it while it was smaller than min.insync.replicas, since the high watermark stands still then. They are its members.
-A replica counts in the life (broker epoch) in which it was in sync, and in the next one if nothing was lost in between.
-A member that may have lost messages leads only when no other member can, and when as many members have claimed what
-they have as the cluster promises to survive: one of them has all that was committed, and the one with the longest log
-has no less. That holds among members alone. The log of another replica may end with a later leader epoch and lack what
-was committed since (Raft, figure 8), so it leads only by an unclean election.
+The rules rest on this: every committed message is on all members of the ISR in the state, and still on the replicas
+that left it while it was smaller than min.insync.replicas, since the high watermark stands still then. The members of a
+state are all of these replicas. A replica counts in the broker epoch in which it was in sync, and in the next one if
+nothing was lost in between.
+
+A member that may have lost messages leads only when no other member can, and when min.insync.replicas members have
+reported their log ends: one of them has all committed messages, and the one with the longest log has no less. That
+holds among members alone. The log of another replica may end with a later leader epoch and lack messages that were
+committed since (Raft, figure 8), so it leads only by an unclean election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,10 +27,10 @@ EPOCHS_LEFT_OUT = 1000
 
 @frozen(kw_only=True)
 class ElectionRules:
-    """What the configuration of a topic says: `min.insync.replicas`, `unclean.leader.election.enable`.
+    """The configuration of a topic for elections: `min.insync.replicas`, `unclean.leader.election.enable`.
 
     `is_common`: this `min.insync.replicas` was set for the topic, or for all brokers. Otherwise it is from the file of
-    the broker that decides, and the one in a state stays while the brokers of the replicas do not all have it.
+    the broker that decides, and the one in a state stays until the brokers of all replicas have the new one.
     """
 
     min_isr: int = 1
@@ -35,11 +38,11 @@ class ElectionRules:
     is_common: bool = True
 
     def enough(self, replicas: Sequence[int], state: PartitionState) -> int:
-        """How many replicas in sync make a message committed in this state."""
+        """Return the number of in-sync replicas that make a message committed in this state."""
         return state.enough_in_sync(replicas, self.min_isr)
 
     def applied_to(self, state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> PartitionState:
-        """The state with the `min.insync.replicas` of now."""
+        """Return the state with the present `min.insync.replicas`, if it applies."""
         if state.min_isr == self.min_isr:
             return state
         is_agreed = all(each in brokers and brokers[each].min_isr == self.min_isr for each in replicas)
@@ -49,32 +52,33 @@ class ElectionRules:
 
 
 class _Liveness:
-    """How the members of a state stand to the brokers that live."""
+    """The members of a state compared with the live brokers and their epochs."""
 
     def __init__(self, state: PartitionState, brokers: Brokers) -> None:
         self._epochs = state.broker_epochs
         self._brokers = brokers
 
     def lives_on(self, member: int) -> bool:
-        """It is still the broker that was in sync."""
+        """True if the member's broker lives, in the epoch in which it was in sync."""
         broker = self._brokers.get(member)
         return broker is not None and self._epochs.get(member, UNKNOWN_EPOCH) == broker.broker_epoch
 
     def came_back(self, member: int) -> bool:
-        """It is the next life of that broker, and has all that it had."""
+        """True if the member's broker lives in the next epoch after that, and has lost no data in between."""
         broker, known = self._brokers.get(member), self._epochs.get(member, UNKNOWN_EPOCH)
         return broker is not None and known != UNKNOWN_EPOCH and broker.previous_epoch == known
 
     def is_in_doubt(self, member: int) -> bool:
-        """It is a later life, which may have lost something."""
+        """True if the member's broker lives in a later epoch, and may have lost data."""
         return member in self._brokers and not (self.lives_on(member) or self.came_back(member))
 
     def stays(self, member: int) -> bool:
-        """It lives on and is not about to stop."""
+        """True if the member lives on and is not about to stop."""
         return self.lives_on(member) and not self._brokers[member].leaving
 
     def epoch(self, member: int) -> int:
-        """Of its present life; of the one in which it was in sync, if it does not live or is in doubt."""
+        """Return the member's present broker epoch; if it does not live or is in doubt, the one in which it was in
+        sync."""
         if member in self._brokers and not self.is_in_doubt(member):
             return self._brokers[member].broker_epoch
         return self._epochs.get(member, UNKNOWN_EPOCH)
@@ -83,7 +87,7 @@ class _Liveness:
 def new_state(
     replicas: Sequence[int], brokers: Brokers, *, leader_epoch: int = 0, min_isr: int | None = None
 ) -> PartitionState:
-    """Of a partition that is made now: all its replicas that live are in sync, the first of them leads."""
+    """Return the state of a new partition: all its live replicas are in sync, and the first of them leads."""
     live = tuple(member for member in replicas if member in brokers)
     return PartitionState(
         leader=live[0] if live else NO_LEADER,
@@ -101,7 +105,7 @@ def with_isr(
     brokers: Brokers,
     rules: ElectionRules,
 ) -> PartitionState:
-    """The state with this ISR. Who leaves one that is too small to commit anything stays eligible, or a suspect."""
+    """Return the state with this ISR. A replica that leaves an ISR too small to commit stays eligible, or a suspect."""
     epochs = {each.broker_id: each.broker_epoch for each in isr}
     liveness = _Liveness(state, brokers)
     elr: tuple[int, ...] = ()
@@ -130,7 +134,7 @@ def led_by(
     brokers: Brokers,
     rules: ElectionRules,
 ) -> PartitionState:
-    """The state after an election: the next leader epoch, later than every one that replicas claim to have."""
+    """Return the state after an election, with a leader epoch later than every one that replicas reported."""
     in_sync = [ReplicaId(each, brokers[each].broker_epoch) for each in isr]
     latest = max([state.leader_epoch, *(claim.last_epoch for claim in state.claims.values())])
     led = evolve(rules.applied_to(state, replicas, brokers), leader=leader, leader_epoch=latest + 1)
@@ -145,9 +149,10 @@ def settled(
     *,
     is_overdue: bool = False,
 ) -> PartitionState | None:
-    """What the controller makes of a state, given who lives; None: it is as it should be.
+    """Return the state that the controller writes for these live brokers; None: nothing has to change.
 
-    `is_overdue`: an unclean election, where that is enabled, waits no more for replicas that have claimed nothing.
+    `is_overdue`: an unclean election, where that is enabled, no longer waits for replicas that have reported no log
+    end.
     """
     liveness = _Liveness(state, brokers)
     after: PartitionState | None
@@ -163,12 +168,12 @@ def settled(
 
 
 def later(after: PartitionState, known: PartitionState) -> PartitionState:
-    """The state as the next one after `known`."""
+    """Return the state with the partition epoch after that of `known`."""
     return evolve(after, partition_epoch=known.partition_epoch + 1)
 
 
 def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
-    """True if a replica may come into an ISR: its broker lives, in this life, and is not about to stop."""
+    """True if a replica may join an ISR: its broker lives, in this broker epoch, and is not about to stop."""
     broker = brokers.get(replica.broker_id)
     return broker is not None and broker.broker_epoch == replica.broker_epoch and not broker.leaving
 
@@ -176,10 +181,10 @@ def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
 def _with_leader(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, liveness: _Liveness
 ) -> PartitionState:
-    """Those who are not there any more leave the ISR, those who are about to stop too; the leader last.
+    """Remove dead and stopping replicas from the ISR of a partition with a live leader; the leader leaves last.
 
-    Another `min.insync.replicas` comes into the state with what follows from it: a lower one, by which the leader may
-    commit alone, makes those ineligible in the same change that lack what it commits then.
+    A changed `min.insync.replicas` is applied with its consequences: a lower one, with which the leader may commit
+    alone, removes in the same change the eligibility of replicas that will lack what it commits.
     """
     state = rules.applied_to(state, replicas, brokers)
     leader = state.leader
@@ -200,7 +205,7 @@ def _elected(
     *,
     is_overdue: bool,
 ) -> PartitionState | None:
-    """The state with a new leader; None: no replica can lead, or not yet."""
+    """Return the state with a new leader; None: no replica can lead, or not yet."""
     alive = [each for each in state.isr if each in replicas and liveness.lives_on(each)]
     in_sync = [each for each in alive if liveness.stays(each)] or alive
     if in_sync:
@@ -228,8 +233,8 @@ def awaits_unclean_election(state: PartitionState, brokers: Brokers, rules: Elec
 
 
 def best_known(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> int | None:
-    """The live replica with the longest log of those that have claimed what they have, or else the first that lives;
-    None: no replica lives. For an unclean election: it may lack committed messages."""
+    """Return the live replica with the longest reported log, or without reports the first live one; None: no replica
+    lives. This is for an unclean election: the replica may lack committed messages."""
     claims = live_claims(state, replicas, brokers)
     if claims:
         return max(claims, key=lambda each: (*claims[each].extent, each in state.members, -replicas.index(each)))
@@ -239,7 +244,7 @@ def best_known(state: PartitionState, replicas: Sequence[int], brokers: Brokers)
 def asked_to_elect(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState | None:
-    """The state after an election that an operator asks for, which may be unclean: only if no clean one is possible.
+    """Return the state after an election that an operator requested: an unclean one only if no clean one is possible.
 
     None: the partition has a leader, or no replica lives.
     """
@@ -253,13 +258,14 @@ def asked_to_elect(
 
 
 def awaited_claims(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> list[int]:
-    """The live replicas of a partition without a leader that have not claimed yet what they have."""
+    """Return the live replicas of a partition without a leader that have not reported their log ends yet."""
     lives = (ReplicaId(each, brokers[each].broker_epoch) for each in replicas if each in brokers)
     return [each.broker_id for each in lives if wants_claim(state, replicas, each)]
 
 
 def describe_loss(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> str | None:
-    """Why a partition has no leader although its members are back: they have lost their logs; None: another reason."""
+    """Describe the loss for which a partition has no leader although its members are back: they have lost their logs.
+    None: there is another reason, or a leader."""
     if state.leader != NO_LEADER or not state.claims:
         return None
     members = [each for each in state.members if each in replicas]
@@ -283,18 +289,18 @@ def describe_loss(state: PartitionState, replicas: Sequence[int], brokers: Broke
 def uncleanly_led(
     state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState:
-    """Return the state led by any replica, whatever it lacks: what the others have besides is given up."""
+    """Return the state led by any replica, whatever it lacks: messages that only the others have are lost."""
     forgotten = evolve(state, isr=(), elr=(), suspects=(), broker_epochs={})
     return led_by(forgotten, leader, [leader], replicas, brokers, rules)
 
 
 def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules) -> int | None:
-    """The member with the longest log, once enough members that may have lost something have claimed what they have.
+    """Return the member with the longest log, once enough members that may have lost data have reported their log ends.
 
-    What a replica has that is not a member counts for nothing: each member had every committed message, whatever it
-    lost since it had behind that, so the longest of these logs is complete if one of them is. If all of them are lost,
-    that holds no more: one leads only if every replica has claimed what it has, and none has more. A single replica
-    leads whatever it has, since no other could have more.
+    The log of a replica that is no member does not count: each member had every committed message, and lost only the
+    end of its log since, so the longest of these logs is complete if one of them is. If all members have lost messages,
+    that no longer holds: one leads only if every replica has reported its log end, and none has a longer log. A single
+    replica leads whatever it has, since no other could have more.
     """
     members = [each for each in state.members if each in replicas]
     if len(replicas) == 1 and members and members[0] in brokers:
@@ -306,7 +312,7 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
     best = max(claims, key=lambda each: (*claims[each].extent, -replicas.index(each)))
     absent = [claim for each, claim in state.claims.items() if each in members and each not in brokers]
     if any(claim.extent > claims[best].extent for claim in absent):
-        return None  # one that has claimed more is away now
+        return None  # a member with a longer reported log is not alive now
     if all(claim.lost for claim in claims.values()):
         known = live_claims(state, replicas, brokers)
         if len(known) < len(replicas) or any(claim.extent > claims[best].extent for claim in known.values()):
@@ -315,7 +321,7 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
 
 
 def live_claims(state: PartitionState, among: Iterable[int], brokers: Brokers) -> Mapping[int, LogClaim]:
-    """The claims of these replicas that their brokers made in their present lives."""
+    """Return the claims of these replicas that their brokers made in their present broker epochs."""
     return {
         each: state.claims[each]
         for each in among
@@ -328,9 +334,9 @@ def distrusted(
 ) -> PartitionState:
     """Return the state of a partition whose later states the coordination service has lost, as this replica found out.
 
-    Which replicas were in sync is unknown then. So the partition has no leader until all of them have claimed what they
-    have, or an unclean election decides. Leaders that wrote nothing left their epochs in no log, but clients have seen
-    them, and refuse metadata with an earlier one: so some epochs are left out.
+    The replicas that were in sync are unknown then. So the partition has no leader until all replicas have reported
+    their log ends, or an unclean election decides. Leaders that wrote nothing left their epochs in no log, but clients
+    have seen them, and refuse metadata with an earlier one: so some epochs are left out.
     """
     others = tuple(each for each in replicas if each != own.broker_id)
     after = evolve(
@@ -357,7 +363,7 @@ def _knows_no_life(state: PartitionState) -> bool:
 
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:
-    """True if the partition waits for what this replica has to tell."""
+    """True if the partition waits for the log end report of this replica."""
     if state.leader != NO_LEADER or own.broker_id not in replicas or len(replicas) == 1:
         return False
     known = state.claims.get(own.broker_id)
@@ -367,7 +373,8 @@ def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) 
 def claimed(
     state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int, *, lost: bool = False
 ) -> PartitionState:
-    """The state with what this replica has; `lost`: it lacks messages that it had when it was in sync."""
+    """Return the state with the log end report of this replica; `lost`: it lacks messages that it had when it was in
+    sync."""
     claims = {**state.claims, own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end, lost)}
     return later(evolve(state, claims=claims), state)
 
@@ -375,14 +382,14 @@ def claimed(
 def preferred(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState | None:
-    """The state led by the first replica; None: it leads already, or is not in sync."""
+    """Return the state led by the first replica; None: it leads already, or is not in sync."""
     return moved_to(state, replicas[0], replicas, brokers, rules)
 
 
 def moved_to(
     state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState | None:
-    """The state led by another member of the ISR; None: it leads already, or is not in sync."""
+    """Return the state led by another member of the ISR; None: it leads already, or is not in sync."""
     liveness = _Liveness(state, brokers)
     if leader == state.leader or leader not in state.isr or not liveness.stays(leader):
         return None
@@ -395,5 +402,5 @@ def _lives(members: Iterable[int], brokers: Brokers) -> list[ReplicaId]:
 
 
 def _first(replicas: Sequence[int], among: Sequence[int]) -> int:
-    """By the order of the assignment."""
+    """Return the first of these replicas in the order of the assignment."""
     return next((each for each in replicas if each in among), among[0])

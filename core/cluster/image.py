@@ -65,7 +65,7 @@ _NO_STATES = TopicStates()
 
 @frozen(kw_only=True)
 class Contents:
-    """All that a tree tells, for the first image. `states`: by topic, with the versions of their nodes."""
+    """The content of a tree, for the first image. `states`: by topic, with the versions of their nodes."""
 
     topics: Mapping[str, Topic] = {}
     deleting: Mapping[str, Topic] = {}
@@ -76,24 +76,24 @@ class Contents:
 
 @frozen(kw_only=True, eq=False)
 class ClusterImage:
-    """Whoever keeps one reads all of it as of one moment. A later image of the same registry has a larger `version`.
+    """The immutable metadata of the cluster at one moment. A later image of the same registry has a larger `version`.
 
-    What a delta does not touch is the same object in the next image: what was made of it still counts.
+    Parts that a delta does not touch are the same objects in the next image, so values derived from them stay valid.
     """
 
     version: int = 0
     topics: ImmutableMap[str, Topic] = ImmutableMap()
     """All topics by name, without those that are being deleted."""
     deleting: ImmutableMap[str, Topic] = ImmutableMap()
-    """Topics marked for deletion, whose nodes still stand."""
+    """Topics marked for deletion, whose nodes still exist."""
     unreadable: frozenset[str] = frozenset()
     """Names that are taken by nodes which describe no topic."""
     brokers: Mapping[int, BrokerRegistration] = {}
-    """Those that live, by id."""
+    """The live brokers, by id."""
     controller: ReplicaId | None = None
-    """Who elects leaders; None: nobody, or it is not known."""
+    """The controller; None: there is none, or it is not known."""
     configs: Mapping[int | None, Mapping[str, str]] = {}
-    """What was set for brokers while they ran; None: for all of them."""
+    """The dynamic configs by broker id; None: those of all brokers."""
     _any_offline: bool = False
     _names_by_id: ImmutableMap[bytes, str] = ImmutableMap()
     _names_in_metrics: ImmutableMap[str, str] = ImmutableMap()
@@ -103,25 +103,25 @@ class ClusterImage:
 
     @property
     def is_empty(self) -> bool:
-        """True if the tree tells of no topic at all, not even of one that makes no sense."""
+        """True if the tree has no topic at all, not even an unreadable one."""
         return not (self.topics or self.deleting or self.unreadable)
 
     def topic(self, name: str) -> Topic:
-        """Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
+        """Return the topic of this name. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
         topic = self.topics.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:260]!r}")
         return topic
 
     def topic_by_id(self, topic_id: bytes) -> Topic:
-        """Raises `ApiError(UNKNOWN_TOPIC_ID)`."""
+        """Return the topic with this id. Raises `ApiError(UNKNOWN_TOPIC_ID)`."""
         name = self._names_by_id.get(topic_id)
         if name is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {layout.encode_id(topic_id)}")
         return self.topics[name]
 
     def name_of(self, topic_id: bytes) -> str:
-        """The name of the topic with this id; empty: there is none."""
+        """Return the name of the topic with this id; empty: there is none."""
         return self._names_by_id.get(topic_id, "")
 
     def has_id(self, topic_id: bytes) -> bool:
@@ -129,16 +129,16 @@ class ClusterImage:
         return topic_id in self._names_by_id
 
     def id_of(self, partition: TopicPartition) -> bytes | None:
-        """The id of the topic of a partition, also while it is being deleted; None for an unknown partition."""
+        """Return the topic id of a partition, also while the topic is being deleted; None for an unknown partition."""
         topic = self.topics.get(partition.topic) or self.deleting.get(partition.topic)
         return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
 
     def same_in_metrics(self, name: str) -> str | None:
-        """The topic, known or being deleted, that is called like `name` in metrics."""
+        """Return the topic, known or being deleted, that has the same name in metrics as `name`."""
         return self._names_in_metrics.get(metric_name(name))
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Who leads the partition. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
+        """Return the state of the partition. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
         topic = self.topics.get(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
@@ -146,15 +146,15 @@ class ClusterImage:
         return stored or first_state(topic.partitions[partition.partition])
 
     def states_of(self, topic: str) -> States:
-        """The states of a topic's partitions that have changed since they were made; the same object until one does."""
+        """Return the stored states of a topic's partitions: the same object until one of them changes."""
         return self._states.get(topic, _NO_STATES).states
 
     def states_version(self, topic: str, node: int = 0) -> int | None:
-        """The version of a node that holds these states; None: it is not there."""
+        """Return the version of a node that holds these states; None: the node does not exist."""
         return self._states.get(topic, _NO_STATES).versions.get(node)
 
     def brokers_with(self, partition: TopicPartition) -> Mapping[int, BrokerRegistration]:
-        """The live brokers, without those whose log of the partition is out of use."""
+        """Return the live brokers, without those whose log of the partition is offline."""
         if not self._any_offline or not any(partition in broker.offline for broker in self.brokers.values()):
             return self.brokers
         return {number: broker for number, broker in self.brokers.items() if partition not in broker.offline}
@@ -162,7 +162,7 @@ class ClusterImage:
     # --- the next image
 
     def refilled(self, contents: Contents) -> "ClusterImage":
-        """The image with this in place of all but the brokers; quicker than as many deltas."""
+        """Return an image with this content in place of all but the brokers; quicker than as many deltas."""
         named = {**contents.topics, **contents.deleting}
         return ClusterImage(
             version=self.version + 1,
@@ -185,7 +185,7 @@ class ClusterImage:
         )
 
     def after(self, delta: Delta) -> "ClusterImage":
-        """The image that follows."""
+        """Return the next image."""
         version = self.version + 1
         match delta:
             case TopicSet():

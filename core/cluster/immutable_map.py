@@ -82,7 +82,7 @@ class ImmutableMap(Mapping[K, V]):
     def get(self, key: K, default: V | D, /) -> V | D: ...
 
     def get(self, key: K, default: Any = None, /) -> Any:
-        """As `dict.get`; Mapping's own way over KeyError is slow."""
+        """Return what `dict.get` would; Mapping's own implementation with KeyError is slow."""
         value = self._over.get(key, _UNSEEN)
         if value is _UNSEEN:
             return self._base.get(key, default)
@@ -105,11 +105,11 @@ class ImmutableMap(Mapping[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """As those of a dict; they are that, unless something changed of late."""
+        """Return a dict's view of the items; without recent changes it costs no copy."""
         return (self._merged() if self._over else self._base).items()
 
     def values(self) -> ValuesView[V]:
-        """The same for the values alone."""
+        """Return a dict's view of the values, as `items` does."""
         return (self._merged() if self._over else self._base).values()
 
     def __repr__(self) -> str:

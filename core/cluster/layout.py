@@ -1,6 +1,6 @@
-"""Where the current generation keeps its state in the coordination tree, and how each node is written.
+"""The nodes of the current generation in the coordination tree: their paths and their encoding.
 
-All nodes are JSON objects with a `version` of their format. Reading a node that does not hold what it should raises
+All nodes are JSON objects with a `version` of their format. Reading a node with unexpected content raises
 `ValueError`: another program wrote it.
 """
 
@@ -29,21 +29,21 @@ CLUSTER_ID = "/barnabas/cluster/id"
 TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
 BROKER_NUMBERS = "/barnabas/brokers/seqid"
-"""Its version counts the numbers of brokers that were generated."""
+"""The version of this node counts the generated broker ids."""
 BROKER_EPOCHS = "/barnabas/brokers/epoch"
-"""Its version counts the registrations of brokers."""
+"""The version of this node counts the registrations of brokers."""
 LAST_REGISTRATIONS = "/barnabas/brokers/last"
 """Below it, by broker id, the last registration of each broker: a tree that has an earlier one was restored."""
 CONTROLLER = "/barnabas/controller"
 """Ephemeral: the broker that elects leaders."""
 CONTROLLER_EPOCH = "/barnabas/controller_epoch"
-"""Its version counts the controllers; what one writes is guarded by it."""
+"""The version of this node is the controller epoch, which guards the controller's writes."""
 STATES = "/barnabas/states"
 """Below it, by topic id and number, the nodes with the states of partitions."""
 PARTITIONS_PER_NODE = 500
-"""How many partitions have their states in one node. Part of the format: 0 to 499 are in the node 0."""
+"""The number of partitions with their states in one node. Part of the format: 0 to 499 are in the node 0."""
 OLD_STATES = "/barnabas/partitions"
-"""Where earlier versions had the states, by the topic's name."""
+"""The path of partition states in earlier versions, by the topic's name."""
 DELETED = "/barnabas/deleted"
 """Below it, by id, the topics that are deleted, with the brokers that may still have logs of them."""
 PRODUCER_IDS = "/barnabas/producer_ids"
@@ -62,12 +62,12 @@ def topic_config_path(topic: str) -> str:
 
 
 def broker_config_path(broker_id: int | None) -> str:
-    """None = the default of all brokers."""
+    """Return the path of a broker's configs; None = the default of all brokers."""
     return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
 
 
 def states_path(topic_id: bytes, node: int = 0) -> str:
-    """One of the nodes with the states of a topic's partitions. No two topics share one, whatever their names."""
+    """Return the path of a node with states of a topic's partitions. No two topics share one, whatever their names."""
     return f"{STATES}/{encode_id(topic_id)}.{node}"
 
 
@@ -90,17 +90,17 @@ def partitions_of_node(node: int) -> range:
 
 
 def states_nodes(partitions: int) -> range:
-    """Return the numbers of the nodes with the states of so many partitions."""
+    """Return the numbers of the nodes with the states of this number of partitions."""
     return range(states_node(partitions - 1) + 1)
 
 
 def old_states_path(topic: str) -> str:
-    """Where an earlier version stored the states of all partitions of the topic of this name."""
+    """Return the path where an earlier version stored the states of all partitions of the topic of this name."""
     return f"{OLD_STATES}/{topic}"
 
 
 def old_state_path(topic: str, partition: int) -> str:
-    """Where a still earlier version stored the state of a single partition."""
+    """Return the path where a still earlier version stored the state of a single partition."""
     return f"{OLD_STATES}/{topic}/{partition}/state"
 
 
@@ -302,7 +302,7 @@ def _whole(number: object) -> int:
 
 
 def decode_old_state(data: bytes) -> PartitionState:
-    """As an older version wrote it, of a cluster of one broker."""
+    """Decode a state that an older version wrote, in a cluster of one broker. Raises `ValueError`."""
     node = _load(data)
     isr = _integers(node, "isr")
     state = PartitionState(

@@ -1,4 +1,4 @@
-"""How long a broker may take it that the others take it for alive: by its own clock, without asking anybody."""
+"""The session lease: the time for which a broker, by its own clock, may assume that its session lives."""
 
 from collections.abc import Callable
 from math import inf
@@ -16,11 +16,11 @@ FIRST_MS = 1000.0
 
 
 class Lease:
-    """The session with the coordination service, kept and measured. Owner thread only.
+    """The lease on the session with the coordination service, which it renews. Owner thread only.
 
-    It counts from the beginning of the last call that kept the session, and a little less than the service's time, as
-    clocks run at different rates. So it is over, here, before the service can have ended the session: a broker that
-    stood still knows it at once when it goes on. `revoked` until it is granted.
+    The lease runs from the beginning of the last call that renewed the session, for a little less than the session
+    timeout, as clocks run at different rates. So it expires before the service can have ended the session: a broker
+    that was suspended sees at once that its lease is over. There is no lease before `grant`.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, coordination: Coordination, report: Callable[[str], None]):
@@ -31,7 +31,7 @@ class Lease:
         self._until_ms = -inf
         self._period_ms = FIRST_MS
         self._turn = 0
-        """What was asked for in an earlier one does not count any more."""
+        """The number of the present turn: the outcome of a call from an earlier one does not count."""
         self._is_granted = False
         self._is_expiry_reported = False
         self._is_closed = False
@@ -39,33 +39,33 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """True while no other broker can take this one for dead."""
+        """True while no other broker can see this one as dead."""
         return self._clock.monotonic_ms() < self._until_ms
 
     @property
     def left_ms(self) -> float:
-        """Until it is over; negative when it is."""
+        """The time until the lease is over; negative afterwards."""
         return self._until_ms - self._clock.monotonic_ms()
 
     def begin(self) -> None:
-        """Keep the session from now on."""
+        """Renew the session from now on."""
         self._keep()
 
     def grant(self) -> None:
-        """The broker is registered in the present session: it counts from the next call on."""
+        """Grant the lease from the next call on: the broker is registered in the present session."""
         self._turn += 1
         self._is_granted = True
         self._keep()
 
     def revoke(self) -> None:
-        """The session has ended."""
+        """End the lease, since the session has ended."""
         self._turn += 1
         self._is_granted = False
         self._until_ms = -inf
         self._keep()
 
     def close(self) -> None:
-        """Keep it no longer. Twice is harmless."""
+        """End the lease and stop renewing the session. A second call is a no-op."""
         self._is_closed = True
         self._turn += 1
         self._until_ms = -inf

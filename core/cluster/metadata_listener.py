@@ -1,4 +1,4 @@
-"""Following what others change in the coordination tree: one watch tells which nodes changed; they are read again."""
+"""The listener for changes of the coordination tree: one watch names the changed nodes, which are read again."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ from .registry import ClusterRegistry
 
 Refresh = Callable[[], Coroutine[Any, Any, None]]
 SubmitRefresh = Callable[[str, Refresh, Reply[None]], None]
-"""Does a reading when the changes before it are done; the words name it in reports."""
+"""Run a reading when the changes before it are done; the words name it in reports."""
 
 ROOT = "/barnabas"
 _DELETED = f"{layout.DELETED}/"
@@ -25,7 +25,7 @@ RETRY_MS = 1000.0
 
 
 class _ChangedNodes:
-    """Which nodes are to be read again."""
+    """The nodes to read again."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -54,25 +54,25 @@ class _ChangedNodes:
 
     @property
     def concerns_leaders(self) -> bool:
-        """Brokers, the controller, states."""
+        """True if brokers, the controller or states have changed."""
         return self.everything or bool(self.states) or self.brokers or self.controller
 
     @property
     def concerns_topics(self) -> bool:
-        """Topics and configs."""
+        """True if topics or configs have changed."""
         return self.everything or bool(self.topics or self.configs)
 
 
 TOPICS_TOGETHER = 20
-"""So many new topics are made together; a change of this broker's own waits for no more than these."""
+"""The most new topics that are made together; a change of this broker's own waits for these at most."""
 
 
 class MetadataListener:
-    """Keeps a registry at what the tree says. Owner thread only.
+    """Keeps a registry up to date with the tree. Owner thread only.
 
-    Who lives and who leads is read in one queue of changes (`submit_leaders`), topics and configs in the other
-    (`submit_topics`), in which a topic may take long to be made. `settle` brings this broker to what the tree says of
-    topics: of one, or of several that are new to it.
+    Live brokers, the controller and partition states are read in one queue of changes (`submit_leaders`), topics and
+    configs in the other (`submit_topics`), in which the creation of a topic may take long. `settle` applies topics of
+    the tree to this broker: one topic, or several that are new to it.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class MetadataListener:
         self._leaders, self._topics = _ChangedNodes(), _ChangedNodes()
         self._leaders_due = self._topics_due = False
         self._unsettled: dict[str, None] = {}
-        """Topics whose settling has failed: the image may be right by now, and the broker not yet."""
+        """Topics whose `settle` has failed: the image may be up to date, and the broker not yet."""
         self._cancel: Cancel | None = None
         self._closed = False
 
     def begin(self) -> None:
-        """Watch from now on; what changed before is found by the first reading, which follows the watch."""
+        """Watch from now on; the first reading, which follows the watch, finds earlier changes."""
 
         async def watching() -> None:
             if self._cancel is None:
@@ -117,19 +117,19 @@ class MetadataListener:
         self._read()
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop watching and reading."""
         self._closed = True
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
 
     def _on_watch(self, paths: Collection[str] | None) -> None:
-        """From a thread of the adapter."""
+        """Pass changes on to the owner thread. A thread of the adapter calls this."""
         with suppress(ClosedError):  # the broker has gone
             self._scheduler.call_soon(lambda: self._note(paths))
 
     def _note(self, paths: Collection[str] | None) -> None:
-        """What was deleted is not led for as long as the queues are busy with other things."""
+        """Note changed nodes to read. Leadership of deleted topics ends at once, however busy the queues are."""
         self._registry.end_deleted(each.rpartition("/")[2] for each in paths or () if each.startswith(_DELETED))
         for changed_nodes in (self._leaders, self._topics):
             if paths is None:
@@ -182,7 +182,7 @@ class MetadataListener:
                 some = self._some_of(changed_nodes.topics)
                 for name in some:
                     self._unsettled.pop(name, None)
-                    self._unsettled[name] = None  # last: one that cannot be settled does not keep the others from it
+                    self._unsettled[name] = None  # last: a topic whose `settle` fails does not hold up the others
                 await self._settle(some)
                 for name in some:
                     del changed_nodes.topics[name], self._unsettled[name]
@@ -191,7 +191,7 @@ class MetadataListener:
             raise
 
     def _some_of(self, names: Iterable[str]) -> Sequence[str]:
-        """The first one; with others if it is new, as they are: their logs are made together."""
+        """Return the first name; if it is new, with the new ones that follow, whose logs are made together."""
         image = self._registry.image
         first, *others = islice(names, TOPICS_TOGETHER)
 
@@ -203,7 +203,7 @@ class MetadataListener:
 
     @staticmethod
     def _again(now: _ChangedNodes, changed_nodes: _ChangedNodes) -> None:
-        """What could not be read is read with what has changed since."""
+        """Add the changes of a failed reading to those that came since, for the next reading."""
         now.everything = now.everything or changed_nodes.everything
         now.brokers, now.controller = now.brokers or changed_nodes.brokers, now.controller or changed_nodes.controller
         now.topics.update(changed_nodes.topics)

@@ -1,6 +1,6 @@
 """Producer ids: a broker takes blocks of them from the coordination tree, so that none is ever given out twice.
 
-What is left of a block when its broker ends is never used.
+The rest of a block is never used after its broker has stopped.
 """
 
 from functools import partial
@@ -13,17 +13,18 @@ from .change_queue import elsewhere
 BLOCK_SIZE = 1000
 LAST_ID = 2**63 - 1
 LEFT_OUT = 1_000_000
-"""So many ids beyond the largest one that a log has are not given out where the tree has forgotten which were: other
-producers may have some of them."""
+"""The number of ids left out after the largest one in a log, when the tree has lost its block: other producers may have
+some of them."""
 
 
 async def claim_block(coordination: Coordination, broker_id: int) -> range:
-    """The next block of ids, this broker's alone: a change for a `ChangeQueue`. Raises `CoordinationError`."""
+    """Take the next block of ids for this broker alone: a change for a `ChangeQueue`. Raises `CoordinationError`."""
     return await elsewhere(partial(take_block, coordination, broker_id))
 
 
 def take_block(coordination: Coordination, broker_id: int) -> range:
-    """The same here and now. When the outcome of a write is unknown, its block is given up."""
+    """Take the next block as `claim_block` does, on this thread. A block whose write has an unknown outcome is never
+    used."""
     while True:
         try:
             node = coordination.get(layout.PRODUCER_IDS)
@@ -49,7 +50,7 @@ def take_block(coordination: Coordination, broker_id: int) -> range:
 
 
 def largest_given_out(coordination: Coordination) -> int | None:
-    """None where no block was ever taken. Raises `CoordinationError`."""
+    """Return the largest id in a block that was taken; None where none ever was. Raises `CoordinationError`."""
     try:
         return layout.decode_producer_ids(coordination.get(layout.PRODUCER_IDS).data).stop - 1
     except NoNode:
@@ -59,7 +60,7 @@ def largest_given_out(coordination: Coordination) -> int | None:
 
 
 def skip_to(coordination: Coordination, broker_id: int, first: int) -> None:
-    """Give out no id below `first` any more, which is more than was ever given out."""
+    """Give out ids from `first` on, which is larger than every id that was given out."""
     block = range(first - BLOCK_SIZE, first)
     put(coordination, layout.PRODUCER_IDS, layout.encode_producer_ids(broker_id, block))
 
@@ -67,8 +68,7 @@ def skip_to(coordination: Coordination, broker_id: int, first: int) -> None:
 def raise_above(coordination: Coordination, broker_id: int, largest: int) -> int | None:
     """Give out no id up to `largest`, which a log has, nor the next ones; returns the first id from now on.
 
-    None: the tree knows that it has been given out, or the id is none that it could have given out. Raises
-    `CoordinationError`.
+    None: the tree has it as given out, or could not have given it out. Raises `CoordinationError`.
     """
     first = (largest // BLOCK_SIZE + 1) * BLOCK_SIZE + LEFT_OUT
     while first <= LAST_ID // 2:

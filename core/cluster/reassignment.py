@@ -121,10 +121,10 @@ def may_keep_only(staying: Sequence[int], state: PartitionState, brokers: Broker
 
 
 def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
-    """The topic with its partitions on their way to so many replicas, as far as there are live brokers for them.
+    """Return the topic with its partitions moving to `wanted` replicas, as far as there are live brokers for them.
 
-    New replicas come last, so that nobody else leads; on racks without one, and where the topic has fewest. The same
-    topic where there is nothing to do.
+    New replicas come last, so that the preferred leaders stay; they go to racks without a replica of the partition, and
+    to the brokers with the fewest of the topic. Returns the same object where there is nothing to do.
     """
     load = Counter(broker for replicas in topic.partitions.values() for broker in replicas)
     for number, replicas in topic.partitions.items():
@@ -141,9 +141,9 @@ def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
 def finished_moves(
     topic: Topic, image: ClusterImage, rules: ElectionRules
 ) -> tuple[Topic, dict[int, PartitionState]] | None:
-    """The topic without the moves that are at their end, and the states that change with them; None: there are none.
+    """Return the topic without its completed reassignments, and the states that change with them; None: there are none.
 
-    Of a topic with very many partitions only as many moves as one commit takes: the next ones end with the next look.
+    A topic with very many partitions completes only as many as fit into one commit; the next call completes others.
     """
     after, states = topic, {}
     nodes: set[int] = set()
@@ -164,7 +164,8 @@ def finished_moves(
 
 
 def touched(state: PartitionState) -> PartitionState:
-    """The same as a later state: what a leader has decided about other replicas does not count any more."""
+    """Return this state with the next partition epoch, so that the leader's decisions about other replicas no longer
+    count."""
     return later(state, state)
 
 

@@ -1,7 +1,7 @@
-"""What a broker knows of its cluster and changes of it: an image in memory, and the coordination tree behind it.
+"""The metadata of the cluster at one broker: an image in memory, and the coordination tree that stores it.
 
 The methods that write are changes for a `ChangeQueue` (or `complete`): they check, store off the owner thread, and only
-then make the next image. One thread, the owner, calls everything here.
+then make the next image. Only the owner thread calls methods here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ DeltaListener = Callable[[Delta, ClusterImage], None]
 """Called with a change, and the image before it."""
 
 Decide = Callable[[Topic, ClusterImage], Mapping[int, PartitionState]]
-"""The states that partitions of a topic shall have, without those that stay as they are."""
+"""Return the new states of a topic's partitions, without those that stay as they are."""
 
 TOPICS_AT_A_TIME = 200
-"""So many topics are read by one piece of work."""
+"""The most topics that one offloaded call reads."""
 STATES_AT_A_TIME = CHANGES_MAX - 2
-"""So many nodes one commit is about, besides its guards."""
+"""The most nodes in one commit, without its guards."""
 COMMIT_BYTES = 500_000
 ATTEMPTS = 20
 EARLY_MAX = 10_000
@@ -64,7 +64,7 @@ class Deposed(CoordinationError):
 
 
 class CoordinationWentBack(CoordinationError):
-    """The coordination service has forgotten what this process has seen in it: it was restored from a backup."""
+    """The coordination service has lost states that this process has read: it was restored from a backup."""
 
 
 @frozen(kw_only=True)
@@ -78,14 +78,14 @@ class _StatesWrite:
 
     @property
     def nodes(self) -> int:
-        """How many the commit is about: what is made is guarded by another one."""
+        """The number of nodes in the commit: a new node is guarded by another one."""
         return 2 if isinstance(self.change, CreateNode) else 1
 
     @classmethod
     def all_of(
         cls, topic: Topic, image: ClusterImage, decided: Mapping[int, PartitionState]
     ) -> "Iterator[_StatesWrite]":
-        """One for each node that these states are in."""
+        """Make one write for each node that holds some of these states."""
         known = image.states_of(topic.name)
         for node, states in _by_node(decided).items():
             version = image.states_version(topic.name, node)
@@ -104,7 +104,8 @@ def _by_node(states: Mapping[int, PartitionState]) -> dict[int, dict[int, Partit
 
 
 class ClusterRegistry:
-    """The cluster. `report` is told of changes, and of nodes that make no sense; these are skipped."""
+    """The image of the cluster with its reading and writing. `report` gets lines about changes, and about unreadable
+    nodes, which are skipped."""
 
     def __init__(self, coordination: Coordination, report: Callable[[str], None]) -> None:
         self._coordination = coordination
@@ -112,11 +113,11 @@ class ClusterRegistry:
         self._listeners: list[DeltaListener] = []
         self._readings = 0
         self.on_went_back: Callable[[CoordinationWentBack], None] | None = None
-        """Called (settable) when the image is ahead of the tree: this process cannot go by either."""
+        """A settable callback for an image that is ahead of the tree: this process can trust neither."""
         self._early: dict[bytes, int] = {}
         """Ids of topics that were not known when their states changed, each with the reading that found that."""
         self.image = ClusterImage()
-        """What is known now."""
+        """The present image."""
 
     @property
     def coordination(self) -> Coordination:
@@ -124,12 +125,12 @@ class ClusterRegistry:
         return self._coordination
 
     def listen(self, listener: DeltaListener) -> Cancel:
-        """Let `listener` be called after each change of the image; those who came first are told first."""
+        """Call `listener` after each change of the image; earlier listeners are called first."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def apply(self, delta: Delta) -> None:
-        """Make the next image."""
+        """Make the next image and call the listeners."""
         before = self.image
         self.image = before.after(delta)
         for listener in tuple(self._listeners):
@@ -138,7 +139,7 @@ class ClusterRegistry:
     # --- reading
 
     async def load(self) -> None:
-        """Read topics and configs from the tree, in place of what was known (at a start; no listener is told)."""
+        """Read topics and configs from the tree and replace the image (at a start; no listener is called)."""
         names = await elsewhere(partial(children, self._coordination, layout.TOPICS))
         stored: dict[str, StoredTopic] = {}
         for start in range(0, len(names), TOPICS_AT_A_TIME):
@@ -157,7 +158,7 @@ class ClusterRegistry:
         self.image = self.image.refilled(contents)
 
     async def reread(self, *names: str) -> None:
-        """Let what the tree says of topics count: after a write that may have been done or not."""
+        """Read topics from the tree into the image: also after a write whose outcome is unknown."""
         begun = self._readings
         found = await elsewhere(partial(topic_store.read_topics, self._coordination, names, self._report))
         changed: list[str] = []
@@ -178,7 +179,7 @@ class ClusterRegistry:
             await self.reread_states(changed)
 
     async def changed_topics(self, names: Iterable[str]) -> Sequence[str]:
-        """Those of these topics of which the tree says something else than the image."""
+        """Return those of these topics that differ between the tree and the image."""
         asked = list(names)
         changed: list[str] = []
         for start in range(0, len(asked), TOPICS_AT_A_TIME):
@@ -197,7 +198,7 @@ class ClusterRegistry:
         return own.data == layout.encode_topic(known) and has_configs == layout.encode_configs(known.configs)
 
     async def reread_brokers(self, own: BrokerRegistration | None = None) -> None:
-        """Let the brokers count that the tree shows; and `own`, where nobody else can see that it lives."""
+        """Read the live brokers from the tree into the image; add `own`, for a broker that does not register."""
         found = await elsewhere(partial(live_brokers, self._coordination, self._report))
         brokers = {broker.broker_id: broker for broker in found}
         if own is not None:
@@ -206,29 +207,29 @@ class ClusterRegistry:
             self.apply(BrokersChanged(brokers=brokers))
 
     async def reread_controller(self) -> None:
-        """Let the controller count that the tree shows."""
+        """Read the controller from the tree into the image."""
         controller = await elsewhere(partial(stored_controller, self._coordination, self._report))
         if controller != self.image.controller:
             self.apply(ControllerChanged(controller=controller))
 
     async def reread_deleted(self) -> None:
-        """End the leadership in all topics that the tree tells to be deleted."""
+        """End the leadership in all topics that the tree notes as deleted."""
         self.end_deleted(await elsewhere(partial(children, self._coordination, layout.DELETED)))
 
     def end_deleted(self, notes: Iterable[str]) -> None:
-        """End the leadership in the topics that these notes of deletions are about, of those that are known still. What
-        else that means for the broker may take long, and is done when the queue of topics comes to it."""
+        """End the leadership in the known topics of these notes of deletions. The rest of a deletion may take long, and
+        follows in the queue of topics."""
         for name in notes:
             with suppress(ValueError, ApiError):
                 self.apply(LeadershipEnded(topic=self.image.topic_by_id(layout.decode_id(name))))
 
     async def reread_states(self, names: Iterable[str]) -> None:
-        """Let what the tree says of the partitions of these topics count; those that are not known are left out."""
+        """Read the partition states of these topics into the image; unknown topics are left out."""
         topics = [self.image.topics[name] for name in names if name in self.image.topics]
         await self._reread([(each, node) for each in topics for node in layout.states_nodes(len(each.partitions))])
 
     async def reread_states_nodes(self, nodes: Iterable[tuple[bytes, int]]) -> None:
-        """Let what these nodes say, each by topic id and number, count. Those of a topic that is not known are read
+        """Read these nodes with states, each by topic id and number, into the image. Nodes of an unknown topic are read
         with the topic."""
         self._readings += 1
         wanted = []
@@ -259,7 +260,7 @@ class ClusterRegistry:
                     await elsewhere(partial(self._repair, repaired))
 
     def _apply_states(self, name: str, topic_id: bytes, number: int, node: Node | None) -> SetNode | None:
-        """Go by what a node says. Returns what it has to say if its content makes no sense."""
+        """Apply the content of a node to the image. Returns the repair of a node whose content is unreadable."""
         topic = self.image.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
             return None
@@ -307,7 +308,7 @@ class ClusterRegistry:
             self._report(error(f"{text}; find out which program has changed it"))
 
     async def reread_configs(self, broker_id: int | None) -> None:
-        """Let what the tree says of the configs of a broker, or of all, count."""
+        """Read the configs of a broker, or with None of all brokers, into the image."""
         configs = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
         if configs != self.image.configs.get(broker_id, {}):
             self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
@@ -328,8 +329,8 @@ class ClusterRegistry:
     async def create_all(self, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
         """Store several planned topics, with names that do not collide, in one commit.
 
-        False: nothing was made, since it is too much for one, or something of one of them is there already; `create`
-        says which.
+        False: nothing was made, since they do not fit into one commit, or a node of one of them exists already; the
+        error of `create` says which.
         """
         if not await elsewhere(partial(topic_store.create_topics, self._coordination, made)):
             return False
@@ -343,8 +344,8 @@ class ClusterRegistry:
         return True
 
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
-        """Store a topic that `plan_partitions` gave, with the states of what is `added`; or with fewer partitions the
-        one it was before. Raises `BadVersion` when others have changed it in between."""
+        """Store a topic planned by `plan_partitions`, with the states of `added` partitions; or, with fewer partitions,
+        restore the former topic. Raises `BadVersion` when another broker has changed it in between."""
         before = self.image.topic(topic.name)
         await self._write_topic(before, topic, added or {})
         self._report(telling.resized(before, topic))
@@ -384,10 +385,10 @@ class ClusterRegistry:
         self._report_configured(f"topic {name}", before.configs, topic.configs)
 
     async def begin_delete(self, name: str, brokers: Iterable[int] = ()) -> Topic:
-        """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
+        """Mark a topic for deletion: from now on it is unknown, also after a crash, but its name is not free yet.
 
-        `brokers` are those who are to say that they have removed their logs, where there are several.
-        Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`, `BadVersion` if it is not the topic of this name any more.
+        `brokers` are those that must confirm the removal of their logs, where there are several.
+        Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`, `BadVersion` if the name belongs to another topic by now.
         """
         topic = self.image.topic(name)
         topic = await elsewhere(partial(topic_store.mark_deleting, self._coordination, topic, brokers))
@@ -396,7 +397,7 @@ class ClusterRegistry:
         return topic
 
     async def finish_delete(self, topic: Topic) -> None:
-        """Remove all nodes of a topic that `begin_delete` marked; its name is free then. Doing it again is harmless,
+        """Remove all nodes of a topic that `begin_delete` marked; its name is free then. A second call changes nothing,
         also when there is another topic of that name by now."""
         await elsewhere(partial(topic_store.remove_topic, self._coordination, topic))
         going = self.image.deleting.get(topic.name)
@@ -408,10 +409,10 @@ class ClusterRegistry:
     async def change_states(
         self, names: Iterable[str], decide: Decide, guards: Mapping[str, int] | None = None
     ) -> Sequence[TopicPartition]:
-        """Store what `decide` makes of the states of these topics; returns the partitions that it has changed.
+        """Store the states that `decide` returns for these topics; returns the partitions that have changed.
 
-        `decide` is asked again, about newer states, for topics that others have changed in between, unless they are
-        gone. Raises `Deposed` when one of the `guards` has another version by now, `CoordinationError`.
+        `decide` is called again, with newer states, for topics that other brokers have changed in between, unless they
+        are gone. Raises `Deposed` when one of the `guards` has another version by now, `CoordinationError`.
         """
         changed: list[TopicPartition] = []
         waiting = list(dict.fromkeys(names))
@@ -456,7 +457,7 @@ class ClusterRegistry:
                 raise went_back
 
     async def _still_there(self, names: Sequence[str]) -> list[str]:
-        """Those of these topics that the tree still has; that the others are gone is told in another way."""
+        """Return those of these topics that the tree still has; the removal of others reaches the image separately."""
         found = await elsewhere(partial(topic_store.read_own_nodes, self._coordination, names))
         topics = self.image.topics
         return [
@@ -472,8 +473,8 @@ class ClusterRegistry:
         )
 
     def _portions(self, names: Sequence[str], decide: Decide, nodes_max: int) -> Iterator[Sequence["_StatesWrite"]]:
-        """What goes into one commit each. Fewer nodes in each after a failure: one that others change all the time
-        does not hold up the rest."""
+        """Divide the new states of topics into commits. The caller allows fewer nodes after a failure, so that a node
+        that others change all the time does not hold up the rest."""
         portion: list[_StatesWrite] = []
         nodes = size = 0
         for name in names:
@@ -500,7 +501,7 @@ class ClusterRegistry:
     # --- brokers
 
     async def set_broker_configs(self, broker_id: int | None, configs: Mapping[str, str]) -> None:
-        """Replace what was set for a broker, or with None for all. Raises `CoordinationError`."""
+        """Replace the dynamic configs of a broker, or with None of all brokers. Raises `CoordinationError`."""
         before = self.image.configs.get(broker_id, {})
         await elsewhere(partial(set_broker_configs, self._coordination, broker_id, configs))
         self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))

@@ -1,4 +1,4 @@
-"""What the log says of changes of topics."""
+"""Log lines about changes of topics and configurations."""
 
 from collections.abc import Mapping
 
@@ -7,25 +7,25 @@ from .topics import Topic
 
 
 def made(topic: Topic) -> Line:
-    """A topic was made."""
+    """Return the line about a new topic."""
     own = "".join(f", {name}={value}" for name, value in sorted(topic.configs.items()))
     text = f"topic {topic.name} was made: {_partitions(topic)}, replication factor {topic.replication_factor}{own}"
     return info(text, topic=topic.name, partitions=len(topic.partitions), configs=dict(topic.configs))
 
 
 def resized(before: Topic, after: Topic) -> Line:
-    """A topic has other partitions."""
+    """Return the line about a changed number of partitions."""
     text = f"topic {after.name} has {_partitions(after)} now, {len(before.partitions)} before"
     return info(text, topic=after.name, partitions=len(after.partitions))
 
 
 def deleted(topic: Topic) -> Line:
-    """A topic is no more; its files follow."""
+    """Return the line about a deleted topic; its files are removed later."""
     return info(f"topic {topic.name} was deleted: {_partitions(topic)}", topic=topic.name)
 
 
 def configured(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Line | None:
-    """The configs of a topic or broker were changed; None: they are what they were."""
+    """Return the line about changed configs of a topic or broker; None if they did not change."""
     changes = [
         f"{name}={after[name]}" + (f" (was {before[name]})" if name in before else "")
         for name in sorted(after)

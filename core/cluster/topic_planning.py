@@ -1,6 +1,6 @@
-"""What a change of topics would come to: rules for names, sizes, replicas and leaders. Nothing is stored here.
+"""Planning of topic changes: rules for names, sizes, replicas and leaders. Nothing is stored here.
 
-Topics are made in two steps, so that a request can be checked without effect (validate_only).
+Topics are created in two steps, so that a request can be checked without effect (validate_only).
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def check_new_name(image: ClusterImage, name: str) -> None:
 
 
 def check_configs_fit(configs: Mapping[str, str]) -> int:
-    """How many bytes they take. Raises `ApiError(INVALID_CONFIG)` for more than a node holds."""
+    """Return the encoded size of these configs. Raises `ApiError(INVALID_CONFIG)` for more than a node holds."""
     size = len(layout.encode_configs(configs))
     if size > DATA_BYTES_MAX:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"the configs do not fit into one node ({size} bytes)")

@@ -34,17 +34,17 @@ Report = Callable[[str], None]
 
 @frozen(kw_only=True)
 class StoredTopic:
-    """What the nodes of a topic say; without `topic` its own node makes no sense."""
+    """The content of a topic's nodes; `topic` is None if its own node is unreadable."""
 
     topic: Topic | None
     deleting: bool = False
     states: Mapping[int, PartitionState] = {}
     states_versions: Mapping[int, int] = {}
-    """Those of the nodes with these states, by number; one that is missing, or makes no sense, has none."""
+    """The versions of the nodes with these states, by number; a missing or unreadable node has none."""
 
 
 def read_topics(coordination: Coordination, names: Sequence[str], report: Report) -> dict[str, StoredTopic]:
-    """What these nodes say, without names that nothing has. What makes no sense is reported."""
+    """Return the topics of these names, without those that do not exist. Unreadable nodes are reported."""
     found: dict[str, StoredTopic] = {}
     live: list[Topic] = []
     for name, (own, configs) in read_own_nodes(coordination, names).items():
@@ -66,7 +66,7 @@ def read_topics(coordination: Coordination, names: Sequence[str], report: Report
 
 
 def _decoded(name: str, own: Node, configs: Node | None, report: Report) -> StoredTopic:
-    """A topic without its states."""
+    """Decode a topic without its states."""
     try:
         found = configs_in(configs, layout.topic_config_path(name), report)
         topic, deleting = layout.decode_topic(name, own.data, found)
@@ -125,7 +125,7 @@ def states_in(
 def _convert_old_states(coordination: Coordination, topic: Topic, report: Report) -> None:
     """Move states that an earlier version stored by the topic's name into the nodes by its id.
 
-    Several brokers may do it at once, and after an interruption it is done again: the old nodes change no more.
+    Several brokers may do it at once, and after an interruption it is done again: the old nodes no longer change.
     """
     path = layout.old_states_path(topic.name)
     try:
@@ -150,7 +150,7 @@ def _convert_old_states(coordination: Coordination, topic: Topic, report: Report
 
 
 def _create_converted(coordination: Coordination, topic: Topic, made: CreateNode) -> None:
-    """Make a node with states, unless another broker has, or the topic is gone."""
+    """Create a node with states, unless another broker has, or the topic is gone."""
     while True:
         try:
             write_states(coordination, [made], topics=[topic])
@@ -162,7 +162,7 @@ def _create_converted(coordination: Coordination, topic: Topic, made: CreateNode
 
 
 def _read_old_states(coordination: Coordination, topic: Topic, report: Report) -> dict[int, PartitionState]:
-    """Those that an older version kept in a node for each partition."""
+    """Return the states that an older version stored in a node for each partition."""
     states = {}
     above = layout.old_states_path(topic.name)
     for name in children(coordination, above):
@@ -276,7 +276,7 @@ def _check_new(coordination: Coordination, name: str) -> None:
 
 
 def _configs_of_new(coordination: Coordination, topic: Topic) -> list[NodeChange]:
-    """What makes the node of a new topic's configs right, whatever an earlier topic has left."""
+    """Return the changes that store a new topic's configs, whatever node an earlier topic has left."""
     path = layout.topic_config_path(topic.name)
     data = layout.encode_configs(topic.configs)
     try:
@@ -344,7 +344,8 @@ def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[in
 
 
 def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int) -> None:
-    """This broker has no logs of a deleted topic any more; the last one removes the node that asked for it."""
+    """Note that this broker has removed its logs of a deleted topic; the last broker removes the node that requested
+    it."""
     path = layout.deleted_path(topic_id)
     while True:
         try:
@@ -479,7 +480,7 @@ def _remove_old(coordination: Coordination, name: str) -> None:
 
 
 def _remove_old_states(coordination: Coordination, name: str) -> None:
-    """Those that an older version has left: no later one writes into these nodes."""
+    """Remove the states that an older version has left: no later version writes into these nodes."""
     above = layout.old_states_path(name)
     partitions = [f"{above}/{partition}" for partition in children(coordination, above)]
     if partitions:
@@ -499,7 +500,7 @@ def _remove_all(coordination: Coordination, paths: Sequence[str]) -> None:
 
 
 def read_all_broker_configs(coordination: Coordination, report: Report) -> dict[int | None, dict[str, str]]:
-    """What was set for brokers while they ran, by id; None: for all of them."""
+    """Return the dynamic configs of brokers, by id; None: those of all brokers."""
     found: dict[int | None, dict[str, str]] = {}
     for name in children(coordination, layout.BROKER_CONFIGS):
         if name == layout.ALL_BROKERS:

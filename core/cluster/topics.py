@@ -46,7 +46,7 @@ def _name_fault(name: str) -> str:
 
 
 def metric_name(topic: str) -> str:
-    """What the topic is called in metrics; two topics may not share it (facts D7)."""
+    """Return the topic's name in metrics; two topics may not share it (facts D7)."""
     return topic.replace(".", "_")
 
 
@@ -117,7 +117,7 @@ class LifeNote:
 
 @frozen
 class LogClaim:
-    """What a replica that may have lost messages still has: its last leader epoch, and its log end."""
+    """The log end report of a replica that may have lost messages: its last leader epoch, and its log end offset."""
 
     broker_epoch: int
     last_epoch: int
@@ -128,45 +128,47 @@ class LogClaim:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How far the log reaches: what is later in it is larger."""
+        """The end of the log, for comparisons: a larger value is a longer log."""
         return self.last_epoch, self.log_end
 
 
 @frozen(kw_only=True)
 class PartitionState:
-    """Who leads a partition and who is in sync (facts D1), by the numbers of brokers; leader -1: nobody."""
+    """The leader and the in-sync replicas of a partition (facts D1), by broker id; leader -1: there is none."""
 
     leader: int
     leader_epoch: int
-    """Grows by 1 with each change of the leader, also to nobody."""
+    """Grows by 1 with each change of the leader, also when it is lost."""
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     """Eligible leader replicas (KIP-966): they left the ISR when it was, or became, smaller than min.insync.replicas,
     and have all that was committed since the high watermark stands still then."""
     suspects: tuple[int, ...] = ()
-    """They were in sync too, but did not stop in order since: what they had not synced may be lost."""
+    """Replicas that were in sync too, but had no clean shutdown since: messages that they had not flushed may be
+    lost."""
     broker_epochs: Mapping[int, int] = {}
-    """The life (broker epoch) in which each of isr, elr and suspects was in sync."""
+    """The broker epoch in which each of isr, elr and suspects was in sync."""
     claims: Mapping[int, LogClaim] = {}
-    """Of a partition without leader: what its replicas say that they have."""
+    """The log end reports of the replicas, in a partition without leader."""
     partition_epoch: int = 0
     """Grows by 1 with each change of this value."""
     min_isr: int | None = None
-    """`min.insync.replicas` that counts: what is committed while this state stands needs so many in its ISR. None: an
-    earlier version has written it; then what the leader has in its configuration counts."""
+    """The `min.insync.replicas` of this state: a message that is committed under it needs an ISR of this size. None: an
+    earlier version has written the state, and the leader's own configuration counts."""
 
     def enough_in_sync(self, replicas: Sequence[int], configured: int) -> int:
-        """How many replicas in sync make a message committed: no more than there are (KIP-966)."""
+        """Return the number of in-sync replicas that make a message committed, at most all replicas (KIP-966)."""
         return min(configured if self.min_isr is None else self.min_isr, len(replicas))
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Those one of which, at least, has every committed message."""
+        """The replicas of which at least one has every committed message."""
         return tuple(dict.fromkeys((*self.isr, *self.elr, *self.suspects)))
 
 
 def first_state(replicas: Sequence[int]) -> PartitionState:
-    """The state of a partition that none is stored for: of a broker that is alone, or of an older version's tree."""
+    """Return the state of a partition without a stored one: of a broker that is alone, or of an older version's
+    tree."""
     return PartitionState(
         leader=replicas[0], leader_epoch=0, isr=tuple(replicas), broker_epochs=dict.fromkeys(replicas, ALONE_EPOCH)
     )
@@ -181,14 +183,15 @@ class BrokerRegistration:
     rack: str | None = None
     started_ms: int = 0
     broker_epoch: int = ALONE_EPOCH
-    """Another one, larger than all before, each time that a broker registers."""
+    """The number of the registration, larger than all before."""
     previous_epoch: int = UNKNOWN_EPOCH
-    """That of its life before, if it has all that it had then: it stopped in order, or only its session ended."""
+    """The broker epoch before, if the broker has lost no data since: its shutdown was clean, or only its session
+    ended."""
     leaving: bool = False
-    """It is about to stop, and wants to lead nothing any more (a controlled shutdown)."""
+    """True in a controlled shutdown: the broker is about to stop, and hands over its leaderships."""
     inter_broker: int = 0
-    """Which of the endpoints is for other brokers."""
+    """The index of the endpoint for other brokers."""
     min_isr: int | None = None
-    """`min.insync.replicas` in its server.properties, or the default; None: it does not tell."""
+    """The `min.insync.replicas` in its server.properties, or the default; None: the broker does not register it."""
     offline: frozenset[TopicPartition] = frozenset()
-    """Partitions whose logs here are out of use: for them the broker is not there."""
+    """Partitions whose logs on this broker are offline: for them it does not count as live."""

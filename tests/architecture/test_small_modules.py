@@ -1,0 +1,49 @@
+"""A small module that only one module of its folder imports belongs into that module, or has a reason."""
+
+from pathlib import Path
+
+import grimp
+
+LINES = 60
+REASONS = {
+    "adapters/coord_zookeeper/lines.py": "a filter for the logger of kazoo, which knows nothing of the tree",
+    "adapters/wire_kafka/kept.py": "a codec of its own, as the others are",
+    "adapters/wire_kafka/markers.py": "one file for each family of requests",
+    "adapters/wire_kafka/quotas.py": "one file for each family of requests",
+    "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
+    "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
+    "app/cli/top/watcher.py": "a thread; the module that uses it has none",
+    "app/clients/classic/consumer_settings.py": "one file for the settings of each client",
+    "app/clients/classic/dispatch.py": "the lock around the queue of the classic producer",
+    "app/config/replica_lists.py": "one file for each group of configuration keys",
+    "app/config/scrub_keys.py": "one file for each group of configuration keys",
+    "app/config/transaction_keys.py": "one file for each group of configuration keys",
+    "core/cluster/balance.py": "a pure rule (leader.imbalance.*), apart from the controller that applies it",
+    "core/cluster/telling.py": "log lines, apart from the registry that causes them",
+    "core/coordinator/group/causes.py": "a bounded list; the group does not know its limits",
+    "core/coordinator/group/telling.py": "log lines, apart from the state machine that causes them",
+    "core/coordinator/group/transacting.py": "an index with an invariant of its own",
+    "core/replica/follower/follower_flushes.py": "flush.messages of followers is a rule of its own",
+    "core/replica/leader/early_batches.py": "a bounded wait with a state of its own",
+    "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
+    "pipeline/uses/catalog.py": "names only, so that a command line starts without Spark",
+    "schemas/registry/listening.py": "an entry point, which a broker loads",
+    "testing/crashes/files.py": "files as a recording sees them",
+}
+"""Each with the reason why it is a file. The list may only shrink."""
+
+
+def test_small_module_with_one_importer_in_its_folder_has_a_reason(checkout: Path) -> None:
+    graph = grimp.build_graph("barnabas", cache_dir=None)
+    small = set()
+    for module in graph.modules:
+        path = checkout / (module.removeprefix("barnabas").strip(".").replace(".", "/") + ".py")
+        importers = graph.find_modules_that_directly_import(module)
+        if not path.is_file() or len(importers) != 1:
+            continue
+        if next(iter(importers)).rpartition(".")[0] != module.rpartition(".")[0]:
+            continue
+        if len(path.read_text(encoding="utf-8").splitlines()) < LINES:
+            small.add(path.relative_to(checkout).as_posix())
+    assert small - REASONS.keys() == set(), "merge these into the modules that import them, or give a reason"
+    assert REASONS.keys() - small == set(), "these need no reason any longer"

@@ -31,4 +31,4 @@ class GroupConfig:
     promised_ids_max: int = 100_000
     """Member ids that were given out and not used yet; the oldest are forgotten."""
     promised_bytes_max: int = 64 * _MIB
-    """The most bytes of these member ids and the names of their groups."""
+    """The most bytes of unused member ids and the names of their groups."""

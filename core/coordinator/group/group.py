@@ -161,7 +161,7 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _PREPARING else ErrorCode.NONE
 
     def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
-        """Return NONE if the commit is allowed; the commit of a member then renews its session.
+        """Return NONE if the commit is allowed, else the error. The commit of a member renews its session.
 
         A client that is no member (generation -1) may commit while the group has no members.
         """

@@ -1,4 +1,4 @@
-"""What the audit costs: an audited producer beside a plain one, and how quickly an auditor counts."""
+"""Cost of the audit: an audited producer compared with a plain one, and the speed of an auditor."""
 
 import time
 

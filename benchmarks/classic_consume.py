@@ -24,7 +24,7 @@ from barnabas.core.message.classic.writer import encode_set
 
 FETCH_MESSAGES = 1000
 FETCH_BYTES = FETCH_MESSAGES * (MESSAGE_BYTES + 10)
-"""So that no message is cut: every fetch ends where one ends."""
+"""The fetch size: a multiple of the message size, as no message is to be cut."""
 FETCHES = 400
 MESSAGES = FETCHES * FETCH_MESSAGES
 BATCH = 50

@@ -118,7 +118,7 @@ def _encode(values: list[bytes], batches: int) -> None:
 
 
 def stored_bytes(data: Path) -> int:
-    """Of all that the topic takes on the disk, by what the files say that they have."""
+    """Return the bytes of all files of the topic, by their sizes."""
     return sum(file.stat().st_size for folder in data.glob(f"{TOPIC}-*") for file in folder.iterdir())
 
 

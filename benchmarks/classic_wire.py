@@ -1,4 +1,4 @@
-"""What the two experiments of the 2011 paper share: requests of the classic wire as bytes, and bare loopback servers.
+"""Helpers of the two experiments of the 2011 paper: requests of the classic wire as bytes, and bare loopback servers.
 
 The messages are the paper's: 200 bytes. The broker is a process of its own with a `classic://` listener and real files;
 it makes durable every 10,000 messages or every second in the background, since the paper's flushed asynchronously too.
@@ -84,7 +84,7 @@ def bare_source(path: Path) -> Iterator[BareClient]:
 
 
 def payloads(count: int) -> list[bytes]:
-    """So many different messages."""
+    """Return `count` different messages."""
     return [(b"%d " % number).ljust(MESSAGE_BYTES, b"v") for number in range(count)]
 
 
@@ -97,7 +97,7 @@ def fetch_frame(offset: int, max_bytes: int, topic: str = TOPIC, partition: int 
 
 
 def log_end(client: BareClient, topic: str = TOPIC) -> int:
-    """Where readers stop now. Answered after all that was sent before on the connection, so that it proves that."""
+    """Return the offset where readers stop now. The broker answers in order: everything before has been handled."""
     answer = client.exchange(_frame(4, topic, struct.pack(">iqi", 0, _LATEST, 1)))
     error, _count, end = struct.unpack(">hiq", answer)
     if error:

@@ -1,4 +1,4 @@
-"""How long it takes until others lead: after an orderly stop, after kill -9, and for 1,000 partitions at once."""
+"""Time until other brokers lead: after an orderly stop, after kill -9, and for 1,000 partitions at once."""
 
 import signal
 import threading
@@ -66,7 +66,7 @@ def _make(admin: Admin, partitions: int, leader: int) -> None:
 
 
 def _left(admin: Admin, gone: int) -> int:
-    """Partitions that nobody leads but the one that is gone."""
+    """Return the number of partitions without a leader, or with the one that is gone."""
     return sum(p.leader in (gone, -1) for p in admin.describe_topics([TOPIC])[0].partitions)
 
 
@@ -93,7 +93,7 @@ def _orderly() -> list[Result]:
 
 
 def _killed(session_ms: int, bound_s: float, partitions: int) -> list[Result]:
-    """Until writes go on; and from the first partition that is led again until all are."""
+    """Measure the time until writes succeed again, and from the first partition with a new leader to the last."""
     settings = f"zookeeper.session.timeout.ms={session_ms}"
     with cluster(settings, restart=False) as running, Admin(_others(running, VICTIM)) as admin:
         _make(admin, partitions, VICTIM)

@@ -1,4 +1,4 @@
-"""What three brokers cost that nobody asks for anything: 1,000 partitions with three replicas each."""
+"""Cost of three idle brokers: 1,000 partitions with three replicas each, and no requests of clients."""
 
 import time
 

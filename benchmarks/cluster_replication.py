@@ -1,4 +1,4 @@
-"""How quickly a follower copies what its leader has, from page cache into page cache."""
+"""Speed of a follower that copies the log of its leader, from page cache into page cache."""
 
 import psutil
 from cluster import RunningCluster, cluster, cpu_seconds, wait_until

@@ -142,7 +142,7 @@ def _run(client: str, bootstrap: str) -> float:
 
 
 def _play(client: str, bootstrap: str) -> None:
-    """What such a process does."""
+    """Run one client in its own process, and print its times."""
     warnings.simplefilter("ignore")  # kafka-python warns of its own use of the standard library
     watch = Stopwatch(MESSAGES)
     CLIENTS[client](bootstrap, f"bench-{uuid4()}", watch)

@@ -1,4 +1,4 @@
-"""What members cost that do nothing: 500 of them, each on a connection of its own, with a heartbeat every 3 s."""
+"""Cost of idle members: 500 of them, each on a connection of its own, with a heartbeat every 3 s."""
 
 import time
 

@@ -1,5 +1,6 @@
-"""How long a rebalance of 1,000 members with 10,000 partitions takes, and 250 members of as many partitions each: the
-cost of a member should not depend on how many there are."""
+"""Time of a rebalance of 1,000 members with 10,000 partitions, and of 250 members with as many partitions each: the
+cost of a member should not depend on their number.
+"""
 
 import time
 
@@ -12,11 +13,11 @@ FEWER = 250
 PARTITIONS_EACH = 10
 CONNECTIONS = 20
 MEMBERS_IN_ALL = 6_000
-"""So many are measured of either size, one rebalance after the other."""
+"""The number of members that are measured of either size, one rebalance after the other."""
 
 
 def _settle(count: int) -> tuple[float, float]:
-    """Seconds of a rebalance in which everybody joins anew, and the broker's CPU seconds of one."""
+    """Return the seconds of a rebalance in which every member joins again, and the broker's CPU seconds of one."""
     with broker(None, "group.initial.rebalance.delay.ms=1000") as running:
         clients = [connect(running) for _ in range(CONNECTIONS)]
         wait_for_coordinator(clients[0], "bench")

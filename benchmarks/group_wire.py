@@ -1,4 +1,4 @@
-"""What the benchmarks of the group coordinator share: group requests as bytes, members that are no more than those."""
+"""Helpers of the benchmarks of the group coordinator: group requests as bytes, and members that only send those."""
 
 import select
 import socket
@@ -59,7 +59,7 @@ def ask(client: BareClient, request: Request[ResultT], version: int) -> ResultT:
 
 
 def wait_for_coordinator(client: BareClient, group_id: str) -> None:
-    """Go on when the broker coordinates the group."""
+    """Return when the broker coordinates the group."""
     request = FindCoordinator(keys=[group_id])
     while ask(client, request, 4).coordinators[0].error is not ErrorCode.NONE:
         select.select([], [], [], _RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a broker in a process of its own, a bare Kafka client, and a way to say results."""
+"""Helpers of the benchmarks: a broker in a process of its own, a bare Kafka client, and a form for results."""
 
 import socket
 import struct

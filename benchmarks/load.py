@@ -27,7 +27,7 @@ def _load(found: Bench, table: Path, options: dict[str, str]) -> float:
 
 
 def _connector(found: Bench, folder: Path) -> None:
-    """The same rows in the same folders by Spark alone: no commit, no offsets."""
+    """Write the same rows into the same folders by Spark alone: no commit, no offsets."""
     rows = found.spark.read.format("kafka").options(**found.server, subscribe=TOPIC, includeHeaders="true").load()
     placed = rows.selectExpr("*", "to_date(timestamp) as day")
     placed.write.option("compression", "zstd").partitionBy("topic", "day").parquet(str(folder / "plain"))

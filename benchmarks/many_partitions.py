@@ -61,7 +61,7 @@ def _fill(data: Path) -> int:
 
 
 def _crash(data: Path, recovery_point: int) -> None:
-    """As a power cut leaves it, with this recovery point of every partition of the topic."""
+    """Leave the folder as a power cut does, with this recovery point of every partition of the topic."""
     (data / ".kafka_cleanshutdown").unlink(missing_ok=True)
     lines = [f"{TOPIC} {partition} {recovery_point}" for partition in range(PARTITIONS)]
     (data / RECOVERY_POINTS).write_text("\n".join(["0", str(len(lines)), *lines, ""]))

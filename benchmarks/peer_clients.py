@@ -15,7 +15,7 @@ QUEUE = "bench"
 PREFETCH = 1000
 ACK_EVERY = 500
 CONFIRM_WINDOW = 1000
-"""So many publishes wait for their confirmation at a time."""
+"""The limit of publishes that wait for their confirmation at a time."""
 
 _FRAME_END = b"\xce"
 _METHOD, _HEADER, _BODY = 1, 2, 3
@@ -88,7 +88,7 @@ class AmqpClient:
             self.waiting()
 
     def consume(self, count: int) -> None:
-        """Take so many messages out of the queue."""
+        """Take `count` messages out of the queue."""
         self._ask(_method(60, 10, struct.pack(">IHB", 0, PREFETCH, 0)), 60, 11)
         consume = bytes(2) + _short_text(QUEUE) + _short_text("c") + b"\x00" + _NO_TABLE
         self._ask(_method(60, 20, consume), 60, 21)
@@ -108,7 +108,7 @@ class AmqpClient:
         return self._await(class_id, method_id)
 
     def _await(self, class_id: int, method_id: int) -> bytes:
-        """The method that is due; deliveries before it, which nobody wants any more, are passed."""
+        """Return the payload of the expected method; pass over late deliveries before it."""
         wanted = struct.pack(">HH", class_id, method_id)
         while True:
             kind, payload = next(self._frames)
@@ -167,7 +167,7 @@ class StompClient:
         self._await_receipt()
 
     def consume(self, count: int) -> None:
-        """Take so many messages out of the queue."""
+        """Take `count` messages out of the queue."""
         subscribe = f"SUBSCRIBE\nid:0\ndestination:/queue/{QUEUE}\nack:auto\nactivemq.prefetchSize:{PREFETCH}\n\n"
         self._socket.sendall(subscribe.encode() + b"\x00")
         taken = 0
@@ -196,7 +196,7 @@ class StompClient:
 
 
 class PikaClient:
-    """What a user of pika writes. Raises `ImportError` where pika is missing."""
+    """A client as users of pika write it. Raises `ImportError` where pika is missing."""
 
     def __init__(self, port: int, *, confirms: bool = False) -> None:
         pika: Any = import_module("pika")

@@ -43,7 +43,7 @@ _ACTIVEMQ_XML = """<beans xmlns="http://www.springframework.org/schema/beans"
 
 
 class NotInstalled(Exception):
-    """What is missing, and what installs it."""
+    """A server is not installed; the text says what is missing, and what installs it."""
 
 
 @frozen
@@ -66,7 +66,9 @@ class Peer:
         return sum(int(process.memory_info().rss) for process in self._all())
 
     def stored_bytes(self) -> int:
-        """What the folder takes on the disk; files that were made larger than what is in them count by their blocks."""
+        """Return the bytes that the folder takes on the disk; files that are larger than their content
+        count by blocks.
+        """
         os.sync()
         return 512 * sum(file.stat().st_blocks for file in self.folder.rglob("*") if file.is_file())
 

@@ -1,9 +1,10 @@
 """`make bench-peers`: the paper's two experiments with RabbitMQ and ActiveMQ, where they are installed, next to ours.
 
 200-byte persistent messages; all servers run at once on this machine, each is measured by turns while the others rest,
-the best round counts. Nobody waits for the disk: ours flushes every 10,000 messages or every second in the background,
-ActiveMQ's journal every second, RabbitMQ when it likes (with confirms: before each of those). Both peers publish single
-messages only, as they have no batches. "bare" sends bytes that were made before, and opens no message it gets.
+the best round counts. No server waits for the disk: ours flushes every 10,000 messages or every second in the
+background, ActiveMQ's journal every second, RabbitMQ when it likes (with confirms: before each of those). Both peers
+publish single messages only, as they have no batches. "bare" sends bytes that were made before, and opens no message it
+gets.
 """
 
 import sys

@@ -20,7 +20,7 @@ TOTAL_BYTES = 256 << 20
 
 
 def _responses(messages_in_batch: int) -> list[memoryview]:
-    """What fetches answer: batches of 200-byte messages, about a mebibyte together."""
+    """Return the answers to fetches: batches of 200-byte messages, about a mebibyte together."""
     batch = bytearray(encode_batch([Message(bytes(200)) for _ in range(messages_in_batch)], now_ms=0))
     offset, responses = 0, []
     for _ in range(TOTAL_BYTES // RESPONSE_BYTES):

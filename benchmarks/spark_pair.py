@@ -1,7 +1,7 @@
-"""What the benchmarks of the data source share: one session with Spark's own Kafka connector beside ours.
+"""Helpers of the benchmarks of the data source: one session with Spark's own Kafka connector and ours.
 
-The two take turns, and the figure is the median of the rounds' ratios: other work on the machine hits both.
-It does not hit both alike, though, so the CPU time is told beside it.
+The two take turns, and the figure is the median of the rounds' ratios: other work on the machine hits both. It does not
+hit both alike, though, so the CPU time is reported, too.
 """
 
 import json
@@ -55,7 +55,7 @@ class Bench:
             admin.create_topic(topic, partitions=partitions)
 
     def fill(self, topic: str, partitions: int, rows: int, batch_rows: int = BATCH_ROWS) -> None:
-        """A new topic with so many messages, shared out by batches."""
+        """Create a topic with `rows` messages, shared out by batches."""
         self.create(topic, partitions)
         values = [Message(value=os.urandom(MESSAGE_BYTES)) for _ in range(batch_rows)]
         batch = bytes(encode_batch(values, now_ms=time.time_ns() // 1_000_000))
@@ -81,7 +81,7 @@ class Bench:
 
 @frozen
 class Rounds:
-    """What each side took in each round: milliseconds or a rate, and CPU seconds of all processes together."""
+    """The figures of each side in each round: milliseconds or a rate, and CPU seconds of all processes together."""
 
     by_side: Mapping[str, Sequence[float]]
     work: Mapping[str, Sequence[float]]
@@ -136,7 +136,7 @@ def rounds(found: Bench, count: int, measure: Callable[[str], float]) -> Rounds:
 
 
 def _cpu_seconds() -> dict[int, float]:
-    """Of the broker, Java and Spark's workers, by process."""
+    """Return the CPU seconds of the broker, Java and Spark's workers, by process."""
     spent = {}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):

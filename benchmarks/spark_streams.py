@@ -23,7 +23,7 @@ def _batches(found: Bench, side: str, topic: str, most: int, sink: str = "noop")
 
 
 def _rate(found: Bench, side: str) -> float:
-    """Of a batch in the middle: the first one also starts what the stream keeps."""
+    """Return the rate of a batch in the middle: the first one also starts what the stream keeps."""
     batches = _batches(found, side, "large", BATCH)[1:]
     return median(float(each["numInputRows"] / each["durationMs"]["triggerExecution"] * 1000) for each in batches)
 

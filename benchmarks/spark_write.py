@@ -14,7 +14,7 @@ STREAM_ROUNDS = 3
 
 
 def _rows(found: Bench, folder: Path) -> None:
-    """Files of so many rows: of different numbers, as long as the values of the other benchmarks."""
+    """Write files of distinct rows, as long as the values of the other benchmarks."""
     value = f"cast(rpad(cast(id as string), {MESSAGE_BYTES}, 'x') as binary) as value"
     for number in range(FILES):
         part = found.spark.range(number * ROWS, (number + 1) * ROWS // FILES + number * ROWS, numPartitions=2)

@@ -1,6 +1,6 @@
 """From a producer to a Delta table, by `load --every 1s` and by a stream: how old a message is when it can be read.
 
-The paper tells of about 10 seconds from a producer to consumers in the other data centre.
+The paper reports about 10 seconds from a producer to consumers in the other data centre.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""How far the transport is from the bare system calls: round trips of small frames, and 1 MB file regions.
+"""Cost of the transport over the bare system calls: round trips of small frames, and 1 MB file regions.
 
 The client is a process of its own: this file again.
 """
@@ -68,7 +68,7 @@ def serve(descriptor: int) -> tuple[Reactor, threading.Thread, int]:
 
 
 def serve_raw(descriptor: int) -> tuple[socket.socket, int]:
-    """The same file over bare sockets: read a request, sendmsg a head, sendfile."""
+    """Serve the same file over bare sockets: read a request, sendmsg a head, sendfile."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def work() -> None:

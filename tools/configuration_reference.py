@@ -39,7 +39,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 
 def page() -> str:
-    """The whole page: what stands between the marks is made anew, the rest is as it was."""
+    """Return the whole page: the part between the marks is generated, the rest is as it was."""
     text = PAGE.read_text(encoding="utf-8")
     for name, table in TABLES.items():
         begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->\n"

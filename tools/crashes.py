@@ -2,7 +2,7 @@
 
     python tools/crashes.py [--points N] [--first SEED] [--jobs N]
 
-A seed that fails is told at once, with the command that plays it again, and makes the exit code 1.
+A seed that fails is reported at once, with the command that plays it again, and makes the exit code 1.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def play(seed: int, points: int) -> tuple[int, str]:
     with quick_folder() as folder:
         try:
             return attempt(seed, folder, points), ""
-        except Exception as error:  # noqa: BLE001  # told by the parent
+        except Exception as error:  # noqa: BLE001  # the parent reports it
             notes = "; ".join(getattr(error, "__notes__", ()))
             return 0, f"{type(error).__name__}: {' '.join(str(error).split())[:400]} ({notes})"
 

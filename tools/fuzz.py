@@ -4,8 +4,8 @@
     python tools/fuzz.py --target NAME --again FILE
 
 Needs atheris, which `make fuzz` installs. What was reached is kept in .build/fuzz/corpus for the next time. An input
-that brings out an undeclared error, or takes too long or too much memory, is kept in .build/fuzz/findings, told with
-the command that tries it again, and makes the exit code 1.
+that brings out an undeclared error, or takes too long or too much memory, is kept in .build/fuzz/findings, reported
+with the command that tries it again, and makes the exit code 1.
 """
 
 import argparse

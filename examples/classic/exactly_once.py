@@ -34,7 +34,7 @@ class Results:
         self._connection.executescript(SCHEMA)
 
     def offset(self, topic: str, place: BrokerPartition) -> int | None:
-        """Where to go on. A thread of the connector asks, so it has a connection of its own."""
+        """Return the offset at which to continue. A thread of the connector asks, so it has a connection of its own."""
         connection = sqlite3.connect(self._file, timeout=60)
         try:
             query = "SELECT offset FROM offsets WHERE topic = ? AND place = ?"

@@ -1,4 +1,4 @@
-"""The same with asyncio, over a socket.
+"""Produce and consume with asyncio, over a socket.
 
 python examples/clients/async_clients.py
 """

@@ -91,7 +91,7 @@ class JsonCoordination:
 
     def heartbeat(self) -> float:
         with self._open():
-            return math.inf  # nobody can end the session of an open file
+            return math.inf  # the session of an open file never ends
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._open():

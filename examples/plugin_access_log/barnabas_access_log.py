@@ -17,7 +17,7 @@ _ASSETS = (".css", ".gif", ".ico", ".jpg", ".js", ".png", ".svg")
 class AccessLogDecoder:
     """A line of the Apache common or combined format to a dict of its fields."""
 
-    def decode(self, topic: str, data: bytes | None) -> dict[str, Any] | None:  # noqa: ARG002  # told to every decoder
+    def decode(self, topic: str, data: bytes | None) -> dict[str, Any] | None:  # noqa: ARG002  # given to all decoders
         if data is None:
             return None
         line = data.decode("utf-8", "replace")

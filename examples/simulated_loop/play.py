@@ -23,13 +23,13 @@ CUSTOMERS = 5
 
 
 def bill_of(order: bytes | None) -> bytes:
-    """What a customer gets for an order."""
+    """Return the bill that a customer gets for an order."""
     content = json.loads(order or b"")
     return json.dumps({"order": content["order"], "total": content["pieces"] * content["price"]}).encode()
 
 
 def run_billing(bootstrap: object, *, group: str = "billing") -> None:
-    """Write bills until something fails; whoever supervises it starts it again.
+    """Write bills until something fails; a supervisor starts it again.
 
     An order counts as done only when its bill has arrived: at least once.
     """
@@ -65,7 +65,7 @@ class Shop:
                 try:
                     producer.send("orders", json.dumps(order).encode(), key=customer).result()
                 except BarnabasError:
-                    continue  # it may have come in or not: nobody was told that it had
+                    continue  # it may have come in or not: the customer got no confirmation
                 self.accepted.append(number)
                 program.sleep(2 + 4 * chance.fraction())
 
@@ -97,7 +97,7 @@ def play(seed: int, run: Callable[[object], None] = run_billing, seconds: float 
 
 
 def check(shop: Shop, billed: list[int]) -> None:
-    """What the shop promises. Raises `AssertionError`."""
+    """Check the shop's promises. Raises `AssertionError`."""
     forgotten = sorted(set(shop.accepted) - set(billed))
     assert not forgotten, f"orders that nobody billed: {forgotten}"
     invented = sorted(set(billed) - set(range(shop.sent)))

@@ -1,7 +1,7 @@
 """A stream joined with a table that changes: python orders_with_names.py HOST:PORT [FOLDER]
 
 The topic `orders` has {"item": ..., "quantity": ...}, the topic `names` has {"item": ..., "name": ...}, a message for
-each change. Each order goes on to the topic `named-orders`, with the name that its item has when the order is read.
+each change. Each order is written to the topic `named-orders`, with the name that its item has when the order is read.
 """
 
 import sys
@@ -25,7 +25,7 @@ def main(spark: SparkSession, bootstrap: str, folder: Path) -> None:
     append = append_batches(**server, topic="named-orders")
 
     def write(orders: DataFrame, batch: int) -> None:
-        names = spark.read.format("barnabas").options(**server, subscribe="names").load()  # anew for each micro-batch
+        names = spark.read.format("barnabas").options(**server, subscribe="names").load()  # read for each micro-batch
         append(as_messages(named_orders(orders, names), "item"), batch)
 
     source = spark.readStream.format("barnabas").options(**server, subscribe="orders", startingOffsets="earliest")

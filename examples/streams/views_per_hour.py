@@ -1,7 +1,7 @@
 """Top pages of each hour to a topic, page views per hour to a Delta table: python views_per_hour.py HOST:PORT [FOLDER]
 
 Reads the topic `access-log` (lines of an access log) until it has what is there now; run it again for what came since:
-positions and state are in the folder's checkpoints. Without `trigger(...)` it would go on for ever.
+positions and state are in the folder's checkpoints. Without `trigger(...)` it would run for ever.
 """
 
 import sys

@@ -2,9 +2,9 @@
 
     python examples/transactions/exactly_once.py HOST:PORT orders invoices --worker 1
 
-Start several, each with a number of its own, and they share the partitions; kill one and start it again, and it goes on
-where its last transaction that was committed ended. What it had sent in the one that was not, readers of committed
-messages never see: `barnabas consume invoices --isolation-level read_committed`.
+Start several, each with a number of its own, and they share the partitions. Kill one and start it again, and it
+continues where its last committed transaction ended. Readers of committed messages never see what it had sent in the
+transaction that was not committed: `barnabas consume invoices --isolation-level read_committed`.
 
 How it works: the invoices and the consumer's positions are one transaction. A worker that comes back has the same
 `transactional_id`, so that the coordinator first ends what its predecessor left open, and fences it if it still lives;
@@ -26,7 +26,7 @@ def invoice(order: Any, seconds: float) -> dict[str, int]:
 
 
 def rewind(consumer: Consumer) -> None:
-    """What an aborted transaction had taken comes again."""
+    """Go back to the committed offsets: the messages of the aborted transaction are read again."""
     for place, at in consumer.committed().items():
         consumer.seek(place, "earliest" if at is None else at.offset)
 

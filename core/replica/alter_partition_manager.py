@@ -1,4 +1,4 @@
-"""Changes of ISRs on their way into the coordination tree (Kafka: `AlterPartitionManager`)."""
+"""The manager that stores ISR changes of leaders in the coordination tree (Kafka: `AlterPartitionManager`)."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -17,11 +17,11 @@ from .partition.isr_state import AlterPartition
 RETRY_MS = 500.0
 
 SubmitChange = Callable[[str, Callable[[], Coroutine[Any, Any, None]], Reply[None]], None]
-"""Runs a change of the tree after those before it; the words name it in reports."""
+"""Runs a change of the tree after the earlier ones; the text names it in reports."""
 
 
 class AlterPartitionManager:
-    """Stores the ISRs that leaders ask for, many in one commit, each by compare-and-set. Owner thread only.
+    """Stores the ISRs that leaders request, many in one commit, each by compare-and-set. Owner thread only.
 
     own:           returns this broker with its present broker epoch; nothing is stored while that is unknown.
     rules:         returns the election rules of a topic.
@@ -55,7 +55,7 @@ class AlterPartitionManager:
         self._send_soon()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending changes."""
         self._is_closed = True
 
     def _send_soon(self) -> None:
@@ -71,7 +71,7 @@ class AlterPartitionManager:
             names = dict.fromkeys(tp.topic for tp in changes)
             stored = set(await self._registry.change_states(names, partial(self._decide, changes)))
         except BaseException:
-            # The change may have been stored; the next attempt finds out.
+            # The change may have been stored; the next attempt notices that.
             self._unsent = {**sent, **self._unsent}
             raise
         for tp, (_, on_rejected) in sent.items():

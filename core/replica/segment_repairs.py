@@ -250,7 +250,7 @@ class _Repair:
             self._end(error)
 
     def _take(self, source: int, records: memoryview) -> None:
-        """Take what is of the gap. Raises `ApiError` where this replica has not got it, `StorageError`."""
+        """Store the fetched batches of the gap. Raises `ApiError` if this replica lacks them, `StorageError`."""
         gap, spool = self._gaps[self._number], self._spool
         assert spool is not None
         size, is_over = 0, False

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: up to where a reader's messages are those of the leader (facts B4, D6)."""
+"""OffsetForLeaderEpoch: the offset up to which a reader's log equals the leader's (facts B4, D6)."""
 
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.epochs import (
@@ -13,7 +13,7 @@ from .replica_authorization import refused_replica
 
 
 class EpochService:
-    """Looks up where leader epochs end."""
+    """Looks up the end offsets of leader epochs."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state

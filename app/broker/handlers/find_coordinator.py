@@ -1,4 +1,4 @@
-"""FindCoordinator: a coordinator is the leader of the partition of an internal topic that keeps the key (facts C6)."""
+"""FindCoordinator: the coordinator of a key leads the key's partition of an internal topic (facts C6)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -24,14 +24,14 @@ _TOPICS = {GROUP_COORDINATOR: OFFSETS_TOPIC, TRANSACTION_COORDINATOR: TRANSACTIO
 
 
 class CoordinatorService:
-    """Owner thread only."""
+    """Finds coordinators. Owner thread only."""
 
     def __init__(self, state: BrokerState, internal: InternalTopics) -> None:
         self._state = state
         self._internal = internal
 
     def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
-        """Makes the topic when it is asked for for the first time."""
+        """Answer with the coordinators; create the internal topic at its first use."""
         topic = _TOPICS.get(request.key_type)
         if topic is None:
             text = f"there are no coordinators of type {request.key_type}"
@@ -45,7 +45,7 @@ class CoordinatorService:
     def _answer(
         self, request: FindCoordinator, topic: str, caller: Caller, reply: Reply[FindCoordinatorResult], why_not: str
     ) -> None:
-        """In steps: a request may name very many."""
+        """Answer in steps, since a request may contain very many keys."""
 
         def found() -> Steps[FindCoordinatorResult]:
             nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}

@@ -1,4 +1,4 @@
-"""ListOffsets: where a log begins and ends, and where a time is in it (facts B3, C6)."""
+"""ListOffsets: the ends of a log, and the offsets of timestamps (facts B3, C6)."""
 
 from collections import Counter
 
@@ -22,13 +22,13 @@ from ..state.broker_state import BrokerState
 from .replica_authorization import refused_replica
 
 DEBUGGING = -2
-"""The replica id of tools that look at one replica, whether it leads or not."""
+"""The replica id of tools that read one replica, whether it leads or not."""
 _READ_COMMITTED = 1
-"""The isolation level of readers who see up to the last stable offset (facts C6)."""
+"""The isolation level of readers up to the last stable offset (facts C6)."""
 
 
 class ListOffsetsService:
-    """Looks offsets up, partition by partition. One that is named twice is refused, as by Kafka."""
+    """Looks up offsets, partition by partition. A partition that is named twice is refused, as in Kafka."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -68,11 +68,14 @@ class ListOffsetsService:
         )
 
     def _partition(self, entry: ListOffsetsPartition, *, anywhere: bool) -> Partition:
-        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `ReplicaManager.readable`."""
+        """Return the partition to look into. Raises `ApiError` as `ReplicaManager.readable`.
+
+        `anywhere`: a partition that this broker follows is enough.
+        """
         replicas = self._state.replicas
         partition = replicas.partitions.get((entry.topic, entry.partition))
         if not anywhere or partition is None or partition.is_leader:
-            # An end that a later leader has moved on would be an answer older than one that was given before.
+            # Other offsets than EARLIEST need the lease: a later leader may have returned a higher one already.
             find = replicas.readable if entry.timestamp == EARLIEST else replicas.led
             return find(entry.topic, entry.partition, entry.current_leader_epoch)
         partition.check_replica(entry.current_leader_epoch)

@@ -1,11 +1,11 @@
-"""DescribeClientQuotas: there are none."""
+"""DescribeClientQuotas: this broker has no client quotas."""
 
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult
 
 
 class QuotaService:
-    """Knows no limits."""
+    """Returns no quotas."""
 
     def describe(
         self, _request: DescribeClientQuotas, _caller: Caller, reply: Reply[DescribeClientQuotasResult]

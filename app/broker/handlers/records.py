@@ -1,4 +1,4 @@
-"""DeleteRecords: move the start of a log (facts C6)."""
+"""DeleteRecords: advance the log start offset (facts C6)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from ..state.broker_state import BrokerState
 
 
 class RecordService:
-    """Has records deleted from the front."""
+    """Deletes records below an offset."""
 
     def __init__(self, state: BrokerState) -> None:
         self._delete = state.replicas.delete_records

@@ -84,7 +84,10 @@ class _UnverifiedRequest:
 
 
 class VerifiedAppends:
-    """Verifies and appends. `verify` (settable) asks coordinators; without it none is asked. Owner thread only."""
+    """Appends batches after verification. Owner thread only.
+
+    `verify` (settable) asks coordinators; without it nothing is verified.
+    """
 
     def __init__(self, appends: ReplicaAppender, local: LocalPartitions, scheduler: Scheduler) -> None:
         self.verify: Verify | None = None

@@ -1,14 +1,14 @@
-"""Up to where a reader sees a log (facts D5, D6)."""
+"""The isolation of a fetch: the end of the log for each kind of reader (facts D5, D6)."""
 
 from enum import IntEnum
 
 
 class FetchIsolation(IntEnum):
-    """Kafka's three kinds of readers."""
+    """The ends of a log for Kafka's three kinds of readers."""
 
     LOG_END = 0
-    """A follower, which is to have all."""
+    """The log end, for followers."""
     HIGH_WATERMARK = 1
-    """A consumer that reads uncommitted transactions, too."""
+    """The high watermark, for consumers that also read uncommitted transactions."""
     TXN_COMMITTED = 2
-    """A consumer that reads up to the last stable offset."""
+    """The last stable offset, for read_committed consumers."""

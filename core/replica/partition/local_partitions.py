@@ -112,10 +112,10 @@ class LocalPartitions:
         return partition
 
     def check_readable(self, partition: Partition, current_leader_epoch: int = -1) -> None:
-        """Raise `ApiError` as `Partition.check_leader`; NOT_LEADER_OR_FOLLOWER without the lease and fetches of the
-        ISR.
+        """Raise `ApiError` unless the lease is valid or the ISR still fetches here.
 
-        Without both, other clients may write to another leader, and readers here would wait for nothing.
+        Raises as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER where neither holds. Other
+        clients may read from another leader then, and readers here would wait for nothing.
         """
         partition.check_leader(current_leader_epoch)
         if not (self.may_lead() or self._isr_fetches_here(partition)):

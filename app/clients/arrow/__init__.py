@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def require_arrow(purpose: str) -> None:
-    """Raises `ConfigError` that names what is missing, and the extra that brings it."""
+    """Raises `ConfigError` that names the missing packages, and the extra that installs them."""
     require(purpose, ["numpy", "pyarrow"], "query")
 
 
 def gather(with_headers: bool) -> GatheredRows:
-    """What takes messages for a table. Raises as `require_arrow`."""
+    """Return a collector of messages for a table. Raises the error of `require_arrow`."""
     require_arrow("Arrow")
     from .tables import GatheredRows
 

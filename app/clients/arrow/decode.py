@@ -1,4 +1,4 @@
-"""Record batches v2 to Arrow columns. What comes out, and what is refused, is as with `core.message.batch_reader`."""
+"""Record batches v2 to Arrow columns. Results and errors are those of `core.message.batch_reader`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -19,18 +19,18 @@ from .record_columns import HEADERS_TYPE, RecordColumns, RecordRun, columns_of
 from .varints import OddError
 
 PIECE_BYTES = 8 * 1024 * 1024
-"""So many bytes of records are decoded at once, about: more gains nothing, and what is compressed may become much."""
+"""The size of records, about, that are decoded at once: more gains nothing, and compressed data may expand a lot."""
 
 OnDamage = Callable[[BatchHeader, ApiError], object]
 
 
 @define(eq=False)
 class ArrowColumns(RecordColumns):
-    """Some records of a partition. `next_offset` is where to go on reading, also where no record is left to tell."""
+    """Some records of a partition. `next_offset` is the offset at which to continue, even if there are no records."""
 
     next_offset: int = 0
     size_bytes: int = 0
-    """Of the records."""
+    """The size of the records."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -38,7 +38,7 @@ class ArrowColumns(RecordColumns):
 
 @define(eq=False)
 class _Opened:
-    """A batch, and where its records are, decompressed."""
+    """A batch, and its decompressed records."""
 
     batch: memoryview
     data: bytes
@@ -57,19 +57,19 @@ def decode_arrow(
     batches: Iterable[tuple[int, BatchHeader]] | None = None,
     on_damage: OnDamage | None = None,
 ) -> Iterator[ArrowColumns]:
-    """The records of consecutive batches with offsets in [from_offset, upto), without those of control batches.
+    """Yield the records of consecutive batches with offsets in [from_offset, upto), without those of control batches.
 
-    batches:   (position, header) of those that count, where they are known; None: all that are there to their end.
-    on_damage: told of each batch whose records cannot be read, which is then left out.
+    batches:   (position, header) of the batches to read, where they are known; None: all complete ones.
+    on_damage: called with each batch whose records cannot be read; the batch is then skipped.
 
-    Raises as `core.message.batch_reader.decode_columns`, when all before the batch in question has been handed out.
+    Raises the errors of `core.message.batch_reader.decode_columns`, after all records before the batch in question.
     """
     reader = _Reader(codecs, from_offset, upto, with_headers, max_bytes, check_crc, on_damage)
     return reader.read(records, batches)
 
 
 class _Reader:
-    """Collects batches, and decodes them when they are enough."""
+    """Collects batches, and decodes them when they reach `PIECE_BYTES`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which partition each row goes to: as the producer's partitioner says of one message after the other, but quicker."""
+"""The partitions of rows: those that the producer's partitioner would choose message by message, but faster."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -25,7 +25,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint32]
 def partitions_of(
     rows: Rows, given: Any, partitioner: Partitioner, topic: str, view: TopicView, batch_size: int
 ) -> Numbers:
-    """A partition for each row. `given`: a column of partitions, null where the partitioner says; or None.
+    """Return a partition for each row. `given`: a column of partitions, null where the partitioner chooses; or None.
 
     Raises `ApiError` for a partition that the topic does not have, `EncodeError` when the partitioner fails.
     """

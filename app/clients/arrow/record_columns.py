@@ -1,7 +1,8 @@
-"""Where the fields of many records stand, found for all of them at once (facts B1).
+"""The positions of the fields of many records, found for all of them at once (facts B1).
 
-One short loop goes from record to record, where not many in a row have one size; the rest is done per column. What is
-not plainly right is `OddError`, and is judged by the reader of `core.message`: so both say the same of every batch.
+One short loop walks from record to record, unless many in a row have one size; all other work is done per column.
+Anything that is not plainly correct raises `OddError`, and the reader of `core.message` decides: so both readers agree
+on every batch.
 """
 
 from collections.abc import Sequence
@@ -19,14 +20,14 @@ RECORD_SIZE_MIN = 7
 _MORE = 0x80
 """Set in a varint's byte that is not its last."""
 _ALIKE_MIN = 16
-"""So many records of one size in a row are found at once. Where there are fewer, the rest of the batch is walked."""
+"""The fewest records of one size in a row that are found at once. With fewer, the loop walks the rest of the batch."""
 HEADERS_MAX = 64
-"""Per record; a round of the columns each."""
+"""The most headers of a record: each costs a round over the columns."""
 _SURE = 1 << 61
-"""Sums of two numbers below it need no care."""
+"""The bound below which the sum of two numbers cannot overflow."""
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-"""As Spark's Kafka source has them."""
+"""The type of headers in Spark's Kafka source."""
 
 
 @define(eq=False)
@@ -109,7 +110,7 @@ def slices(buffer: pa.Buffer, begins: Numbers, ends: Numbers, null: Flags, keep:
 
 
 def _bounds(data: bytes, runs: Sequence[RecordRun]) -> tuple[Numbers, Numbers]:
-    """Where each record begins and ends."""
+    """Return the positions at which each record begins and ends."""
     ends: list[int] = []
     firsts, starts = [], []
     for run in runs:
@@ -129,7 +130,7 @@ def _bounds(data: bytes, runs: Sequence[RecordRun]) -> tuple[Numbers, Numbers]:
 
 
 def _find_ends(data: bytes, position: int, count: int) -> list[int]:
-    """Where the records from `position` on end."""
+    """Return the ends of `count` records from `position` on."""
     ends: list[int] = []
     try:
         while count >= _ALIKE_MIN:
@@ -144,7 +145,7 @@ def _find_ends(data: bytes, position: int, count: int) -> list[int]:
 
 
 def _of_one_size(data: bytes, position: int, count: int) -> tuple[int, int]:
-    """(size, number) of records from `position` on that say the same length; (0, 0) if they are not to be counted."""
+    """Return (size, number) of records of one length from `position` on; (0, 0) if that takes more than 2 bytes."""
     low, high = data[position], data[position + 1]
     width = 1 if low < _MORE else 2
     if width == 2 and high >= _MORE:
@@ -159,7 +160,7 @@ def _of_one_size(data: bytes, position: int, count: int) -> tuple[int, int]:
 
 
 def _walked(data: bytes, position: int, count: int) -> list[int]:
-    """The loop from record to record: lengths' varints are read in place."""
+    """Walk from record to record, with the lengths' varints read in place; return the ends."""
     return [
         position := position + 1 + (low >> 1)
         if (low := data[position]) < _MORE
@@ -176,14 +177,14 @@ def _far_end(data: bytes, position: int) -> int:
 
 
 def _sizes(raw: Numbers) -> Numbers:
-    """The sizes that these lengths say; a null takes nothing."""
+    """Return the sizes of fields with these lengths; a null takes no bytes."""
     if ((raw & 1 == 1) & (raw != 1)).any():
         raise OddError
     return raw >> 1
 
 
 def _stamps(runs: Sequence[RecordRun], deltas: Numbers, times: Numbers) -> tuple[Numbers, Numbers, Flags]:
-    """Offsets, timestamps, and whether those are log-append times: a batch's largest for all of it, then."""
+    """Return offsets, timestamps, and whether those are log-append times (then all are the batch's largest)."""
     counts = [run.header.count for run in runs]
 
     def spread(of_each: list[int]) -> Numbers:
@@ -202,13 +203,13 @@ def _stamps(runs: Sequence[RecordRun], deltas: Numbers, times: Numbers) -> tuple
 
 
 def _step_over_headers(octets: Bytes, at: Numbers, ends: Numbers) -> None:
-    """As the other reader does: a record may end anywhere behind a header count that is not 0."""
+    """Check ends like the reader of `core.message`: a record may end anywhere after a header count that is not 0."""
     if ((octets.take(at) == 0) & (at + 1 != ends)).any():
         raise OddError
 
 
 def _headers(octets: Bytes, buffer: pa.Buffer, at: Numbers, ends: Numbers) -> pa.Array:
-    """The headers, null where a record has none."""
+    """Return the headers, null where a record has none."""
     raw, at = read_varints(octets, at)
     counts = raw >> 1
     most = int(counts.max()) if counts.size else 0

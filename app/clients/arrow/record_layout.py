@@ -98,13 +98,13 @@ def headers_laid_out(headers: Any) -> pa.Array | None:
 
 
 def lengths(column: Any) -> Numbers:
-    """Bytes of each; 0 for null."""
+    """Return the number of bytes of each value; 0 for null."""
     found: Numbers = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
 def _records(rows: Rows, offset_deltas: Numbers, time_deltas: Numbers) -> tuple[Numbers, memoryview]:
-    """Where each record begins, and the last ends, in the bytes of all."""
+    """Return the positions where each record begins and where the last ends, and the bytes of all records."""
     nothing = np.zeros(len(rows), dtype=np.int64)
     values, keys, headers = rows.values, rows.keys, rows.headers
     key_raw = nothing + 1 if keys is None else _lengths_raw(keys)
@@ -131,7 +131,7 @@ def _deltas(times: Numbers, bases: Numbers) -> Numbers:
 
 
 def _lengths_raw(column: Any) -> Numbers:
-    """As they are written: null is -1, so 1."""
+    """Return the lengths in zig-zag form: null is -1, so 1."""
     raw = lengths(column) << 1
     if column.null_count:
         raw[pc.is_null(column).to_numpy(zero_copy_only=False)] = 1

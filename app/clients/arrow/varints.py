@@ -47,17 +47,17 @@ def read_varints(data: Bytes, at: Numbers, bytes_max: int = INT_BYTES_MAX) -> tu
 
 
 def undo_zigzags(raw: Numbers) -> Numbers:
-    """The signed numbers."""
+    """Return the signed numbers."""
     return raw >> 1 ^ -(raw & 1)
 
 
 def zigzags(numbers: Numbers) -> Numbers:
-    """As they are written; numbers beyond 62 bits do not fit."""
+    """Return the numbers in zig-zag form; numbers beyond 62 bits do not fit."""
     return numbers << 1 ^ numbers >> 63
 
 
 def write_varints(columns: list[Numbers]) -> tuple[Bytes, Numbers]:
-    """Rows of non-negative numbers (zig-zag done), their varints one behind the other: (all bytes, bytes per row)."""
+    """Return (all bytes, bytes per row) of rows of non-negative numbers (in zig-zag form) as consecutive varints."""
     count = len(columns[0])
     widths = [max(1, -(-int(column.max()).bit_length() // 7)) for column in columns]
     block = np.empty((count, sum(widths)), dtype=np.uint8)
@@ -76,7 +76,7 @@ def write_varints(columns: list[Numbers]) -> tuple[Bytes, Numbers]:
 
 
 def varint_sizes(numbers: Numbers) -> Numbers:
-    """The bytes of each as a varint."""
+    """Return the number of bytes of each as a varint."""
     sizes = np.ones(len(numbers), dtype=np.int64)
     limit = 0x7F
     most = int(numbers.max()) if len(numbers) else 0

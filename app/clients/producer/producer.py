@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .transactions import ProducerTransactions
 
 _FIRST_LOOK_MS = 5_000.0
-"""How long after a failure the producer looks whether its program has asked for the outcome; a log line says if not."""
+"""The time after a failure at which the producer logs failures whose outcome its program has not asked for."""
 _NEXT_LOOK_MS = 60_000.0
 
 
@@ -77,10 +77,11 @@ class Producer(AnyProducer):
                       (see `settings.ProducerSettings`).
 
     transactional_id:
-                      makes a transactional producer: messages are sent within `transaction()` only, and those who read
-                      committed messages see all of one or nothing.
+                      makes a transactional producer: it sends messages only within `transaction()`, and consumers with
+                      `read_committed` see all messages of a transaction or none.
 
-    Messages without a partition go where the partitioner says; the order is kept per partition. Raises `ConfigError`.
+    The partitioner chooses partitions for messages without one; messages keep their order within a partition. Raises
+    `ConfigError`.
 
     With `classic://host:port`, or without a bootstrap but with `broker_list`, `zk_connect`, `etcd_connect` or
     `coordination`, it is a `ClassicProducer`, for brokers of the classic generation.
@@ -96,7 +97,7 @@ class Producer(AnyProducer):
 
     @classmethod
     def __subclasshook__(cls, other: type) -> bool:
-        """What `Producer(...)` makes is a `Producer`, of whatever generation."""
+        """Make the result of `Producer(...)` an instance of `Producer`, in both generations."""
         return True if cls is Producer and AnyProducer in other.__mro__ else NotImplemented
 
     def __init__(
@@ -134,19 +135,19 @@ class Producer(AnyProducer):
         codec = host.codecs().by_name(chosen.compression_type)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
         self.delivered = 0
-        """Messages that are known to have arrived."""
+        """The number of messages that are known to have arrived."""
         self.failed = 0
-        """Messages that are not known to have arrived, though they may have: their handles tell why."""
+        """The number of messages that are not known to have arrived, though they may have; handles have the errors."""
         self._told_failed = 0
         self._unseen = UnseenFailures()
         self._warned = 0
-        """So many of them are in the log."""
+        """The number of unseen failures that the log has reported already."""
         self._looks = False
         self._sync = chosen.producer_type == "sync"
         self._ended: list[ProducerBatch] = []
-        """Their outcome is known, and their callbacks have not run."""
+        """Batches whose outcome is known and whose callbacks have not run yet."""
         self._refused: list[tuple[Sequence[PendingMessage], BarnabasError]] = []
-        """Never placed; their handles have not been told."""
+        """Messages that never got into a batch and whose handles have not failed yet, with the error."""
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         self._view = self._shell.view
@@ -238,11 +239,10 @@ class Producer(AnyProducer):
     ) -> DeliveryHandle:
         """Take a message for delivery; `value` may also be a whole `Message`.
 
-        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery.
-        `on_delivery(error, delivery)` is called on the producer's thread. Raises `TypeError` and `ValueError` for what
-        is no name of a topic, `EncodeError` (which is a `TypeError`, too, where a type is wrong), `QueueFull`,
-        `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
-        the delivery raises.
+        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery. Calls
+        `on_delivery(error, delivery)` on the producer's thread. Raises `TypeError` and `ValueError` for an invalid
+        topic name, `EncodeError` (which is also a `TypeError` for a wrong type), `QueueFull`, `ClosedError`, `ApiError`
+        (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync, also the error of the delivery.
         """
         if self._shell.is_foreign:
             self._shell.check_process()
@@ -275,10 +275,10 @@ class Producer(AnyProducer):
     def send_many(
         self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
     ) -> ManyHandle:
-        """Take many messages (values, or `Message`s) in their order; much quicker than as many `send`.
+        """Take many messages (values, or `Message`s) in their order; much faster than a `send` for each.
 
-        Raises what `send` raises: an encoding error before anything is taken, `QueueFull` with what was taken until
-        then in `taken`.
+        Raises the errors of `send`: an encoding error before any message is taken, `QueueFull` with the handle of the
+        messages taken until then in its `taken`.
         """
         check_topic(topic)
         if self._hooks is not None:
@@ -290,11 +290,11 @@ class Producer(AnyProducer):
         return handle
 
     def send_arrow(self, table: object, topic: str, *, partition: int | None = None) -> ManyHandle:
-        """Take the rows of a table as messages: pyarrow's, or what has Arrow's interface (polars, pandas, DuckDB).
+        """Take the rows of a table as messages: of pyarrow, or any with Arrow's interface (polars, pandas, DuckDB).
 
-        Columns: `value`, and if there are any `key`, `headers`, `timestamp` (else now) and `partition`; others are
-        ignored. Keys and values are bytes or text, and go as they are: no encoder sees them. Waits for the topic's
-        metadata, and for room. Raises as `send_many`; what was taken until then is sent.
+        Columns: `value`, and optionally `key`, `headers`, `timestamp` (else now) and `partition`; others are ignored.
+        Keys and values are bytes or text, and no encoder changes them. Waits for the topic's metadata, and for room.
+        Raises the errors of `send_many`; the messages taken until then are sent.
         """
         require_arrow("send_arrow")
         from .send_arrow import send_arrow
@@ -306,13 +306,13 @@ class Producer(AnyProducer):
 
     @property
     def would_block(self) -> bool:
-        """True if `send` may wait now: for room, or (sync) for the delivery."""
+        """True if `send` may have to wait now: for room, or (sync) for the delivery."""
         return self._sync or not self._accumulator.has_room(self.settings.max_request_size)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything at once, and wait until the outcome of all that was sent before this call is known.
+        """Send everything at once, and wait until the outcome of all messages sent before this call is known.
 
-        Failures are told by handles, callbacks and `failed`. Raises `ClientTimeout` after `timeout` seconds.
+        Handles, callbacks and `failed` report failures. Raises `ClientTimeout` after `timeout` seconds.
         """
         with self._lock:
             self._accumulator.hurry += 1
@@ -328,7 +328,7 @@ class Producer(AnyProducer):
                 self._accumulator.hurry -= 1
 
     def confirm(self, timeout: float | None = 30.0) -> None:
-        """`flush`, and raise `BarnabasError` if anything sent since the last call is not known to have arrived.
+        """Call `flush`, and raise `BarnabasError` if a message sent since the last call is not known to have arrived.
 
         Raises `ClientTimeout` after `timeout` seconds.
         """
@@ -342,27 +342,28 @@ class Producer(AnyProducer):
             raise BarnabasError(f"{unknown} not known to have arrived; the handle of each tells why")
 
     # --- transactions; all raise `ConfigError` without a `transactional_id`, `ClientTimeout` after `timeout` seconds
-    # --- (default: `default.api.timeout.ms`), and for ever `ProducerFenced`, or another error after which this producer
-    # --- is of no more use
+    # --- (default: `default.api.timeout.ms`), and, permanently, `ProducerFenced` or another error after which this
+    # --- producer is unusable
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Get an id and epoch from the coordinator, which ends what a producer before left open, and fences that one.
+        """Get a producer id and epoch from the transaction coordinator.
 
-        The first transaction does so by itself. Twice is harmless.
+        The coordinator ends the open transaction of an earlier producer of this transactional id, and fences that one.
+        The first transaction calls this automatically. Twice is harmless.
         """
         self._transactional().initialize(timeout)
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
-        """A transaction around a block: committed at its end, aborted if it raises (which is raised on).
+        """Run a block as a transaction: commit at its end; abort if it raises an exception, which passes on.
 
             with producer.transaction():
                 producer.send("totals", total)
                 producer.send_offsets(consumer)
 
-        Raises `AbortNeeded` when it could not be committed, and was aborted: something in it has failed, its cause.
-        After `ClientTimeout` the commit may still succeed: call `commit_transaction()` again to know. Within another
-        transaction: `TransactionError`.
+        Raises `AbortNeeded` if the transaction could not be committed, and was aborted; its cause is the error of the
+        part that failed. After `ClientTimeout` the commit may still succeed: call `commit_transaction()` again to learn
+        the outcome. Raises `TransactionError` within another transaction.
         """
         transactions = self._transactional()
         transactions.begin(timeout)
@@ -374,43 +375,49 @@ class Producer(AnyProducer):
         transactions.leave(None, timeout)
 
     def begin_transaction(self, timeout: float | None = None) -> None:
-        """Begin a transaction by hand. Raises `TransactionError` within another one."""
+        """Begin a transaction; end it with `commit_transaction` or `abort_transaction`.
+
+        Raises `TransactionError` within another transaction.
+        """
         self._transactional().begin(timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver everything and commit. After `ClientTimeout` call it again, to go on waiting.
+        """Deliver all messages, and commit the transaction. After `ClientTimeout`, call it again to continue waiting.
 
-        Raises `AbortNeeded` when something has failed: then `abort_transaction()` is all that is left.
+        Raises `AbortNeeded` if something in the transaction has failed: then only `abort_transaction()` is possible.
         """
         self._transactional().commit(timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Drop what was not sent, and abort. After `ClientTimeout` call it again, to go on waiting."""
+        """Drop unsent messages, and abort the transaction. After `ClientTimeout`, call it again to continue waiting."""
         self._transactional().abort(timeout)
 
     def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
-        """Deliver everything, and leave the transaction to whoever resumes it: in this process or another one.
+        """Deliver all messages, and hand the transaction over to a producer that resumes it, in any process.
 
-        This producer is of no more use, and may be closed. Between transactions it hands over its identity alone: who
-        resumes that begins transactions of his own, and is fenced as this producer would be. The transaction's timeout
-        goes on. Raises `AbortNeeded` when something has failed.
+        This producer is unusable then, and may be closed. Between transactions it hands over its identity alone: the
+        producer that resumes it begins its own transactions, and is fenced as this producer would be. The transaction's
+        timeout continues to run. Raises `AbortNeeded` if something in the transaction has failed.
         """
         return self._transactional().prepare(timeout)
 
     def resume_transaction(self, prepared: PreparedTransaction) -> None:
-        """Go on with what a producer of the same transactional id has prepared, in the place of `init_transactions`:
-        commit it or abort it. Raises `TransactionError` once this producer has begun by itself."""
+        """Take over what a producer of the same transactional id has prepared, in place of `init_transactions`.
+
+        Then commit or abort the transaction. Raises `TransactionError` once this producer has initialized itself, or
+        for another transactional id.
+        """
         self._transactional().resume(prepared)
 
     def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
-        """Let a group go on behind what was read, if and when the transaction commits; returns when that is kept.
+        """Add a group's offsets to the transaction, which commits them; return when the group coordinator has them.
 
-        offsets: a `Consumer`: all that it has handed out, for its group, as the member that it is; or what
-                 `Consumer.commit` takes: a message, several, or partition → offset.
+        offsets: a `Consumer`: all messages that it has handed out, for its group and its membership; or as in
+                 `Consumer.commit`: a message, several, or partition → offset.
         group:   the group's name, its `Consumer`, or `consumer.group_metadata`; needed unless `offsets` is a consumer.
 
-        The consumer must not commit by itself. Raises `CommitFailed` when the partitions are another member's by now;
-        the transaction then has to be aborted.
+        The consumer must not commit automatically (`enable_auto_commit=False`). Raises `CommitFailed` if another member
+        owns the partitions by now; the transaction must then be aborted.
         """
         self._transactional().send_offsets(offsets, group, timeout)
 
@@ -422,19 +429,19 @@ class Producer(AnyProducer):
         return self._transactions
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver everything, then stop; further sends raise `ClosedError`. Twice is harmless.
+        """Deliver all messages, then stop; further sends raise `ClosedError`. Twice is harmless.
 
-        A transaction that is under way is aborted.
+        An open transaction is aborted.
 
-        With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
-        The log is told how many messages have failed without their outcome having been asked for. Leaving the `with`
-        block raises `DeliveryFailed` in place of that, unless another exception ends it.
+        With a `timeout` in seconds, messages that are not delivered by then fail; without one, each message has its
+        delivery timeout. The producer logs the number of failed messages whose outcome the program has not asked for.
+        The end of the `with` block raises `DeliveryFailed` instead, unless another exception ends the block.
         """
         if self._close(timeout):
             self._report_unseen()
 
     def _close(self, timeout: float | None) -> bool:
-        """False if it was closed already."""
+        """Close the producer; return False if it was closed already."""
         with self._lock:
             if self._intake.closed:
                 return False
@@ -457,7 +464,7 @@ class Producer(AnyProducer):
             self._shell.report(str(failure))
 
     def end_with_program(self, timeout: float) -> None:
-        """The program ends, and has not closed the producer: send what it holds, within so many seconds."""
+        """Send the remaining messages within `timeout` seconds, when the program ends with this producer open."""
         if self._intake.closed or self._shell.is_foreign or self._transactions is not None:
             return
         held = self._held()
@@ -474,20 +481,20 @@ class Producer(AnyProducer):
         self._report_unseen()
 
     def _held(self) -> int:
-        """Messages whose outcome is not known."""
+        """Return the number of messages whose outcome is not known."""
         return self._accumulator.messages + (self._hooks.queue.waiting if self._hooks is not None else 0)
 
     def partitions(self, topic: str, timeout: float = 30.0, *, at_least: int = 1) -> int:
-        """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
+        """Return the number of partitions of a topic. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
 
-        While it has fewer than `at_least`, as far as is known, the cluster is asked again, up to `timeout` seconds.
+        While the known number is less than `at_least`, the producer asks the cluster again, up to `timeout` seconds.
         """
         with self._lock:
             self._intake.check_open()
             return partition_count(self._shell, topic, timeout, at_least)
 
     def check_open(self) -> None:
-        """Raises `ClosedError` once `close` has begun, and what a transaction that takes nothing now raises."""
+        """Raises `ClosedError` once `close` has begun, or the error of a transaction that takes no messages now."""
         self._intake.check_taking()
 
     def __enter__(self) -> Self:
@@ -496,9 +503,9 @@ class Producer(AnyProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it. Raises `DeliveryFailed` for failed messages whose outcome nothing has asked for."""
+        """Close the producer. Raises `DeliveryFailed` for failures whose outcome the program has not asked for."""
         if self._shell.is_foreign:
-            return  # what it holds is for the process that made it to deliver
+            return  # its messages are delivered by the process that made it
         self._close(None)
         failure = self._unseen.error()
         if failure is None:
@@ -520,7 +527,7 @@ class Producer(AnyProducer):
                 self.delivered += batch.count
             else:
                 self.failed += batch.count
-                if self._transactions is None:  # its commit has told
+                if self._transactions is None:  # else the commit reports it
                     self._unseen.add(batch, batch.count)
                     self._warn_soon()
         self._ended += batches
@@ -540,7 +547,7 @@ class Producer(AnyProducer):
             queue.hurry -= 1
 
     def _warn_soon(self) -> None:
-        """Look whether the program asks for the outcome of what has failed; it may take its time."""
+        """Schedule the check whether the program has asked for the outcome of failed messages."""
         if self._unseen.count > self._warned and not self._looks and not self._intake.closed:
             self._looks = True
             self._shell.post_later(_FIRST_LOOK_MS if not self._warned else _NEXT_LOOK_MS, self._warn_unseen)
@@ -548,7 +555,7 @@ class Producer(AnyProducer):
     # --- without the lock
 
     def _warn_unseen(self) -> None:
-        """A program that runs for long, and drops what `send` returns, hears of its losses before it ends."""
+        """Log the failures that the program has not asked for: a long-running one may drop the handles of `send`."""
         with self._lock:
             self._looks = False
             failure = self._unseen.error() if self._unseen.count > self._warned else None
@@ -557,7 +564,7 @@ class Producer(AnyProducer):
             self._shell.warn(str(failure))
 
     def _tell(self) -> None:
-        """Run the callbacks of what has ended. Reactor only, or when that has stopped."""
+        """Run the callbacks of messages that have ended. Reactor only, or after it has stopped."""
         ended, self._ended = self._ended, []
         for batch in ended:
             self._batch_hooks.on_batch_done(batch)
@@ -600,9 +607,9 @@ class Producer(AnyProducer):
 
 
 def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: int) -> int:
-    """With the lock held. Waits up to `timeout` seconds to hear of the topic, and of `at_least` partitions.
+    """Return the number of partitions of a topic. Call with the lock held.
 
-    Raises `ApiError`, `ClientTimeout`.
+    Waits up to `timeout` seconds for the topic, and for `at_least` partitions. Raises `ApiError`, `ClientTimeout`.
     """
     view = shell.view
 

@@ -1,4 +1,4 @@
-"""Where the messages of a producer come in: into a batch each, or among those that have no place yet."""
+"""The entry of messages into a producer: into a batch, or into the queue of those without a partition yet."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ AppendFailedCallback = Callable[[Sequence[PendingMessage], BarnabasError], None]
 
 
 class RecordAppender:
-    """Takes messages until it is closed. `not_placed` is told, with the lock held, of those that never had a place.
+    """Takes messages until it is closed.
 
-    `runs`: whether a message without anything but a value may follow the last such one of its topic.
+    not_placed: called, with the lock held, with messages that never got a partition, and the error.
+    runs:       whether a message with only a value may go to the batch of the last such message of its topic.
     """
 
     def __init__(
@@ -70,11 +71,11 @@ class RecordAppender:
             failed=self._not_placed,
         )
         self.closed = False
-        """Settable, with the lock held: nothing is taken any more."""
+        """Settable, with the lock held: when True, no messages are taken."""
         self.transaction: TransactionManager | None = None
-        """Settable, before anything is sent: what is sent belongs to it."""
+        """Settable, before any message is sent: the transaction manager of all messages."""
         self.runs: dict[str, ProducerBatch] = {}
-        """Topic → the batch that the next message without anything but a value goes into."""
+        """Topic → the batch of the next message that has only a value."""
         self._may_run = runs
         self._tell_not_placed = not_placed
 
@@ -84,13 +85,13 @@ class RecordAppender:
             raise ClosedError("the producer is closed")
 
     def check_taking(self) -> None:
-        """Raises `ClosedError`, and what a transaction that takes nothing now raises."""
+        """Raises `ClosedError`, or the error of a transaction that takes no messages now."""
         self.check_open()
         if self.transaction is not None:
             self.transaction.check_sending()
 
     def take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
-        """The quick way for what goes where the last message went; None when it does not."""
+        """Append a value to the batch of the last message, the fast path; return None if that is not possible."""
         with self.lock:
             batch = self.runs.get(topic)
             index = -1 if batch is None or self.closed else self.accumulator.append_plain(batch, value)
@@ -140,7 +141,10 @@ class RecordAppender:
     # --- with the lock held
 
     def place(self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None) -> TopicPartition:
-        """Where a message goes. Raises `ApiError` for a partition that the topic does not have."""
+        """Return the partition of a message. Raises `ApiError` for a partition that the topic does not have.
+
+        Raises `EncodeError` when the partitioner fails.
+        """
         if partition is None:
             partition = choose_partition(self.partitioner, topic, message, view)
         elif not 0 <= partition < len(view.leaders):
@@ -148,7 +152,7 @@ class RecordAppender:
         return view.places[partition]
 
     def wait_for_room(self, size: int) -> None:
-        """Wait as long as `max.block.ms` says. Raises `QueueFull`, `ClosedError`."""
+        """Wait for room in the buffer, up to `max.block.ms`. Raises `QueueFull`, `ClosedError`."""
         limit_ms, accumulator = self.settings.max_block_ms, self.accumulator
         if limit_ms and not self.shell.connector.owns_thread():
             accumulator.hurry += 1

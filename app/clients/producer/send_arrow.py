@@ -23,12 +23,12 @@ from .record_appender import RecordAppender
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = 64 * 1024 * 1024
-"""So much of a table is laid out at once, about."""
+"""The size of the blocks, about, in which a table is encoded."""
 _COLUMNS = ("value", "key", "headers", "timestamp", "partition")
 
 
 def _batches_of(table: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of whatever has Arrow's interface, without what is no message's, a block at a time."""
+    """Yield the rows of a table with Arrow's interface in blocks, with the columns of messages only."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     stream = pa.RecordBatchReader.from_stream(table)
@@ -44,7 +44,7 @@ def _batches_of(table: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _messages_of(batch: pa.RecordBatch) -> Iterator[tuple[int | None, Message]]:
-    """(partition, message) of each row, for who wants to see them one by one."""
+    """Yield (partition, message) of each row, for hooks, which see messages one by one."""
     nothing: list[None] = [None] * batch.num_rows
     names = batch.schema.names
 
@@ -98,7 +98,7 @@ class _ArrowSender:
 
     @property
     def handle(self) -> ManyHandle:
-        """Of all that was taken."""
+        """The handle of all messages taken so far."""
         return ManyHandle(self._intake.shell, self._runs, [])
 
     def send(self, batch: pa.RecordBatch) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .record_appender import RecordAppender
 
 _RUN_BYTES = 65_536
-"""So much room at least is waited for before the next run of values is taken."""
+"""The room in the buffer, at least, for which the next run of values waits."""
 
 
 def send_many(intake: RecordAppender, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:

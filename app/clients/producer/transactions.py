@@ -22,7 +22,7 @@ FlushHooks = Callable[[float | None], None]
 
 
 class ProducerTransactions:
-    """What `Producer` says of transactions is explained there. Timeouts are in seconds."""
+    """The transactions of a producer; `Producer` documents the methods of its own. Timeouts are in seconds."""
 
     def __init__(
         self,
@@ -31,9 +31,10 @@ class ProducerTransactions:
         flush_hooks: FlushHooks,
         ended: Callable[[BarnabasError | None], None],
     ) -> None:
-        """`flush_hooks`, with the lock held: have everything handled that waits for an event handler.
+        """Make them over the producer's parts.
 
-        `ended`, without it: told of a transaction that is committed, or why it is not.
+        flush_hooks: makes the event handler handle all its waiting messages; called with the lock held.
+        ended:       called without the lock after a transaction ends: with None for a commit, or the error.
         """
         self.machine = machine
         self._intake = intake
@@ -116,10 +117,10 @@ class ProducerTransactions:
             raise answers[0]
 
     def leave(self, failure: BaseException | None, timeout: float | None) -> None:
-        """The block of a transaction ends, by this exception or without one: commit, or abort.
+        """End the block of a transaction: commit it, or abort it after an exception (`failure`).
 
-        Raises why the commit failed; `ProducerFenced` in the place of the failure that it explains. One that was ended
-        by hand stays so.
+        Raises the error of a failed commit; raises `ProducerFenced` in place of a failure that it explains. A
+        transaction that the user has ended already stays as it is.
         """
         if failure is None:
             if self.machine.state is TxnState.READY:
@@ -133,7 +134,7 @@ class ProducerTransactions:
         self._abort_after(failure, timeout)
 
     def end(self, timeout: float | None) -> None:
-        """The producer closes: nobody commits any more what is under way."""
+        """End the transaction of a producer that closes: abort an open one, wait for a commit or abort in progress."""
         with self._shell.lock:
             state = self.machine.state
         try:
@@ -178,7 +179,10 @@ class ProducerTransactions:
 def _positions_of(
     what: Any, group: Any
 ) -> tuple[GroupMetadata, Mapping[TopicPartition, CommittedOffset], Consumer | None]:
-    """Also the consumer that has read them, if it is known. Raises `ConfigError` for what no transaction can commit."""
+    """Return the group, the offsets, and the consumer if it is known.
+
+    Raises `ConfigError` for arguments that no transaction can commit.
+    """
     from ..consumer.consumer import Consumer
 
     consumer = what if isinstance(what, Consumer) else group if isinstance(group, Consumer) else None

@@ -1,4 +1,4 @@
-"""Producers that are still open when the program ends: what they hold is sent, for as long as that may take."""
+"""The flush of producers that are still open when the program ends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 from weakref import WeakSet
 
 EXIT_FLUSH_S = 5.0
-"""How long the end of the program waits for all producers together."""
+"""The time, in seconds, that the end of the program waits for all producers together."""
 
 
 class OpenProducer(Protocol):
     """A producer of either generation."""
 
     def end_with_program(self, timeout: float) -> None:
-        """Send what is held, within so many seconds, and report what is lost. Harmless once the producer is closed."""
+        """Send the remaining messages within `timeout` seconds, and report lost ones. Harmless on a closed producer."""
         ...
 
 
@@ -23,7 +23,7 @@ _open: WeakSet[OpenProducer] = WeakSet()
 
 
 def flush_at_exit(producer: OpenProducer) -> None:
-    """Have `end_with_program` called when the program ends, unless the producer is gone by then."""
+    """Register a call of `end_with_program` at the end of the program, unless the producer is gone by then."""
     if not _open:
         atexit.unregister(_flush_all)
         atexit.register(_flush_all)

@@ -1,4 +1,4 @@
-"""The threads' side of a client: users wait for what happens on its reactor."""
+"""The threads of a client: users' threads wait for events on its reactor."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ from .process import ProcessBound
 
 T = TypeVar("T")
 GRACE_S = 5.0
-"""How much longer than its deadline a call is waited for before the reactor counts as dead."""
+"""The time in seconds after a call's deadline at which the reactor counts as dead."""
 
 logger = logging.getLogger("barnabas.client")
 
@@ -34,35 +34,35 @@ class BlockingShell(ProcessBound, ABC):
         self.changed = connector.condition(self.lock)
         self.closed = False
         self.is_of_program = False
-        """Its reactor has a thread of this program, which goes on until the program has ended."""
+        """True if the reactor has a thread of this program, which runs until the program has ended."""
 
     def _begin(self, scheduler: Scheduler, submit: Submit) -> None:
-        """Called once by those who inherit, with the running reactor and how machines send."""
+        """Make the driver; subclasses call it once, with the running reactor and the function that sends requests."""
         self._scheduler = scheduler
         self._driver = Driver(scheduler, self.clock, submit)
 
     @abstractmethod
     def _hang_up(self) -> None:
-        """Close every link, and fail what is under way. Reactor only."""
+        """Close every link, and fail pending requests. Reactor only."""
 
     @property
     def why(self) -> str:
-        """Why the brokers do not answer, as the end of the text of an error; empty while they do."""
+        """The reason why the brokers do not respond, as the end of an error text; empty while they do."""
         return ""
 
     def warn(self, text: str) -> None:
-        """Tell the log of what may come right."""
+        """Log a warning about a problem that may disappear."""
         logger.warning(text)
 
     def report(self, text: str, error: BaseException | None = None) -> None:
-        """Tell the log of something that no call can tell."""
+        """Log an error that no call can raise."""
         logger.error(text, exc_info=error)
 
     def now_ms(self) -> float:
         return self.clock.monotonic_ms()
 
     def wake(self) -> None:
-        """Have the machines polled soon. Any thread."""
+        """Make the driver poll the state machines soon. Any thread."""
         try:
             self._driver.wake()
         except ClosedError:
@@ -110,7 +110,7 @@ class BlockingShell(ProcessBound, ABC):
         raise ClosedError("the client was closed")
 
     def on_reactor(self, work: Callable[[Callable[[Outcome[T]], None]], None], timeout_s: float | None, late: str) -> T:
-        """Have `work` done on the reactor, and wait until it calls what it is given. Call without the lock.
+        """Run `work` on the reactor, and wait until it calls the callback that it gets. Call without the lock.
 
         Raises the error of the outcome, `ClientTimeout` with the text `late`, and what `wait` raises.
         """
@@ -128,7 +128,7 @@ class BlockingShell(ProcessBound, ABC):
         return answers[0].get()
 
     def close(self) -> None:
-        """Hang up every link, fail what is under way, stop the reactor if it is ours. Twice is harmless."""
+        """Close every link, fail pending requests, stop the reactor if it is ours. Twice is harmless."""
         with self.lock:
             if self.closed:
                 return

@@ -1,4 +1,4 @@
-"""What the clients of the current generation share: the driver of their state machines, behind a lock; calls."""
+"""The shared base of the clients of the current generation: the driver of their state machines, a lock, and calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -65,7 +65,7 @@ class ClientShell(BlockingShell):
         self._links = Links(outside, self.view.address, self.view.heard)
         overdue = OverdueRequests(self._links.submit, connector.clock, self._on_late)
         self._begin(scheduler, overdue.submit)
-        # The view comes last: the others tell it that they miss something.
+        # The driver polls the view last, since it is added first: the other parts may request metadata from it.
         self.add_part(self.view)
         self.add_part(overdue, guarded=False)
         self.add_part(self.calls)
@@ -76,7 +76,7 @@ class ClientShell(BlockingShell):
         return "" if trouble is None else f"; last: {trouble}"
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:
-        """Drive this machine too; `guarded`: under the lock, else it takes the lock by itself."""
+        """Drive this state machine too; `guarded`: with the lock held, else the machine takes the lock itself."""
         self._driver.add(Locked(part, self.changed) if guarded else part)
 
     def ask(
@@ -87,8 +87,10 @@ class ClientShell(BlockingShell):
         timeout_ms: float | None = None,
         retriable: Callable[[Any], ErrorCode] = lambda _: ErrorCode.NONE,
     ) -> ResultT:
-        """Send the request and wait for its result. Raises the `BarnabasError` for which there is none, `TypeError` and
-        `ValueError` for a request that cannot be sent."""
+        """Send the request and wait for its result.
+
+        Raises the `BarnabasError` of a request without a result, `TypeError` and `ValueError` for an invalid request.
+        """
         check_request(request)
         limit = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         box: list[Any] = []
@@ -114,7 +116,7 @@ class ClientShell(BlockingShell):
         timeout_ms: float | None = None,
         retries_max: int = 1_000_000,
     ) -> list[Any]:
-        """Ask each item's leader; per item the answer, or its `BarnabasError`. Raises as `ask`."""
+        """Ask each item's leader; return per item the answer, or its `BarnabasError`. Raises the errors of `ask`."""
         if not items:
             return []
         check_request(build(items))
@@ -143,7 +145,7 @@ class ClientShell(BlockingShell):
         return box[0]
 
     def putter(self, box: list[Any]) -> Callable[[Any], None]:
-        """Puts an answer into the box, and lets those see it who `wait` for one. Called with the lock held."""
+        """Return a callback that puts an answer into the box and notifies waiting threads; it needs the lock held."""
 
         def put(answer: Any) -> None:
             box.append(answer)

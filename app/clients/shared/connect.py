@@ -1,4 +1,4 @@
-"""What every client does first: find its connector, start its shell."""
+"""The start of every client: its connector and its shell."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,10 +12,10 @@ from .settings import CommonSettings
 
 
 def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create: bool = False) -> ClientShell:
-    """A running shell.
+    """Return a running shell.
 
-    `bootstrap` is what `compose.client_connector` takes, a `Connector` for this client alone, or what makes one.
-    Raises `ConfigError` for a bootstrap that cannot be understood, `TransportError`.
+    `bootstrap` is an argument of `compose.client_connector`, a `Connector` for this client alone, or an object that
+    makes connectors. Raises `ConfigError` for an invalid bootstrap, `TransportError`.
     """
     if bootstrap is None or bootstrap == "":
         raise ConfigError("bootstrap: give the address of a broker, as host:port, or a running Broker")
@@ -27,7 +27,7 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
 
 
 def plugin_host(plugins: Any) -> PluginHost:
-    """The host for a client: a `PluginHost` as it is, or one with these plugins besides the installed ones."""
+    """Return the host for a client: a given `PluginHost`, or one with these plugins besides the installed ones."""
     return plugins if isinstance(plugins, PluginHost) else PluginHost(plugins)
 
 
@@ -52,7 +52,7 @@ def _connector(bootstrap: object, settings: CommonSettings) -> Connector:
 
 
 def first_error(answers: Sequence[Any]) -> None:
-    """Raises the first of the answers that is an error."""
+    """Raise the first of the answers that is an error."""
     for answer in answers:
         if isinstance(answer, BarnabasError):
             raise answer

@@ -1,4 +1,4 @@
-"""What `send` gives back: the future of a message, without the price of a `Future` per message."""
+"""The handles that `send` returns: futures of messages, without the cost of a `Future` per message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeliveryHandle:
-    """One message on its way. It knows its batch and its place in there; the outcome is the batch's."""
+    """The handle of one sent message. It knows its batch and its index there; the batch has the outcome."""
 
     __slots__ = ("_home", "_index", "_shell")
 
@@ -32,9 +32,9 @@ class DeliveryHandle:
         return self._find()[0].done
 
     def result(self, timeout: float | None = None) -> Delivery:
-        """Where the message came to stand; waits up to `timeout` seconds (None: for ever).
+        """Wait up to `timeout` seconds (None: for ever), and return the delivery: topic, partition and offset.
 
-        Raises the `BarnabasError` it failed with, or `ClientTimeout` when it is still on its way.
+        Raises the `BarnabasError` with which the message failed, or `ClientTimeout` while its outcome is not known.
         """
         if not self.done:
             self._shell.check_process()
@@ -46,17 +46,17 @@ class DeliveryHandle:
 
     @property
     def home(self) -> BatchFuture:
-        """Where the message is now. For the producer."""
+        """The batch, or the future, that holds the message now. For the producer."""
         return self._home
 
     def move(self, home: BatchFuture, index: int) -> None:
-        """The message is somewhere else now. With the shell's lock held."""
+        """Move the message, with its callbacks, to another batch. With the shell's lock held."""
         home.callbacks += [(index, callback) for _, callback in self._home.callbacks]
         self._home.callbacks = []
         self._home, self._index = home, index
 
     def add_callback(self, callback: DeliveryCallback) -> None:
-        """Have `callback(error, delivery)` called once: on the producer's thread, or at once when done already."""
+        """Call `callback(error, delivery)` once: on the producer's thread, or immediately if done already."""
         self._shell.check_process()
         with self._shell.lock:
             home, index = self._find()
@@ -85,7 +85,7 @@ class DeliveryHandle:
         return self._outcome()
 
     def _outcome(self) -> Delivery:
-        """What `result` gives once it is known. The program has asked for it."""
+        """Return or raise the known outcome, and note that the program has asked for it."""
         home, index = self._find()
         if home.unseen is not None and not self._shell.is_foreign:
             with self._shell.lock:
@@ -105,14 +105,14 @@ def _set(future: Future[None]) -> None:
 
 
 class ManyHandle:
-    """Several messages on their way: runs of messages in batches, and single ones."""
+    """The handle of several sent messages: runs of messages in batches, and single ones."""
 
     __slots__ = ("_runs", "_shell", "_singles", "count")
 
     def __init__(
         self, shell: BlockingShell, runs: list[tuple[BatchFuture, int, int]], singles: list[DeliveryHandle]
     ) -> None:
-        """`runs`: batch, number of its first message that is ours, how many."""
+        """Make it of `runs` (batch, index of the first message of this handle, number of messages) and `singles`."""
         self._shell = shell
         self._runs = runs
         self._singles = singles
@@ -124,9 +124,9 @@ class ManyHandle:
         return all(handle.done for handle in self._singles) and all(home.done_all() for home, _, _ in self._runs)
 
     def result(self, timeout: float | None = None) -> int:
-        """How many messages were delivered: all of them; waits up to `timeout` seconds (None: for ever).
+        """Wait up to `timeout` seconds (None: for ever), and return the number of messages, all of them delivered.
 
-        Raises the error of the first one that failed, or `ClientTimeout` when some are still on their way.
+        Raises the error of the first message that failed, or `ClientTimeout` while not all outcomes are known.
         """
         self._wait(timeout)
         if self._singles or not all(home.all_delivered() for home, _, _ in self._runs):
@@ -136,7 +136,7 @@ class ManyHandle:
         return self.count
 
     def deliveries(self, timeout: float | None = None) -> list[Delivery | BarnabasError]:
-        """Per message where it came to stand, or the error it failed with. Raises `ClientTimeout`."""
+        """Return for each message its delivery, or the error with which it failed. Raises `ClientTimeout`."""
         self._wait(timeout)
         return self._outcomes()
 
@@ -175,7 +175,7 @@ class ManyHandle:
 
 
 def all_done(homes: list[BatchFuture], handles: list[DeliveryHandle]) -> bool:
-    """True when all of them have ended; those that have are taken out."""
+    """Return True if all have ended; removes ended ones from the lists."""
     while homes:
         last = homes[-1]
         if not last.done_all():

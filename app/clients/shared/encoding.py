@@ -71,7 +71,7 @@ class DecoderSettings(Protocol):
 def decoders_of(
     host: PluginHost, chosen: DecoderSettings, decoder: object, key_decoder: object
 ) -> tuple[Decoder, Decoder]:
-    """Of values and keys: those that are given, or those that the settings name. Raises `ConfigError`."""
+    """Return the decoders of values and keys: the given ones, or those in the settings. Raises `ConfigError`."""
     return (
         host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else as_decoder(decoder, "decoder"),
         host.decoder(chosen.key_decoder)
@@ -81,7 +81,7 @@ def decoders_of(
 
 
 class _Function:
-    """A function of a value, as other libraries take it, in place of an encoder or decoder; null stays null."""
+    """An encoder or decoder made of a function, as other libraries take it; null stays null."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -94,13 +94,19 @@ class _Function:
 
 
 def as_encoder(given: object, setting: str) -> Encoder:
-    """An object with `encode`, or a function from a value to bytes. Raises `ConfigError` that names the setting."""
+    """Return the encoder for an object with `encode`, or for a function from a value to bytes.
+
+    Raises `ConfigError` that names the setting.
+    """
     made: Encoder = _serde(given, "encode", setting)
     return made
 
 
 def as_decoder(given: object, setting: str) -> Decoder:
-    """An object with `decode`, or a function from bytes to a value. Raises `ConfigError` that names the setting."""
+    """Return the decoder for an object with `decode`, or for a function from bytes to a value.
+
+    Raises `ConfigError` that names the setting.
+    """
     made: Decoder = _serde(given, "decode", setting)
     return made
 
@@ -118,7 +124,7 @@ def _serde(given: Any, method: str, setting: str) -> Any:
 
 
 def by_name(**given: object) -> dict[str, Any]:
-    """What is given by name is a setting; objects are used as they are."""
+    """Return the arguments that are names: those become settings, unlike objects."""
     return {name: thing for name, thing in given.items() if isinstance(thing, str)}
 
 
@@ -136,14 +142,14 @@ def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | Non
 
 
 def choose_partition(partitioner: Partitioner, topic: str, message: EncodedMessage, view: TopicView) -> int:
-    """What the partitioner says. Raises `EncodeError` when it fails, or says a partition that is not there."""
+    """Return the partitioner's choice. Raises `EncodeError` when it fails, or its partition does not exist."""
     return choose_index(partitioner, topic, message[1], message[0], len(view.leaders), view.available)
 
 
 def choose_index(
     partitioner: Partitioner, topic: str, key: bytes | None, value: bytes | None, count: int, available: Sequence[int]
 ) -> int:
-    """The same, among `count` partitions of which `available` can be written to."""
+    """Return the choice like `choose_partition`, among `count` partitions of which `available` have a leader."""
     try:
         chosen = partitioner.partition(topic, key, value, count, available)
     except Exception as error:
@@ -156,7 +162,7 @@ def choose_index(
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """The headers as a batch takes them. Raises `EncodeError`."""
+    """Return the headers in the form that a batch takes. Raises `EncodeError`."""
     checked = []
     for entry in headers.items() if isinstance(headers, dict) else headers:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
@@ -173,7 +179,7 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
 
 
 def checked_timestamp(timestamp_ms: int) -> None:
-    """Raises `EncodeError` for what is not a number of milliseconds."""
+    """Raises `EncodeError` for a value that is no number of milliseconds since 1970."""
     if type(timestamp_ms) is not int:
         raise EncodeTypeError(f"timestamp_ms {timestamp_ms!r:.80}: expected milliseconds since 1970")
     if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
@@ -181,7 +187,7 @@ def checked_timestamp(timestamp_ms: int) -> None:
 
 
 def checked_partition(partition: object) -> int:
-    """Raises `EncodeError` for what is no whole number."""
+    """Return the partition as an int. Raises `EncodeError` for a value that is no whole number."""
     try:
         return index(partition)  # type: ignore[arg-type]  # that is the question
     except TypeError as error:
@@ -189,6 +195,6 @@ def checked_partition(partition: object) -> int:
 
 
 def check_callback(given: object) -> None:
-    """Raises `TypeError` for what cannot be called; None is none."""
+    """Raises `TypeError` for an object that cannot be called; None means no callback."""
     if given is not None and not callable(given):
         raise TypeError(f"on_delivery: expected a function, got {type(given).__name__}")

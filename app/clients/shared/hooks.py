@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class QueueLimits:
-    """How the queue before the hooks behaves. Times in ms."""
+    """The limits of the queue before the hooks. Times in ms."""
 
     batch_messages: int
     queue_ms: float
     queue_messages: int
     block_ms: float
-    """How long `send` waits for a place: 0 = not at all, negative = for ever."""
+    """The time that `send` waits for a place: 0 = not at all, negative = for ever."""
     hurry: bool
     """A batch need not fill up (`producer.type` sync)."""
 
 
 def still_wait(count: int) -> str:
-    """What errors say of messages that the event handler has not had."""
+    """Return the part of an error text about messages that the event handler has not received."""
     return counted(count, "message still waits", "messages still wait") + " for the event handler"
 
 
 class HandlerSettings(Protocol):
-    """The names of the handlers, and what they are made with."""
+    """The names of the handlers, and their properties."""
 
     @property
     def event_handler(self) -> str: ...
@@ -185,7 +185,7 @@ class HookPath(ABC):
                 raise ClientTimeout(still_wait(self.queue.waiting))
 
     def close(self, closed: BarnabasError) -> None:
-        """Everything is delivered, or has failed: tell the handlers, and the handles of what they kept."""
+        """Close the handlers after all deliveries, and end the handles of the messages that they kept."""
         self.queue.close_handlers()
         error = None if self.queue.drained else closed
         for handle in list(self._handles.values()):
@@ -220,7 +220,7 @@ class HookPath(ABC):
         """See `HookSink`."""
 
     def taken(self, item: ProducerItem) -> DeliveryHandle:
-        """The handle of an item that is sent on; one made by a hook gets a new one."""
+        """Return the handle of an item that is sent; an item made by a hook gets a new one."""
         handle = item.token if isinstance(item.token, DeliveryHandle) else DeliveryHandle(BatchFuture(), 0, self._shell)
         self._handles.pop(id(handle), None)
         return handle

@@ -1,4 +1,4 @@
-"""State machines that the user's threads change too: the lock around them."""
+"""The lock around state machines that the user's threads change too."""
 
 from collections.abc import Callable, Sequence
 from threading import Condition
@@ -16,7 +16,7 @@ class Locked:
     """Polls and answers a machine with the condition's lock held, and notifies after each answer."""
 
     def __init__(self, part: Part, changed: Condition, after: Callable[[], None] = _nothing) -> None:
-        """`after` is called after each step without the lock: it tells users what the machine has decided."""
+        """Wrap `part`. `after` runs after each step, without the lock: it notifies users of the decisions."""
         self._part = part
         self._changed = changed
         self._after = after
@@ -29,7 +29,7 @@ class Locked:
 
 
 class LockedSender:
-    """As `Locked`, but that batches are compressed without the lock, so that users go on filling others meanwhile."""
+    """Works like `Locked`, but compresses batches without the lock, so that users fill other batches meanwhile."""
 
     def __init__(self, sender: Sender, changed: Condition, after: Callable[[], None]) -> None:
         self._sender = sender

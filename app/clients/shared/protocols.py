@@ -1,4 +1,4 @@
-"""What the clients of both generations have in common: what code is written against that takes either."""
+"""The common interfaces of the clients of both generations, for code that takes either."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _no_arrow(what: str) -> ConfigError:
 
 
 class FetchedMessages(Protocol):
-    """Messages of one partition, and the offset to go on from."""
+    """Messages of one partition, and the offset at which to continue."""
 
     @property
     def next_offset(self) -> int: ...
@@ -97,7 +97,7 @@ class FetchedMessages(Protocol):
 
 
 class AnySimpleConsumer(Protocol):
-    """A simple consumer: `SimpleConsumer`, or `ClassicSimpleConsumer`. What each method promises is said there."""
+    """A simple consumer: `SimpleConsumer`, or `ClassicSimpleConsumer`. Those classes document the methods."""
 
     def fetch(
         self,

@@ -20,7 +20,7 @@ from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.message.classic.writer import encode_set
 
 MESSAGES = {1: 15_000, 50: 200_000, 1000: 400_000}
-"""Per round and batch size."""
+"""The number of messages per round, by batch size."""
 ASYNC_MESSAGES = 50_000
 ROUNDS = 3
 RATIO_GOAL = 8

@@ -13,7 +13,7 @@ from barnabas import Admin
 TOPIC, PLAIN = "bench", "plain"
 TRANSACTIONS = 400
 MESSAGES = 500
-"""In a transaction."""
+"""The number of messages in a transaction."""
 CHUNKS = {"1 MB": (1 << 20, 2 << 30), "16 KB": (1 << 14, 200 << 20)}
 """Bytes of a fetch, and of all."""
 FETCHES_IN_TURN = 16

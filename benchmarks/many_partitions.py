@@ -31,7 +31,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
 def _content(base: int, size: int) -> tuple[bytes, int]:
-    """About `size` bytes of batches of 200-byte messages that begin at `base`; where they end."""
+    """Return about `size` bytes of batches of 200-byte messages that begin at `base`, and the offset where they end."""
     batch = bytearray(encode_batch([Message(value=os.urandom(200)) for _ in range(MESSAGES)], now_ms=1_700_000_000_000))
     content = bytearray()
     while len(content) < size:
@@ -80,7 +80,7 @@ def _plain_scan(data: Path) -> float:
 
 
 class Start(NamedTuple):
-    """From process start to ready. The second figure says the same on a busy machine."""
+    """Time from process start to ready. The second figure also holds on a busy machine."""
 
     seconds: float
     cpu_seconds: float

@@ -27,7 +27,7 @@ from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.message.classic.writer import encode_set
 
 MESSAGES = 20_000
-"""Per round of a way that sends single messages."""
+"""The number of messages per round of a client that sends single messages."""
 BATCHED_MESSAGES = 200_000
 CONFIRMED_SINGLY = 2_000
 ROUNDS = 3

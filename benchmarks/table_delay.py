@@ -89,7 +89,7 @@ def _by_a_stream(found: Bench) -> Result:
 
 
 def _ages(table: Path, files: Iterable[str], committed_ms: int) -> list[float]:
-    """In seconds, of each message in these files."""
+    """Return the age in seconds of each message in these files."""
     read = [pq.read_table(table / name, columns=["timestamp"])["timestamp"].to_pylist() for name in files]
     return [committed_ms / 1000 - each.timestamp() for times in read for each in times]
 

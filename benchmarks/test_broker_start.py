@@ -99,7 +99,7 @@ WAYS: dict[str, Callable[[], tuple[float, float]]] = {
 
 
 def _run(way: str) -> None:
-    """In a process of its own: a line of JSON."""
+    """Run in a process of its own, and print a line of JSON."""
     import pytest  # noqa: F401  as in the processes that this is for
 
     print(json.dumps([WAYS[way]() for _ in range(TIMES)]))

@@ -12,7 +12,7 @@ from barnabas import Producer as OwnProducer
 
 TOPIC = "bench"
 MESSAGES = 1000
-"""In a large transaction."""
+"""The number of messages in a large transaction."""
 LARGE = 150
 SMALL = 600
 ROUNDS = 3

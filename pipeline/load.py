@@ -153,7 +153,7 @@ def _decoding(value_format: str | None, registry: str | None, schema: str | Path
 
 
 def _tell(group: str, source: LoadSource, last: Commit, topics: Sequence[str]) -> str | None:
-    """Also after a load that found nothing new: one before may not have reached the group."""
+    """Commit the table's offsets to the group, also if a load found nothing new: the commit before may have failed."""
     from .topics.connect import common_settings
 
     offsets = {

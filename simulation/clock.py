@@ -18,7 +18,7 @@ class SkewedClock:
         self._since_ms = clock.monotonic_ms()
         """The world's time when the rate changed last."""
         self._gained_ms = 0.0
-        """By the rates up to then."""
+        """The time gained at the rates up to then."""
 
     @property
     def rate(self) -> float:

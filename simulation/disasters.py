@@ -107,7 +107,7 @@ class Disasters:
         }
 
     def begin(self) -> None:
-        """From now on."""
+        """Start to inject faults."""
         self._going_on = True
         if "old_disk" in self.kinds:
             self._copies = {each.broker_id: each.disk.copy() for each in self._world.brokers.values()}
@@ -285,7 +285,7 @@ class Disasters:
         return bool(some)
 
     def _stop_all(self) -> bool:
-        """In order, one soon after the other; they are started in another order."""
+        """Stop all brokers in order, one soon after the other; they are started in another order."""
         some = [each for each in self._world.brokers.values() if each.broker_id not in self._spared and each.running]
         for broker in some:
             self._world.scheduler.call_later(1000 * self._entropy.fraction(), partial(self._stop, broker))
@@ -465,7 +465,7 @@ class Disasters:
     # --- programs and clocks
 
     def _kill_program(self) -> bool:
-        """Only one that is started again."""
+        """Kill a program, if it is one that is started again."""
         program = self._program()
         if program is None or program.restart_after is None:
             return False

@@ -71,11 +71,11 @@ class Program(Machine):
         return self.clock.now_ms() / 1000
 
     def sleep(self, seconds: float) -> None:
-        """In place of `time.sleep`."""
+        """Sleep in the world's time, in place of `time.sleep`."""
         self.wait(Notice(), seconds)
 
     def connector_for(self, *, client_id: str, request_timeout_ms: float, connect_timeout_ms: float) -> Connector:
-        """For the clients themselves."""
+        """Return a connector for the clients of this program."""
         return _ProgramConnector(self, client_id, request_timeout_ms, connect_timeout_ms)
 
     # --- for its supervisor

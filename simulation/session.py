@@ -40,7 +40,7 @@ class SessionFaults:
             report()
 
     def report(self, change: Callable[[], None]) -> None:
-        """Now, or when the server has caught up."""
+        """Report the change now, or when the server has caught up."""
         if self._nodes is None:
             change()
         else:

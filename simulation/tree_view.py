@@ -37,7 +37,7 @@ class TreeView:
         self._nodes = tree.nodes
 
     def topics(self) -> dict[str, Topic]:
-        """Without those that are being deleted; without their configs."""
+        """Return the topics without those that are being deleted, and without their configs."""
         found = {}
         for name in self._children(layout.TOPICS):
             topic, deleting = _decode_topic(name, self._nodes.get(layout.topic_path(name)).data)

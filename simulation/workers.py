@@ -34,7 +34,7 @@ class _Worker:
             raise ClosedError("the power was cut")
 
     def end(self) -> None:
-        """For an idle one."""
+        """End an idle worker."""
         self._baton.kill()
 
     def _run(self) -> None:

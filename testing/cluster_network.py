@@ -30,7 +30,7 @@ class ClusterNetwork:
         return self._owners.get(address[1])
 
     def cut(self, one: int, other: int) -> None:
-        """From now on nothing new passes between them; what is open is closed by `CutTransport.close_to`."""
+        """Let nothing new pass between two brokers from now on; `CutTransport.close_to` closes what is open."""
         self._cuts.add(frozenset((one, other)))
 
     def mend(self, one: int, other: int) -> None:

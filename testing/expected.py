@@ -165,7 +165,7 @@ class Expectation:
         return _cut(lines) + self._hints(chosen, matched)
 
     def _hints(self, chosen: Sequence[Message], matched: Mapping[int, int]) -> list[str]:
-        """In what the missing messages differ from those that are there in their place."""
+        """Describe how the missing messages differ from those found in their place."""
         missing = [each for index, each in enumerate(self.messages or ()) if index not in matched][:_HINTS_MAX]
         others = [each for index, each in enumerate(chosen) if index not in matched.values()][:_COMPARED_MAX]
         lines: list[str] = []
@@ -294,7 +294,7 @@ def _shown(value: Any) -> str:
 
 
 def _json_of(content: bytes | None) -> Any:
-    """None for what is no JSON."""
+    """Return the JSON value; None for content that is no JSON."""
     try:
         return None if content is None else json.loads(content)
     except ValueError:

@@ -147,7 +147,7 @@ class Fault:
         return True
 
     def _end(self) -> None:
-        """It has happened as often as it should."""
+        """End the fault: it has happened as often as it should."""
         self._faults.forget(self)
 
     @property

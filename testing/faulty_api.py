@@ -70,7 +70,7 @@ class _Refused:
     """The handler of a connection that is closed before it has said anything."""
 
     def on_frame(self, content: memoryview) -> None:
-        """Never comes."""
+        """Ignore frames: none arrive."""
 
     def on_closed(self, error: TransportError | None) -> None:
         """Ignore the end of the connection."""

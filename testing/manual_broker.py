@@ -113,7 +113,7 @@ class ManualBroker:
         self.scheduler.advance(ms)
 
     def stop(self) -> None:
-        """In order."""
+        """Stop the broker in order."""
         stopped: list[bool] = []
         self.node.stop(lambda: stopped.append(True))
         self.scheduler.run_until(lambda: bool(stopped))

@@ -18,7 +18,7 @@ _running: list[RunningBroker] = []
 
 
 def started(broker: RunningBroker) -> None:
-    """It may be meant from now on."""
+    """Add a broker to the running ones."""
     _running.append(broker)
 
 

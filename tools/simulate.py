@@ -42,7 +42,7 @@ Story = Callable[[int], Counter[str]]
 
 
 def stories() -> dict[str, Story]:
-    """By name, what plays a seed."""
+    """Return the function that plays a seed, by story."""
     sys.path.insert(0, str(TESTS))
     from simulation.billing_story import BillingStory
     from simulation.cluster_story import ClusterStory
@@ -87,7 +87,7 @@ def rare_states() -> Sequence[str]:
 
 
 def be_quiet() -> None:
-    """In a process of this tool's own: what clients log of their troubles is no news."""
+    """Disable logging, in a process of this tool's own: log lines of clients about faults are expected."""
     logging.disable(logging.CRITICAL)
 
 
@@ -104,7 +104,7 @@ class Played:
         self.reached = reached
         """The number of times that each rare state was reached."""
         self.seeds = seeds
-        """By how many seeds."""
+        """The number of seeds by which it was reached."""
 
 
 def play(name: str, seeds: Sequence[int]) -> Played:

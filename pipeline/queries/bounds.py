@@ -1,4 +1,4 @@
-"""From when to when a query reads: what the user says, and what the statement says of offsets, partitions and times."""
+"""Bounds of a query: those of its arguments, and those of the statement for offsets, partitions and times."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ class Window:
 
     since_ms: int | None = None
     until_ms: int | None = None
-    """Up to the first message of that time or later, in each partition."""
+    """The upper bound: up to the first message of that time or later, in each partition."""
     last: int | None = None
     """The number of newest messages of each partition."""
 
@@ -38,7 +38,8 @@ class Bounds:
 
 
 def limits_of(conditions: Iterable[tuple[Condition, Sequence[Any]]]) -> TopicLimits:
-    """From conditions with the values of their constants: whole numbers, or aware datetimes; None: not known.
+    """Return the limits of conditions with the values of their constants: whole numbers, or aware datetimes; None:
+    unknown.
 
     A topic's times need not be in order, so there is an offset where what is late enough begins, but none where what is
     early enough ends: an upper bound of `timestamp` sorts out rows, it does not shorten the read.
@@ -72,7 +73,7 @@ def _range(kind: str, values: Sequence[int]) -> tuple[int, int | None]:
 
 
 def bounded(there: Mapping[int, Bounds], limits: TopicLimits, window: Window) -> dict[int, Bounds]:
-    """Per partition what is to be read of what is there, without partitions of which that is nothing."""
+    """Return the bounds to read per partition, within those that exist, and without empty ones."""
     found = {}
     for partition, bounds in there.items():
         if limits.partitions is not None and partition not in limits.partitions:

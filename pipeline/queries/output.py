@@ -68,7 +68,7 @@ def rows_of(relation: Any) -> Iterable[tuple[Any, ...]]:
 
 
 def _text(value: Any) -> Any:
-    """For people and CSV; null stays None."""
+    """Turn structures, times and bytes into text, for people and CSV; null stays None."""
     if isinstance(value, dict | list):
         return json.dumps(value, default=_plain, ensure_ascii=False)
     if isinstance(value, datetime | date | bytes):

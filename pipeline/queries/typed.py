@@ -18,7 +18,7 @@ class RegisteredValues:
         self._client = RegistryClient(registry)
 
     def decoder_of(self, topic: str) -> ColumnDecoder | None:
-        """None where the registry has no schema of TOPIC-value: the values are what they are, then."""
+        """Return the decoder; None if the registry has no schema of TOPIC-value: the values stay as they are then."""
         subject = f"{topic}-value"
         try:
             schema = self._client.latest(subject)

@@ -57,7 +57,7 @@ class AccessFigures:
     bytes_per_hour: Mapping[int, int]
     statuses: Mapping[str, int]
     top: Mapping[str, Sequence[TopEntry]]
-    """By kind: page, referrer, failed, crawler."""
+    """The top entries by kind: page, referrer, failed, crawler."""
 
 
 def is_access_log(samples: Sequence[bytes]) -> bool:
@@ -124,7 +124,7 @@ def figures(lines: "DataFrame") -> AccessFigures:
 
 
 def _marked(good: "DataFrame") -> "DataFrame":
-    """With `crawler` (the agent says so, or the address asked for robots.txt) and `view` (a page that a person got)."""
+    """Add `crawler` (the agent says so, or the address asked for robots.txt) and `view` (a page that a person got)."""
     from pyspark.sql import functions as f
 
     asked = good.where(f.col("path") == "/robots.txt").select("address").distinct().withColumn("asked", f.lit(True))

@@ -35,7 +35,7 @@ class TopicAudit:
 
 
 def audited(bootstraps: Sequence[str], topics: Sequence[str]) -> dict[str, TopicAudit]:
-    """By topic, of those that have been counted. Raises what reading the audit topic raises."""
+    """Return the audits of those topics that have been counted. Raises what reading the audit topic raises."""
     reader = AuditReader(bootstraps)
     try:
         reader.read()

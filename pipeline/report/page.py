@@ -34,7 +34,7 @@ class ReportResult:
 
     page: Path
     kinds: Mapping[str, str]
-    """Per topic: "access log", "metrics" or "lines"."""
+    """The kind of each topic: "access log", "metrics" or "lines"."""
     lines: int
     parsed: int
     malformed: int

@@ -54,11 +54,11 @@ class RecordFigures:
     rows_per_bucket: Mapping[int, int]
     bytes_per_bucket: Mapping[int, int]
     partitions: Mapping[str, int]
-    """By number, or "broker-partition" of a classic cluster."""
+    """The counts by partition number, or by "broker-partition" of a classic cluster."""
     keyed: int
     """Rows that have a key."""
     distinct_keys: int
-    """About."""
+    """The approximate number of different keys."""
     key_counts: Mapping[str, int]
     newest: Sequence[SampleRecord]
     fields: Sequence[FieldFigures] = ()
@@ -198,7 +198,7 @@ def _sample(row: Any) -> SampleRecord:
 
 
 def shown(content: bytes | None) -> str | None:
-    """For a person: text, or else hexadecimal digits; not all of it if it is long."""
+    """Return content for a person: text, or else hexadecimal digits; shortened if it is long."""
     if content is None:
         return None
     data = bytes(content[: SHOWN_CHARACTERS * 4])

@@ -127,7 +127,7 @@ class BarnabasDataSource(DataSource):
             return RefusedStream(error)
 
     def _settled(self, options: ReadOptions, schema: StructType | None = None) -> ReadOptions:
-        """With the schemas of columns that are decoded, chosen once for all tasks."""
+        """Return the options with the schemas of decoded columns, chosen once for all tasks."""
         if options.decoding is None:
             return options
         from .decoding import settled_by

@@ -60,7 +60,7 @@ _WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders", "txnAppId", "
 """`includeHeaders` is for the table's columns in Spark's Kafka sink, too: a column `headers` is written with it or
 without."""
 _CLIENT = "kafka."
-"""Begins the names of settings for the client, which knows them and refuses others."""
+"""The prefix of settings for the client, which knows them and refuses others."""
 _WITHOUT_MEANING = frozenset(
     {
         "groupidprefix",

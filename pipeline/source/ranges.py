@@ -1,4 +1,4 @@
-"""From the options of a read to offset ranges, and from ranges to slices for tasks."""
+"""Planning of a read: from its options to offset ranges, and from ranges to slices for tasks."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -64,7 +64,7 @@ class StreamOffsets:
 
 @frozen
 class Step:
-    """From `begin`, per partition, to `end`."""
+    """One step of a stream: from `begin`, per partition, to `end`."""
 
     begin: Mapping[ClusterPartition, int]
     end: StreamOffsets

@@ -75,8 +75,9 @@ def summary(text: str) -> str:
 
 @contextmanager
 def plain_worker_errors() -> Iterator[None]:
-    """In a Python worker of Spark, let errors of ours begin with what happened: without pages of our code and Spark's
-    before it. The worker ends with the exception, so the setting lasts no longer. Also a decorator."""
+    """Let a Python worker of Spark report our errors by their message, without the traceback of our code and Spark's.
+    The worker ends with the exception, so the setting has no later effect. Also a decorator.
+    """
     try:
         yield
     except BarnabasError:

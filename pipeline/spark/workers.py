@@ -45,7 +45,7 @@ def workers_python(spark: "SparkSession") -> Iterator[None]:
 
 
 def _context(spark: "SparkSession") -> "SparkContext | None":
-    """None with Spark Connect: the server has its own workers."""
+    """Return the context; None with Spark Connect: the server has its own workers."""
     from pyspark.errors import PySparkException
 
     try:

@@ -39,7 +39,7 @@ class StreamState:
     input_rows_per_second: float
     processed_rows_per_second: float
     batch_s: float
-    """From its planning until it was committed."""
+    """The time from its planning until it was committed."""
     behind: Mapping[ClusterPartition, int]
     """Offsets to the end of each partition of the topics that it reads, as it was when the batch was planned."""
 
@@ -63,7 +63,7 @@ class StreamWatch(StreamingQueryListener):
 
     @property
     def streams(self) -> dict[str, StreamState]:
-        """By the streams' names."""
+        """The states by the streams' names."""
         with self._lock:
             return dict(self._states.values())
 
@@ -75,7 +75,9 @@ class StreamWatch(StreamingQueryListener):
             self._registry = None
 
     def collect(self) -> "Iterator[GaugeMetricFamily]":
-        """For a registry of prometheus_client: lag as kafka_exporter has it of groups, rates as Spark names them."""
+        """Yield gauges for a registry of prometheus_client: lag as kafka_exporter has it of groups, rates as Spark
+        names them.
+        """
         from prometheus_client.core import GaugeMetricFamily
 
         def gauge(name: str, text: str, *labels: str) -> "GaugeMetricFamily":
@@ -101,7 +103,7 @@ class StreamWatch(StreamingQueryListener):
     # --- called by Spark
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:
-        """Nothing is known yet."""
+        """Ignore the start of a stream: it has no figures yet."""
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:
         """A batch is done, or there was none to do for a while."""

@@ -73,7 +73,7 @@ def parquet_rows(path: Path) -> int:
 
 
 def partition_values(name: Path) -> dict[str, str | None]:
-    """From the folders `column=value` of a path, as Spark writes them."""
+    """Return the values in the folders `column=value` of a path, as Spark writes them."""
     pairs = (part.split("=", 1) for part in name.parts[:-1] if "=" in part)
     return {column: None if value == NULL else unquote(value) for column, value in pairs}
 
@@ -93,7 +93,7 @@ def table_columns(paths: Sequence[Path], layout: Layout) -> Any:
 
 
 def arrow_types() -> Mapping[str, Any]:
-    """By the names in `Layout.types`."""
+    """Return the Arrow types by the names in `Layout.types`."""
     import pyarrow as pa
 
     return {"string": pa.string(), "date": pa.date32(), "int": pa.int32()}

@@ -62,7 +62,7 @@ def require_format(name: str) -> None:
 
 
 def _format_of(folder: Path) -> str | None:
-    """None: there is no table."""
+    """Return the format; None: there is no table."""
     if DeltaLog(folder).version() is not None:
         return DELTA
     if (folder / _ICEBERG_MARKER).exists():

@@ -58,7 +58,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> "Layout":
-        """From what `--partition-by` says. Raises `ConfigError`."""
+        """Parse the text of `--partition-by`. Raises `ConfigError`."""
         words = [word.strip() for word in text.split(",") if word.strip()]
         layout = cls([] if words == [NOT_PARTITIONED] else [_part(word) for word in words])
         names = [name.lower() for part in layout.parts for name in part.columns]

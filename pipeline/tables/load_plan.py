@@ -43,7 +43,7 @@ class LoadPlan:
 
     @property
     def rows(self) -> int:
-        """About how many rows will come."""
+        """The approximate number of rows that will come."""
         size = sum(part.size for part in self.ranges)
         return -(-size // _CLASSIC_ROW_BYTES) if self._classic else size
 

@@ -65,7 +65,7 @@ class LoadResult:
     damaged: Sequence[DamagedRange] = ()
     """The ranges that were left out, with `skip_damaged`."""
     newest_ms: Mapping[str, int] = field(factory=dict)
-    """Per topic of this load the time of the newest record in the table, where records have one."""
+    """The time of the newest record in the table, for each topic of this load whose records have times."""
     quarantined: int = 0
     """Rows that do not decode: they are not in the table but in the one below it, in `quarantine.FOLDER`."""
     group_error: str | None = None

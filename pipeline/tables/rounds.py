@@ -32,7 +32,7 @@ class Round:
 
 
 def lasting_session() -> AbstractContextManager["SparkSession"]:
-    """For hours, not for seconds."""
+    """Open a session for hours, not for seconds."""
     return local_session(quick=False)
 
 

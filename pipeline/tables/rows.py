@@ -73,7 +73,7 @@ def write_files(rows: "DataFrame", source: LoadSource, layout: Layout, staging: 
 def typed_rows(
     spark: "SparkSession", plan: LoadPlan, source: LoadSource, layout: Layout, typed: TypedValues, staging: Path
 ) -> "DataFrame":
-    """New rows with typed values, and `value_raw` and `value_error` of those that do not decode."""
+    """Return new rows with typed values, and `value_raw` and `value_error` of those that do not decode."""
     found = []
     for topic, options in typed.options.items():
         ranges = [part for part in plan.ranges if part.topic == topic]

@@ -57,7 +57,7 @@ class TableChange:
     that are removed.
     """
     rows: int = 0
-    """New ones."""
+    """The number of new rows."""
     replaced_rows: int = 0
     files: Sequence[str] = ()
     """Paths below staging, and then below the table: folders `column=value` say the values of partition columns."""
@@ -68,7 +68,7 @@ class TableChange:
     damaged: Sequence[DamagedRange] = ()
     """All that the table lacks because it was damaged when it was read."""
     newest_ms: Mapping[str, int] = attrs.field(factory=dict)
-    """Per topic the time of the newest record that was ever loaded, where records have one."""
+    """The time of the newest record that was ever loaded, for each topic whose records have times."""
 
 
 @frozen(kw_only=True)
@@ -80,7 +80,7 @@ class Commit(TableChange):
 
 
 def fields_of(change: TableChange) -> dict[str, Any]:
-    """By name, as for making another one."""
+    """Return the fields of a change by name, as arguments for another one."""
     return {field.name: getattr(change, field.name) for field in attrs.fields(type(change))}
 
 
@@ -111,7 +111,7 @@ class Staging:
 
     folder: Path
     number: int
-    """That the commit will probably have."""
+    """The number that the commit will probably have."""
 
     def name_files(self, *, gather: bool = True, rows_max: int | None = None) -> list[str]:
         """Gather small ones of the Parquet files that Spark wrote there, up to `rows_max` rows in one, and give all

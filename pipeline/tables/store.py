@@ -67,8 +67,9 @@ class TableStore(Protocol):
         ...
 
     def settle(self) -> None:
-        """For readers: see that the newest commit can be read. Waits for a load that is just committing, and finishes
-        what a dead one left. Raises `TableError` where there is no table, `TableLocked`."""
+        """Make the newest commit readable: wait for a load that is just committing, and finish what a dead one left.
+        Raises `TableError` where there is no table, `TableLocked`.
+        """
         ...
 
     def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:

@@ -28,13 +28,14 @@ class TypedValues:
     """Decoding of the values of each topic; all have the type of the table's column."""
 
     options: Mapping[str, Mapping[str, str]]
-    """Per topic, of the data source. Rows that do not decode are kept, with the reason."""
+    """The options of the data source per topic. Rows that do not decode are kept, with the reason."""
     type: "DataType"
 
 
 def typed_values(source: LoadSource, store: TableStore, topics: Sequence[str]) -> TypedValues | None:
-    """None: the values are bytes, or there are no topics. Raises `TopicNotTyped`, and `TableError` when the table has
-    the other kind."""
+    """Return the decoding of a load; None: the values are bytes, or there are no topics. Raises `TopicNotTyped`, and
+    `TableError` when the table has the other kind.
+    """
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     before = _value_type(store)

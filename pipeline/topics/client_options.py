@@ -31,7 +31,7 @@ _EVERY_CLIENT = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""They tune a client of another make; nothing that is read or written depends on them."""
+"""Settings that tune another client library; no read or write depends on them."""
 _GROUP_MEMBER = frozenset(
     {
         "allow.auto.create.topics",
@@ -77,7 +77,7 @@ _NOT_WRITING = {
     "transactional.id": "say txnAppId, a name for the writer: each task has an id of its own",
 }
 _AS_WITHOUT = {"enable.auto.commit", "partitioner.ignore.keys", "transaction.two.phase.commit.enable"}
-"""With the value false they ask for what is done anyway."""
+"""Settings whose value false asks for what is done anyway."""
 
 
 def reader_settings(

@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from ...app.clients.arrow.decode import ArrowColumns
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried,
-and was no quicker."""
+"""The fetch size. It is large, so that round trips to the broker cost little: a second thread that fetches ahead was
+tried, and was no quicker.
+"""
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
 _BATCH_SETTING = "batch.size"
 _BATCH_BYTES = 128 * 1024
 """Rows come by the thousand, so larger batches than those of clients that are given one message after the other."""
 _UNSETTLED_MAX = 4
-"""The number of unacknowledged Arrow batches from which a writer waits for the oldest."""
+"""The number of unacknowledged Arrow batches above which a writer waits for the oldest."""
 
 
 def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:

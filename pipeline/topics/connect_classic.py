@@ -22,7 +22,7 @@ from .damage import DamagedRange
 from .model import EARLIEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Per fetch, unless the settings say otherwise: as large as in the current generation."""
+"""The fetch size, unless the settings give another one: as large as in the current generation."""
 _SIZE_BYTES = 4
 """The size of the length field of a message: a fetch of only these bytes grows until it has exactly one message."""
 _TRIES = 6
@@ -52,7 +52,7 @@ class ClassicCluster:
         )
         self._listing: ClusterListing | None = None
         self._consumers: dict[Address, ClassicSimpleConsumer] = {}
-        """By address: a broker may come back at another one while this is kept."""
+        """The consumers by address: a broker may come back at another one while this is kept."""
         self._plugins = PluginHost()
         self._codecs = self._plugins.codecs()
 

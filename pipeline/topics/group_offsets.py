@@ -56,7 +56,7 @@ class GroupProgress:
     _not_before: float = 0.0
 
     def begin(self, offsets: Mapping[ClusterPartition, int]) -> None:
-        """Note the offsets at which the stream begins; nothing before them is committed."""
+        """Note the offsets at which the stream begins: they are not committed, as nothing is read yet."""
         if self._initial is None:
             self._initial = dict(offsets)
 

@@ -80,6 +80,6 @@ class KeptClients(Generic[T]):
             each.client.close()
 
     def _forget(self) -> None:
-        """In a forked process: they are the parent's."""
+        """Drop the clients in a forked process: they are the parent's."""
         self._lock = threading.Lock()
         self._idle = []

@@ -68,7 +68,7 @@ class Where:
 
     @property
     def options(self) -> dict[str, str]:
-        """By the names of settings: `zk.connect` and so on."""
+        """The address by the names of settings: `zk.connect` and so on."""
         return {name.replace("_", "."): text for name, text in asdict(self).items() if text}
 
     @classmethod
@@ -118,7 +118,7 @@ class PartitionColumns:
     wrapper_indexes: Sequence[int | None] = ()
     """The index of each message in its compressed wrapper; None = it is in none."""
     size_bytes: int = 0
-    """About how much memory keys and values take."""
+    """The approximate memory of keys and values."""
     damage: DamagedRange | None = None
     """The damage that was left out before `next_offset`; there are no records then."""
 
@@ -139,7 +139,8 @@ class Cluster(Protocol):
         ...
 
     def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
-        """Per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 = none.
+        """Return per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 =
+        none.
 
         A classic cluster knows times only of segments: there it is the beginning of the newest one that was last
         written at that time or earlier, or of the log.

@@ -62,7 +62,7 @@ def delivered(found: "DataFrame") -> "DataFrame":
 
 
 def report(joined: "DataFrame") -> "DataFrame":
-    """Per page: `views`, `clicked` (views with a click), `rate`."""
+    """Count per page: `views`, `clicked` (views with a click), `rate`."""
     from pyspark.sql import functions as f
 
     per_view = joined.groupBy("page", "view").agg(f.max(f.col("clicked").isNotNull().cast("int")).alias("hit"))

@@ -71,5 +71,5 @@ def run_example(
 
 
 def _require_packages() -> None:
-    """Also for their names: a module of an example imports what it runs on."""
+    """Require the packages, also to name a missing one: a module of an example imports what it needs."""
     require("the examples", [*REPORT_PACKAGES, "deltalake"], "tables")

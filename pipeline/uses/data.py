@@ -125,7 +125,7 @@ def series_messages(path: Path) -> Iterator[Message]:
 
 
 def anomaly_windows(path: Path) -> dict[str, list[tuple[datetime, datetime]]]:
-    """Per real series of NAB the windows of time that people have labelled, without time zone (UTC)."""
+    """Return the labelled windows of time for each real series of NAB, without time zone (UTC)."""
     with tarfile.open(path) as archive:
         name = next(each for each in archive.getnames() if each.endswith("labels/combined_windows.json"))
         found = json.load(_opened(archive, name))

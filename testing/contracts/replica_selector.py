@@ -47,7 +47,7 @@ class ReplicaSelectorContract:
     @inherited
     @given(views, st.sampled_from(["", "here", "there", "nowhere"]))
     def test_it_says_the_same_as_long_as_nothing_changes(self, replicas: Sequence[ReplicaView], rack: str) -> None:
-        """Else a consumer would go from one to the other with every fetch."""
+        """Otherwise a consumer would change its replica with every fetch."""
         selector = self.make()
         chosen = {selector.select(PLACE, reader_in(rack), replicas[0], tuple(replicas)) for _ in range(3)}
         assert len(chosen) == 1

@@ -300,7 +300,7 @@ class StorageContract:
 
 
 def check_failed_append_leaves_nothing(file: File, error: type[StorageError], fault: Callable[[], None]) -> None:
-    """For adapters that can be made to fail: nothing half-written stays. `fault` is planted already when called."""
+    """Check an adapter that can be made to fail: nothing half-written stays. `fault` is planted already when called."""
     size, before = file.size, file.read(0, file.size)
     fault()
     with pytest.raises(error):

@@ -54,7 +54,7 @@ class Synced(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Nothing that the disk knows of: what the program says about itself at this moment."""
+    """A statement of the program about itself at this moment; the disk does not change."""
 
     what: object
 

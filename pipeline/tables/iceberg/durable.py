@@ -21,7 +21,7 @@ class DurableFileIO(PyArrowFileIO):
 
 
 def local_path(location: str) -> Path | None:
-    """None when the location is not on a local disk."""
+    """Return the path of a location; None if it is not on a local disk."""
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)

@@ -53,7 +53,7 @@ def metadata_folder(table: Table) -> Path:
 
 
 def strays(folder: Path, metadata: Path, needed_at: Collection[str], before_ms: int) -> Iterator[Path]:
-    """Files of the table's folder that are older than this and are not needed."""
+    """Yield the files of the table's folder that are older than this and are not needed."""
     there = {path for path in map(local_path, needed_at) if path is not None}
     rows = (path for path in folder.rglob("*.parquet") if not path.relative_to(folder).parts[0].startswith(("_", ".")))
     for path in sorted(chain(rows, metadata.glob("*"))):

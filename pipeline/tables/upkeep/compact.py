@@ -13,7 +13,7 @@ from .rewriting import rewrite, staged_names
 COMPACT = "compact"
 TARGET_BYTES = 128 * 1024 * 1024
 _COMMIT_BYTES = 4 * 1024**3
-"""The size of one commit: an interruption loses at most this work, and the disk needs at most this space."""
+"""The approximate size of one commit: an interruption loses only this work, and the disk needs only this space."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of files done, and of all."""

@@ -25,7 +25,7 @@ class TopicDescription:
     oldest_ms: int | None
     newest_ms: int | None
     next_offsets: Mapping[str, int]
-    """By partition; of a classic topic by broker-partition."""
+    """The next offsets by partition; of a classic topic by broker-partition."""
 
 
 @frozen(kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""In memory: so much is read, sorted and written at a time."""
+"""The bytes in memory that are read, sorted and written at a time."""
 _ORDER = ("broker", "partition", "offset", "wrapperIndex")
 
 Keep = Callable[["pa.RecordBatch"], "pa.RecordBatch"]

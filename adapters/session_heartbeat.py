@@ -1,17 +1,17 @@
-"""Whether the user of a session still runs: a thread of an adapter must not keep the session of one that hangs."""
+"""The heartbeat of a session's user: a thread of an adapter must not keep the session of one that hangs."""
 
 from time import monotonic
 
 
 class SessionHeartbeat:
-    """Any thread. Who never calls `keep` is kept by the adapter alone: there is nothing to miss."""
+    """Notes calls of `keep`, in any thread. A user that never calls it is never overdue: the adapter alone keeps it."""
 
     def __init__(self, session_timeout_ms: float) -> None:
         self._session_timeout_s = session_timeout_ms / 1000
         self._last_s: float | None = None
 
     def beat(self) -> None:
-        """The user has called `keep`."""
+        """Note that the user has called `keep`."""
         self._last_s = monotonic()
 
     @property

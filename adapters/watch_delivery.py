@@ -75,7 +75,7 @@ class WatchDelivery:
 
     @property
     def owes_an_end(self) -> bool:
-        """Whether a listener has still to hear that the session expired."""
+        """True if a listener has still to hear that the session expired."""
         with self._lock:
             return self._watchers.owes_expiry
 

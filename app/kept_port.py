@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 
 KEEPS = sys.platform.startswith("linux")
-"""Whether the system can keep a port; elsewhere it is only free when it is given out."""
+"""True if the system can keep a port; elsewhere it is only free when it is given out."""
 
 
 def kept_port(host: str, keep: ExitStack) -> int:

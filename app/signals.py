@@ -21,7 +21,7 @@ class EndAtStart:
     """The handler: it raises `SystemExit(0)` on the main thread, so all that was opened is closed on the way out."""
 
     asked = False
-    """Whether a signal has come."""
+    """True if a signal has come."""
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         self.asked = True

@@ -34,7 +34,7 @@ class NodeStore:
             raise self._failure(error) from error
 
     def load(self) -> list[tuple[str, bytes, int]]:
-        """Everything that is stored."""
+        """Return all stored nodes as (path, data, version)."""
         try:
             return self._connection.execute("SELECT path, data, version FROM node").fetchall()
         except sqlite3.Error as error:
@@ -60,7 +60,7 @@ class NodeStore:
         self._move_into_the_main_file()
 
     def _move_into_the_main_file(self) -> None:
-        """After this a copy of the main file alone has what is committed, which is durable in any case."""
+        """Move commits, durable in any case, into the main file, so that a copy of that file alone has them."""
         with suppress(sqlite3.Error):  # a full disk: the next change, or the next opening, does it
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -48,7 +48,7 @@ from .tree_requests import (
 
 DEFAULT_PORT = 2379
 OPERATIONS_MAX = 128
-"""In one transaction, unless the server's `--max-txn-ops` says otherwise."""
+"""The operations that fit into one transaction, unless the server's `--max-txn-ops` says otherwise."""
 ATTEMPTS = 50
 """The attempts of a change while other sessions change the nodes around it."""
 

@@ -29,17 +29,17 @@ _PATH = "/barnabas/member-without-data"
 
 @frozen
 class Entrance:
-    """With which flags a member without data starts."""
+    """The flags with which a member without data starts."""
 
     state: str
-    """`new` or `existing`, as of --initial-cluster-state."""
+    """The value of --initial-cluster-state: `new` or `existing`."""
     cluster: Mapping[str, Endpoint]
     """Name → peer endpoint, of --initial-cluster."""
     token: str
 
 
 def has_data(data: Path) -> bool:
-    """Whether a member has its log: what it has acknowledged, and its id."""
+    """True if a member has its log, with its id and what it has acknowledged."""
     return any((data / "member" / "wal").glob("*.wal"))
 
 
@@ -100,7 +100,7 @@ class Joining:
         return Entrance(state="existing", cluster=cluster, token="barnabas")
 
     def _is_empty(self, other: Endpoint) -> bool:
-        """Whether another member says that it has no data. Raises `CoordinationError` if it names other servers."""
+        """True if another member says that it has no data. Raises `CoordinationError` if it names other servers."""
         peer = self._members[other]
         with closing(HTTPConnection(peer.host, peer.port, timeout=ANSWER_S)) as connection:
             try:

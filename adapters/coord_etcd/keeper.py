@@ -18,7 +18,7 @@ from .tree_requests import KeySpace, touched_nodes
 RECONNECT_PAUSE_S = 0.2
 REQUEST_TIMEOUT_MIN_S = 0.5
 SHORT_PATIENCE_S = 1.0
-"""For the first answer of the next server, while the session runs out; and for the last, when all stop together."""
+"""The longest wait for the first answer of the next server as the session runs out, and for the last one of a stop."""
 T = TypeVar("T")
 
 

@@ -14,9 +14,9 @@ from ..repeated_failure import RepeatedFailure
 
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
 DEATHS_REPORTED = 3
-"""One after the other; of more, one line a minute is enough."""
+"""The successive deaths that are each reported; of further ones, one line a minute is enough."""
 LONG_LIFE_S = 60.0
-"""After such a life the pause before the next start is short again."""
+"""A process that has run this long has a short pause before its next start."""
 STOP_PATIENCE_S = 10.0
 LOG_BYTES_MAX = 8 * 1024 * 1024
 _LAST_WORDS_BYTES = 16_384
@@ -65,12 +65,12 @@ class KeptProcess:
         """The number of unexpected ends."""
 
     def start(self) -> None:
-        """Once. Raises `CoordinationError` when it cannot be started at all."""
+        """Start the process, once. Raises `CoordinationError` when it cannot be started at all."""
         self._launch()
         self._keeper.start()
 
     def stop(self) -> None:
-        """In order, or after `STOP_PATIENCE_S` by force. Twice is harmless."""
+        """Stop in order, or after `STOP_PATIENCE_S` by force. A second call has no effect."""
         with self._lock:  # from here on none is started
             self._stopping.set()
             process = self._process

@@ -109,13 +109,13 @@ class ManagedEtcd:
         self._process.command = self._command(None)  # from here on it has data, and is never again to begin without
 
     def stop(self) -> None:
-        """In order. Twice is harmless."""
+        """Stop the server in order. A second call has no effect."""
         self._stopping.set()
         if self._process is not None:
             self._process.stop()
 
     def _launch(self, entrance: Entrance | None) -> None:
-        """None: it has data."""
+        """Start the process; `entrance` is None for a member with data."""
         log = self.folder / "etcd.log"
         process = KeptProcess(
             f"etcd {self.name}", self._command(entrance), log, self._report, may_restart=self._check_has_data
@@ -140,7 +140,7 @@ class ManagedEtcd:
         return f"etcd {self.name} at {self.client} {what}: {why}"
 
     def _serves(self, until: float) -> bool:
-        """Whether this member and a majority of the servers that were named have a vote, and a leader."""
+        """True if this member and a majority of the servers that were named have a vote, and a leader."""
         if self._process is None:
             joining = Joining(self.client, self.members, self._address, self._data, self._report)
             self._launch(joining.find_entrance(until, self._stopping))
@@ -163,7 +163,7 @@ class ManagedEtcd:
                     return
 
     def _command(self, entrance: Entrance | None) -> list[str]:
-        """None: it has data, which say what cluster it belongs to; without them it would find none, and end."""
+        """Return the command line. With None the member relies on its data, which name its cluster, or else ends."""
         start = entrance or Entrance(state="existing", cluster={self.name: self.peer}, token="barnabas")
         flags = {
             "name": self.name,

@@ -29,7 +29,7 @@ class KeySpace:
         return key + b"/", key + b"0"  # "0" follows "/"
 
     def path(self, key: bytes) -> str | None:
-        """None for a key that is no path of ours (someone else wrote it)."""
+        """Return the path of a key; None if it is no path of ours (another program wrote it)."""
         try:
             return key[len(self._prefix) :].decode()
         except UnicodeDecodeError:
@@ -43,7 +43,7 @@ class KeySpace:
 
 
 def _text(name: bytes) -> str:
-    """Not printable, hence no path, if it is no text."""
+    """Decode a name; one that is no text becomes unprintable, hence no path."""
     return name.decode(errors="surrogateescape")
 
 
@@ -73,7 +73,7 @@ def touched_nodes(keys: KeySpace, events: Iterable[Any]) -> dict[str, bool]:
 
 
 def absent(key: bytes, end: bytes = b"") -> Any:
-    """There is no such key, or none from `key` to `end`."""
+    """Return the condition that there is no such key, or none from `key` to `end`."""
     equal, create = rpc.Compare.CompareResult.EQUAL, rpc.Compare.CompareTarget.CREATE
     return rpc.Compare(key=key, range_end=end, result=equal, target=create, create_revision=0)
 

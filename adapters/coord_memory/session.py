@@ -129,7 +129,7 @@ class MemorySession:
             self._callbacks.shutdown(wait=False)  # a callback may be waiting for the caller
 
     def touched(self, nodes: Mapping[str, bool]) -> None:
-        """These nodes changed. The caller holds the lock."""
+        """Deliver changes of these nodes. The caller holds the lock."""
         if self._connected and not self._expired_unseen:
             self._delivery.touch(nodes)
 

@@ -38,7 +38,7 @@ from .watching_client import WatchingClient
 DEFAULT_PORT = 2181
 KEEP_TIMEOUT_MIN_S = 0.5
 REQUESTS_AT_ONCE = 1000
-"""On their way before the first answer is waited for; about as many as a server takes in at once."""
+"""The requests sent before the wait for the first answer; about as many as a server takes in at once."""
 CREATE_ATTEMPTS = 20
 """The attempts of a creation while other sessions delete its parents."""
 _VERSION_MAX = 2**31 - 1
@@ -169,7 +169,7 @@ class ZookeeperCoordination:
         raise CoordinationError(f"{orphan}: its parents are deleted as often as they are made")
 
     def _commit_once(self, changes: Sequence[NodeChange], guards: Mapping[str, int]) -> str | None:
-        """None: done. Else the path of a node to create whose parent is missing. Raises the first refusal."""
+        """Commit; return None, or the path of a node to create whose parent is missing. Raises the first refusal."""
         self._check_connected("a commit")
         request, prefix = self._client.transaction(), self._where.prefix
         for path, version in guards.items():
@@ -320,7 +320,7 @@ class ZookeeperCoordination:
             raise ClosedError("this coordination session is closed") from error
 
     def _state_changed(self, state: str) -> None:
-        """From kazoo's connection thread, which must not wait."""
+        """Handle a state; runs on kazoo's connection thread, which must not wait."""
         if self._closing.is_set():
             return
         if state == KazooState.CONNECTED:

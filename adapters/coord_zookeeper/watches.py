@@ -15,7 +15,7 @@ from ..watch_delivery import WatchDelivery
 from .watching_client import WatchingClient
 
 _LOST = (kazoo.ConnectionLoss, kazoo.ConnectionClosedError, kazoo.SessionExpiredError)
-"""With a new connection or session everything is armed again."""
+"""The errors after which a new connection or session arms everything again."""
 _HARMLESS = (kazoo.NoNodeError, *_LOST)
 """A missing node has no children to watch."""
 
@@ -33,7 +33,7 @@ class _Fired:
 
 
 class Watches:
-    """For each wanted path a watch on the node and one on its children (two kinds in ZooKeeper).
+    """The watches of each wanted path: one on the node and one on its children (two kinds in ZooKeeper).
 
     A watch is set again before the callback of its path runs, so a callback that reads misses no later change.
     Watches die with their connection: call `arm_all` after each new one.
@@ -113,7 +113,7 @@ class Watches:
             self._arm(path, fired)
 
     def _on_event(self, path: str, came_or_went: bool) -> None:
-        """On the thread of the connection, so that changes come in their order."""
+        """Deliver an event on the thread of the connection, so that changes come in their order."""
         if not path.startswith(f"{self._prefix}/"):
             return
         path = path[len(self._prefix) :]

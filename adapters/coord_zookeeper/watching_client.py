@@ -32,7 +32,7 @@ class AddWatch:
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> int:
-        """Always 0: an error would stand in the header."""
+        """Return the error of the answer, always 0: another one would stand in the header."""
         (error,) = int_struct.unpack_from(buffer, offset)
         return int(error)
 
@@ -78,7 +78,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
     def _send_ping(self, connect_timeout: float) -> None:
-        """Not for a user who hangs: the service then ends the session."""
+        """Send a ping unless the user hangs: the service then ends the session."""
         if not self.client.heartbeat.is_overdue:
             super()._send_ping(connect_timeout)
 

@@ -137,7 +137,7 @@ class PrometheusMetrics:
         return generate_latest(self._registry)
 
     def describe(self) -> "list[Metric]":
-        """Nothing in advance: `prometheus_client` asks when we register."""
+        """Return nothing in advance: `prometheus_client` asks when we register."""
         return []
 
     def collect(self) -> "Iterator[Metric]":

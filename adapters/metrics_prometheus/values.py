@@ -57,7 +57,7 @@ class HistogramValue:
             self._sum += value
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """(upper bound, how many up to it) for each bucket, and the sum of all values."""
+        """Return (upper bound, number of values up to it) for each bucket, and the sum of all values."""
         with self._lock:
             counts, total = list(self._counts), self._sum
         bounds = [*(str(bound) for bound in self._bounds), "+Inf"]

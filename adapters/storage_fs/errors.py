@@ -1,4 +1,4 @@
-"""From the system's errors to those of the storage port."""
+"""The conversion of the system's errors to those of the storage port."""
 
 import errno
 

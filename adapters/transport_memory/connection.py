@@ -170,7 +170,7 @@ class MemoryConnection:
     # --- the network's side
 
     def lose(self, reason: str) -> None:
-        """Both ends lose the connection; frames under way are gone."""
+        """Lose the connection at both ends; frames under way are gone."""
         for end in (self, self.other):
             if end is not None and not end.closed:
                 end._out.clear()

@@ -11,6 +11,6 @@ class NetworkFaults:
     latency_ms_max: float = 0.0
     """Each frame, and each attempt to connect, takes a time between the two; frames of a connection stay in order."""
     drop_chance: float = 0.0
-    """For each frame: how likely the connection is lost instead of the frame arriving."""
+    """The chance, for each frame, that the connection is lost instead of the frame arriving."""
     refuse_chance: float = 0.0
-    """For each attempt to connect: how likely it is refused."""
+    """The chance, for each attempt to connect, that it is refused."""

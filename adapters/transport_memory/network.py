@@ -96,7 +96,7 @@ class MemoryNetwork:
         self._entropy = entropy
         self._memory: dict[str, MemoryBudget] = {}
         self._cuts: dict[tuple[str, str], None] = {}
-        """From whom to whom nothing passes."""
+        """The pairs (sender, receiver) between which nothing passes."""
         self._last_port = _FIRST_FREE_PORT
 
     def transport(self, node: str = "node") -> "MemoryTransport":
@@ -106,7 +106,7 @@ class MemoryNetwork:
     # --- faults
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Nothing passes between two nodes; connections stand, and frames wait, as with a lost route under TCP.
+        """Let nothing pass between two nodes; connections stand, and frames wait, as with a lost route under TCP.
 
         `one_way`: nothing passes from `one` to `other`; what `other` sends arrives. No connection can be made then.
         """

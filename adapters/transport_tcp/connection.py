@@ -150,7 +150,7 @@ class TcpConnection:
 
     @property
     def local(self) -> Address:
-        """This end's address."""
+        """The address of this end."""
         if self._local is None:
             self._local = ("", 0) if self._held & _GONE else self._sock.getsockname()[:2]
         return self._local

@@ -60,7 +60,7 @@ class Timers:
         return timer
 
     def next_due(self) -> float | None:
-        """When the first timer is due; None without timers."""
+        """Return when the first timer is due; None without timers."""
         heap = self._heap
         while heap and heap[0][2].cancelled:
             heappop(heap)

@@ -13,11 +13,11 @@ I16 = Struct(">h")
 I32 = Struct(">i")
 TWO_I16 = Struct(">hh")
 PRODUCE_TAIL = Struct(">ii")
-"""After the topic: partition, bytes of the message set."""
+"""The fields after the topic: partition, bytes of the message set."""
 FETCH_TAIL = Struct(">iqi")
-"""After the topic: partition, offset, largest size. In Offsets: partition, time, largest number of offsets."""
+"""The fields after the topic: partition, offset, largest size. In Offsets: partition, time, largest number."""
 BLOCK_HEAD = Struct(">ih")
-"""Before each message set of a MultiFetch answer: bytes that follow, error code."""
+"""The fields before each message set of a MultiFetch answer: bytes that follow, error code."""
 
 PRODUCE_BYTES_MIN = I16.size + PRODUCE_TAIL.size
 FETCH_BYTES_MIN = I16.size + FETCH_TAIL.size

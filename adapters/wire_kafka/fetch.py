@@ -133,7 +133,7 @@ class FetchRequest:
         return FetchPartition(topic, index, offset, max_bytes)
 
     def _read_forgotten(self, reader: Reader, version: int, topics: int) -> Sequence[tuple[bytes, int]]:
-        """None where topics are named: consumers alone ask like that, and nothing is remembered for them."""
+        """Read what is forgotten. Versions with names have nothing: only consumers use them, without fetch sessions."""
         forgotten: list[tuple[bytes, int]] = []
         for _ in range(topics):
             if version >= WITH_IDS:
@@ -347,7 +347,7 @@ def _least(request: Fetch) -> int:
 
 
 def _most(request: Fetch) -> int:
-    """Without the ids of all topics, names are all that there is."""
+    """Return the highest version for a request: without the ids of all topics, one with names."""
     return WITH_IDS - 1 if any(part.topic_id == NO_TOPIC_ID for part in request.partitions) else WITH_NODES
 
 
@@ -391,7 +391,7 @@ def _with_names(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
 
 
 def _completed(request: Fetch, result: FetchResult) -> FetchResult:
-    """In a fetch session the answer has what is new alone."""
+    """Order the result like the request, except in a fetch session, whose answers have only what is new."""
     return result if request.session_id != _NO_SESSION else in_order(request, result)
 
 

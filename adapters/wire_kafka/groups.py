@@ -65,7 +65,7 @@ def _least_find_coordinator(request: FindCoordinator) -> int:
 
 
 def _complete_find_coordinator(request: FindCoordinator, result: FindCoordinatorResult) -> FindCoordinatorResult:
-    """Before version 4 the key is not named."""
+    """Add the key of the request, which answers before version 4 do not name."""
     if len(request.keys) != 1 or len(result.coordinators) != 1:
         return result
     return evolve(result, coordinators=[evolve(result.coordinators[0], key=request.keys[0])])

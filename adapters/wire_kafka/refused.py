@@ -195,7 +195,7 @@ REFUSED: dict[int, Refused] = {
     32: _DESCRIBE_CONFIGS,
     68: _GROUP_HEARTBEAT,
 }
-"""By API key."""
+"""The refused APIs by API key."""
 
 _NAMES = {
     4: "LeaderAndIsr",

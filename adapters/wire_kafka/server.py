@@ -307,7 +307,7 @@ class _ServerConnection:
         self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
 
     def _send(self, slot: "_InFlight", pieces: Sequence[Piece]) -> None:
-        """When it is its turn."""
+        """Send an answer when it is its turn; until then count its memory."""
         if self._long is slot:
             self._long = None
         self._flush()
@@ -408,7 +408,7 @@ class _InFlight:
         return self.api.name if self.api is not None else _VERSIONS
 
     def told(self) -> CompletedRequest:
-        """For a watch."""
+        """Describe the request for a watch."""
         return CompletedRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
 
     def reply(self, result: object) -> None:
@@ -430,7 +430,7 @@ class _InFlight:
         return writer.pieces()
 
     def _writer(self, api: Api) -> Writer:
-        """With the header of the answer."""
+        """Return a writer that has the header of the answer."""
         if self._version >= api.flexible_from:
             writer: Writer = CompactWriter()
             writer.out += wire.I32.pack(self._correlation_id) + b"\x00"  # no tagged fields

@@ -140,7 +140,7 @@ def commits_by_id(request: OffsetCommit) -> bool:
 
 
 def offset_commit_by_id(request: OffsetCommit) -> Resolved:
-    """For the client's end: the request with ids in the place of names, and the result with the names again."""
+    """Return, for a client, the request with ids in place of names, and how its result gets the names again."""
     names = {part.topic_id.hex(): part.topic for part in request.partitions}
 
     def answer(result: OffsetCommitResult) -> OffsetCommitResult:

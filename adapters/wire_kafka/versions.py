@@ -80,7 +80,7 @@ def _write_ranges(writer: Writer, ranges: Iterable[tuple[int, int, int]]) -> Non
 
 
 def read_response(frame: memoryview, position: int, version: int, items_max: int) -> tuple[int, Ranges]:
-    """(error number, ranges) of an answer to `version`. Raises as readers.
+    """Return (error number, ranges) of an answer to `version`. Raises as readers.
 
     With error 35 the body should be of version 0 and list the versions of ApiVersions; where it cannot be read as such
     (librdkafka's mock cluster) the ranges are empty.

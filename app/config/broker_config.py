@@ -360,7 +360,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
 
     @classmethod
     def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":
-        """From dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
+        """Read dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
         settings = settings_from(KEYS, *layers)
         ignored = {name: IGNORED_KEYS[name].parse(value) for name, value in settings.items() if name in IGNORED_KEYS}
         values = {KEYS[name].attribute: value for name, value in settings.items() if name not in ignored}

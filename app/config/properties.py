@@ -47,7 +47,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """At the first '=', ':' or blank that is not escaped; blanks around it do not count."""
+    """Split a line at the first '=', ':' or blank that is not escaped; blanks around it do not count."""
     end, escaped = len(line), False
     for place, letter in enumerate(line):
         if escaped:

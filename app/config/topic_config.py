@@ -39,7 +39,7 @@ class BrokerLayers:
         return key.default
 
     def sources(self, name: str) -> Iterator[tuple[str, int, Value, ConfigSource]]:
-        """(key, factor, value, source) that count for a broker key, the one that wins first."""
+        """Yield the (key, factor, value, source) that count for a broker key, the one that wins first."""
         for source in (*DYNAMIC_LAYERS, ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT):
             for key, factor in SYNONYMS.get(name, ((name, 1),)):
                 value = self.given(source, key)

@@ -63,7 +63,7 @@ class TransactionalSource(AssignedSource):
         self.name = f"{self.bootstrap} (group {self._group} at the target)"
 
     def open(self, streams: int) -> list[MirrorReader]:
-        """Older mirrors are fenced before the positions are read."""
+        """Open the streams; older mirrors are fenced before the positions are read."""
         base = f"{self._target_config.get('transactional.id', ID_PREFIX)}-{self._group}"
         for number in range(streams):
             self.streams.append(TransactionalStream(self, number, streams, self._producer(f"{base}-{number}")))
@@ -82,7 +82,7 @@ class TransactionalSource(AssignedSource):
         return places
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """They were kept with the messages."""
+        """Do nothing: the target got the positions with the messages."""
 
     def positions(self, batch: Sequence[Taken]) -> tuple[dict[Hashable, CommittedOffset], str]:
         """Return the source offsets behind this batch, and the group that they belong to.
@@ -162,7 +162,7 @@ class TransactionalStream(AssignedReader):
         self._commit()
 
     def _send(self, batch: list[Taken], reports: Sequence[Message], layout: TopicMaker | None) -> None:
-        """In less than the transaction may take: who is too late is fenced, as if another one had come."""
+        """Send within the transaction timeout: a later commit would be fenced, as after the start of another mirror."""
         limit_s = self._producer.settings.transaction_timeout_ms / 1000
         offsets, group = self._of_source.positions(batch)
         self._sender.send(batch)

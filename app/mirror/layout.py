@@ -30,7 +30,7 @@ PATIENCE_MS = 5000
 SETTLE_S = 1.0
 """The wait before a check whether the target still has the topics."""
 AS_LAID_OUT: dict[str, Any] = {"allow.auto.create.topics": False}
-"""For producers: topics that brokers make have another number of partitions."""
+"""The settings of producers: topics that brokers make have another number of partitions."""
 _ANOTHER_WAS_QUICKER = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
 _PARTITIONERS = ("partitioner", "partitioner.class")
 
@@ -67,14 +67,14 @@ class TopicLayout:
         self._looked_s = -LOOK_S
 
     def look(self) -> None:
-        """Once in a while: what there is now at the source. Raises `BarnabasError`."""
+        """Follow the topics of the source, at most once in `LOOK_S`. Raises `BarnabasError`."""
         with self._lock:
             if time.monotonic() - self._looked_s >= LOOK_S:
                 self._looked_s = time.monotonic()
                 self._follow()
 
     def make_room(self, places: Iterable[object]) -> None:
-        """For messages of these partitions of the source. Raises `BarnabasError`."""
+        """Have the target get partitions for messages of these partitions of the source. Raises `BarnabasError`."""
         with self._lock:
             if any(isinstance(p, TopicPartition) and p.partition >= self._counts.get(p.topic, 0) for p in places):
                 self._follow()

@@ -162,7 +162,7 @@ class MirrorMaker:
             ]
 
     def _layout(self, config: Mapping[str, Any]) -> TopicLayout | None:
-        """None unless both are current clusters."""
+        """Return the layout of a source; None unless both are current clusters."""
         source = dotted(config).get("bootstrap.servers")
         if not source or self._shallow:
             return None
@@ -289,7 +289,7 @@ class _Book:
             self._offsets.update({taken.place: taken.next_offset for taken in batch})
 
     def commit(self, *, now: bool = False) -> None:
-        """Once in an interval, or at once."""
+        """Commit the offsets, once in an interval or at once."""
         with self._lock:
             if not self._offsets or (not now and time.monotonic() < self._committed_s + self._interval_s):
                 return

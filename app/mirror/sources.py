@@ -25,8 +25,8 @@ OFFSETS_FILE = "offsets.file"
 
 
 def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> MirrorSource:
-    """From a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current with
-    `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
+    """Make a source of a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current
+    with `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
     settings = dotted(config)
     classic = [key for key in _CLASSIC_KEYS if settings.get(key)]
     if classic and settings.get("bootstrap.servers"):

@@ -42,7 +42,7 @@ def bootstrap_of(config: Mapping[str, Any]) -> str:
 
 
 def make_target(config: Mapping[str, Any], *, by_number: bool, laid_out: bool) -> MirrorTarget:
-    """From a producer's configuration; `laid_out`: its topics are made by layouts. Raises `ConfigError`,
+    """Make a target of a producer's configuration; `laid_out`: layouts make its topics. Raises `ConfigError`,
     `BarnabasError`."""
     settings = dotted(config)
     if is_classic_target(config):

@@ -9,7 +9,7 @@ from ..client.network.links import NodeLink
 
 
 class OneBroker:
-    """After an I/O error it connects again and asks once more. Owner thread only."""
+    """Requests to one broker: after an I/O error it connects again and asks once more. Owner thread only."""
 
     def __init__(self, link: NodeLink) -> None:
         """The link is this object's own, and waits for nothing before it connects again."""

@@ -28,7 +28,7 @@ class Rebalancer(Protocol):
 
 
 class RangeRebalancer:
-    """That of 0.7: threads and partitions sorted as strings, and cut into as many ranges as there are threads.
+    """The rebalancer of 0.7: threads and partitions are sorted as strings, and cut into one range for each thread.
 
     Guaranteed:
 

@@ -24,7 +24,7 @@ from .batch_header import (
 from .batch_reader import batch_size
 
 Batches = list[tuple[int, BatchHeader]]
-"""(position, header)"""
+"""The (position, header) of each batch."""
 _MAGIC = bytes([MAGIC])
 
 
@@ -47,7 +47,7 @@ class BatchSequence:
     next_offset: int
     """Offset to fetch next."""
     batches: Batches = field(factory=list)
-    """(position, header) of each valid batch, in order."""
+    """The (position, header) of each valid batch, in order."""
     fault: SequenceFault | None = None
     cut_bytes: int = 0
     """Bytes needed to complete a truncated batch at the end; 0 without one, or if its size is unknown."""

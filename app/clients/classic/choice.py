@@ -1,4 +1,4 @@
-"""Whether a client's arguments ask for the classic generation, and where its brokers are then."""
+"""The choice of the classic generation by a client's arguments, and the addresses of its brokers then."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

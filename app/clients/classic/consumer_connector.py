@@ -184,7 +184,7 @@ class ConsumerConnector:
         return self._ask(lambda done: consumer.commit(done, offsets))
 
     def owned(self) -> dict[Owned, int | None]:
-        """(topic, broker_partition) → offset of the next message that is handed out; None while the broker is asked.
+        """Map each owned (topic, broker_partition) to the next offset to hand out; None while the broker is asked.
 
         What is owned may change at any time.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> ConnectorSettings:
-    """From dotted names and keyword arguments, which win. Raises `ConfigError`, also for an unusable group id."""
+    """Read dotted names and keyword arguments, which win. Raises `ConfigError`, also for an unusable group id."""
     settings = read_settings(ConnectorSettings, config, given)
     if not settings.groupid:
         raise ConfigError("groupid is missing: name the consumer group")

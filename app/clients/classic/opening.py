@@ -26,7 +26,7 @@ CLASSIC_CODECS = ("gzip", "snappy")
 
 
 def classic_codec(host: PluginHost, name: str) -> Codec | None:
-    """None for no compression. Raises `ConfigError` for a codec that the classic format has no number for."""
+    """Return the codec; None for no compression. Raises `ConfigError` for one that the classic format lacks."""
     codec = host.codecs().by_name(name)
     if codec is not None and codec.name not in CLASSIC_CODECS:
         raise ConfigError(f"compression.codec={name}: the classic format knows none, gzip and snappy")

@@ -49,7 +49,7 @@ class ClassicProducerSettings(RegistrySettings):
     producer_type: str = field(default="sync", validator=in_(("sync", "async")))
     """With sync, `send` returns when the broker has the message; with async messages wait in a queue."""
     encoder: str = "bytes"
-    """From values to bytes: bytes, string, json, or a plug-in's."""
+    """The encoder of values: bytes, string, json, or a plug-in's."""
     key_encoder: str = "bytes"
     """The encoder of keys, which only the partitioner sees."""
     partitioner: str = ""
@@ -115,6 +115,6 @@ class ClassicConsumerSettings:
     fetch_size_max: int = field(default=104_857_600, validator=ge(4))
     """The size up to which a fetch grows for one message that is larger than it."""
     check_crcs: bool = True
-    """Whether checksums of messages are looked at."""
+    """Whether checksums of messages are verified."""
     skip_damaged: bool = False
-    """For readers that report what they leave out: the pipeline's. A fetch raises."""
+    """Skip damaged messages, in readers that report what they leave out: the pipeline's. A fetch raises."""

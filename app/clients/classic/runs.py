@@ -1,4 +1,4 @@
-"""From what a user gives to `send` to runs of bytes; whatever is wrong with it is found here."""
+"""The conversion of what a user gives to `send` into runs of bytes; all its errors are found here."""
 
 from __future__ import annotations
 

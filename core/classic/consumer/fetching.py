@@ -60,7 +60,7 @@ class BrokerFetcher:
         """The next to be asked for first."""
         self._link = NodeLink((broker.host, broker.port), outside.links)
         self._lost = False
-        """Nothing was fetched since the connection was lost, which has been reported."""
+        """True if nothing was fetched since the connection was lost, which has been reported."""
         self._awaited = 0
         """Answers on their way."""
         self._quiet = 0

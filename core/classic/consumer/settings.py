@@ -47,7 +47,7 @@ class ConnectorSettings:
     client_id: str = "barnabas"
     """The name of the consumer in its log."""
     consumerid: str = ""
-    """Instead of a generated one; for tests. Two consumers of one group must not share it."""
+    """The consumer id instead of a generated one; for tests. Two consumers of one group must not share it."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
     """The longest wait for an answer."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
@@ -61,15 +61,15 @@ class ConnectorSettings:
     fetch_size: int = field(default=1_048_576, validator=ge(1))
     """The bytes of a partition that a fetch asks for."""
     fetch_size_max: int = field(default=67_108_864, validator=ge(1))
-    """Ours: what a fetch of one partition may grow to when a single message is larger than `fetch.size`."""
+    """Ours: the size up to which a fetch of one partition grows for a single message larger than `fetch.size`."""
     fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
-    """Ours: what one request asks for in all; further partitions wait for the next one."""
+    """Ours: the bytes that one request asks for in all; further partitions wait for the next one."""
     fetcher_backoff_ms: float = field(default=1000, validator=ge(0))
     """The pause of a fetcher whose partitions had nothing."""
     autocommit_enable: bool = True
     """Commit by itself what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float = field(default=10_000, validator=ge(1))
-    """That interval."""
+    """The interval of `autocommit.enable`."""
     autooffset_reset: str = field(default="smallest", validator=in_(tuple(_RESETS)))
     """The start position without an offset, or with one out of range; `none` raises that in the stream."""
     queuedchunks_max: int = field(default=10, validator=ge(1))
@@ -83,9 +83,9 @@ class ConnectorSettings:
     shallowiterator_enable: bool = False
     """Streams give the outer messages as stored, compressed wrappers unopened."""
     check_crcs: bool = True
-    """Whether checksums of messages are looked at."""
+    """Whether checksums of messages are verified."""
     decoder: str = "bytes"
-    """From bytes to values: bytes, string, json, or a plug-in's."""
+    """The decoder of values: bytes, string, json, or a plug-in's."""
     zk_sessiontimeout_ms: int = field(default=6000, validator=ge(1))
     """The silence after which the session with ZooKeeper or etcd ends; the others share the partitions then."""
     zk_connectiontimeout_ms: int = field(validator=ge(1))

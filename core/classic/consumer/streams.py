@@ -86,7 +86,7 @@ class StreamFeed(Protocol):
 
     @property
     def full(self) -> bool:
-        """Nothing more need be fetched for now."""
+        """True if nothing more need be fetched for now."""
         ...
 
     def put(self, chunk: FetchedDataChunk) -> None:
@@ -124,7 +124,7 @@ class StreamQueue:
     def __init__(self, capacity: int) -> None:
         self.ended = False
         self.held = False
-        """Nothing is handed out for now."""
+        """True while nothing is handed out."""
         self.current: FetchedDataChunk | None = None
         """The chunk in the reader's hand."""
         self._capacity = capacity
@@ -319,7 +319,7 @@ class StreamReader:
 
 
 def _runs(messages: ClassicMessageSet, shallow: bool) -> Iterator[list[Any]]:
-    """Nothing is read before the first is asked for."""
+    """Yield runs of messages; nothing is read before the first is asked for."""
     if shallow:
         yield from ([message] for message in messages.shallow())
     else:

@@ -17,7 +17,7 @@ from ...client.network.connection import BrokerConnection, Connect
 Done = Callable[[ClassicProduceResult | BarnabasError], None]
 
 CONNECT_BACKOFF_MS = 1.0
-"""After the first failed attempt to connect; ten times as much after each further one, up to a minute."""
+"""The wait after the first failed attempt to connect; ten times as much after each further one, up to a minute."""
 CONNECT_BACKOFF_MAX_MS = 60_000.0
 
 
@@ -52,7 +52,7 @@ class BrokerPool:
         self.closed = False
         self._channels: dict[int, _Channel] = {}
         self._retired: list[_Channel] = []
-        """To where brokers were before, with something left."""
+        """The channels to former addresses of brokers that still have requests left."""
 
     def submit(self, broker_id: int, address: Address, request: ClassicProduce, size: int, done: Done) -> None:
         """Send a request of about `size` bytes, behind those submitted before for the broker."""

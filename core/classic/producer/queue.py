@@ -20,7 +20,7 @@ class RunQueue:
         self.waiting = 0
         """Messages in the queue."""
         self.hurry = 0
-        """While > 0 a batch need not fill up."""
+        """While this is > 0, a batch need not fill up."""
 
     def put(self, run: Run) -> bool:
         """Queue a run; True when the owner should be woken."""
@@ -41,7 +41,7 @@ class RunQueue:
 
     @property
     def wake_ms(self) -> float:
-        """When the next batch is late, if none comes before; `NEVER` while nothing waits."""
+        """The time when the next batch is due at the latest; `NEVER` while nothing waits."""
         return self._last_ms + self._queue_ms if self.waiting and self._last_ms is not None else NEVER
 
     def _take_batch(self) -> list[Run]:

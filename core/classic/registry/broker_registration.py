@@ -175,7 +175,7 @@ class BrokerRegistrar:
     # --- the session
 
     def _session_changed(self, state: SessionState) -> None:
-        """From a thread of the coordination."""
+        """Take a session state, from a thread of the coordination."""
         with suppress(ClosedError):  # the broker has stopped
             self._scheduler.call_soon(lambda: self._in_session(state))
 
@@ -267,7 +267,7 @@ class BrokerRegistrar:
         self._step()
 
     def _go_on(self) -> None:
-        """Everything has worked."""
+        """Reset the back-off, since everything has worked."""
         self._back_off_ms = BACK_OFF_MS
         self._complained = False
         self._patience_over = False

@@ -246,7 +246,7 @@ class RegistryDirectory:
             self._retry = self._scheduler.call_later(self._retry_ms, self._read_again)
 
     def _changed(self) -> None:
-        """From a thread of the adapter."""
+        """Have the registries read again; runs on a thread of the adapter."""
         try:
             self._scheduler.call_soon(self._read_again)
         except ClosedError:

@@ -88,7 +88,7 @@ def encode_broker(broker: ClassicBroker) -> bytes:
 
 
 def decode_broker(name: str, data: bytes) -> ClassicBroker:
-    """From the node's name and content. Raises `ValueError` with what is wrong."""
+    """Decode a broker from its node's name and content. Raises `ValueError` with what is wrong."""
     creator, first, rest = _text(data).partition(":")
     host, second, port = rest.rpartition(":")
     if not (first and second and host):
@@ -121,7 +121,7 @@ def decode_name(name: str, what: str) -> int:
 
 
 def decode_place(name: str) -> BrokerPartition:
-    """From `broker-partition`. Raises `ValueError`."""
+    """Decode `broker-partition`. Raises `ValueError`."""
     broker, dash, partition = name.partition("-")
     if not dash:
         raise ValueError(f"{name[:100]!r} is not of the form broker-partition")

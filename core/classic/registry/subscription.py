@@ -21,7 +21,7 @@ class ClassicSubscription:
     streams_by_topic: Mapping[str, int] | None = None
     topic_filter: TopicFilter | None = None
     streams: int = 0
-    """Per topic that the filter allows."""
+    """The number of streams per topic that the filter allows."""
 
     @classmethod
     def topics(cls, streams_by_topic: Mapping[str, int]) -> "ClassicSubscription":

@@ -37,7 +37,7 @@ class GroupSource:
         return list(self._readers)
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """Commit offsets of partitions that are still ours; the next owner of another one copies the rest again."""
+        """Commit offsets of partitions still ours; the next owner of others copies again what is not committed."""
         for reader in self._readers:
             reader.commit(cast("dict[TopicPartition, int]", offsets))
 

@@ -74,7 +74,7 @@ class ClassicSource:
         ]
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
-        """Commit offsets of partitions that are still ours; the next owner of another one copies the rest again."""
+        """Commit offsets of partitions still ours; the next owner of others copies again what is not committed."""
         self._connector.commit_offsets(cast("dict[Owned, int]", offsets))
 
     def close(self) -> None:

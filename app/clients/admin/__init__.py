@@ -1,1 +1,1 @@
-"""The admin client, as users see it: topics, configs, groups, transactions, the cluster."""
+"""The admin client: topics, configurations, groups, transactions, the cluster."""

@@ -1,4 +1,4 @@
-"""Topics, configurations, groups, transactions and the cluster, for those who run it."""
+"""`Admin`, the client for operators: topics, configurations, groups, transactions and the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PartT = TypeVar("PartT")
 def _of(
     part: Callable[[Admin], PartT], call: Callable[Concatenate[PartT, P], ResultT]
 ) -> Callable[Concatenate[Admin, P], ResultT]:
-    """A call of one part of `Admin`, as one of its own: with the same signature and documentation."""
+    """Return a method of a part as a method of `Admin`, with the same signature and documentation."""
 
     @wraps(call)
     def of_admin(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
@@ -59,12 +59,12 @@ def _cluster(admin: Admin) -> ClusterAdmin:
 
 @check_process_in_methods("_shell")
 class Admin:
-    """Asks and changes. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
+    """The admin client. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
 
     with Admin("localhost:9092") as admin:
         admin.create_topic("views", partitions=3, configs={"retention.ms": "86400000"})
 
-    Calls on several things raise the first error only after everything was asked for; what could be done is done.
+    A call about several things raises the first error only after all requests; the other changes take effect.
     """
 
     def __init__(self, bootstrap: object, *, config: Mapping[str, Any] | None = None, **settings: Any) -> None:

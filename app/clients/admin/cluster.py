@@ -1,4 +1,4 @@
-"""`Admin`: the cluster, its brokers, and where partitions are."""
+"""`Admin`: the cluster, its brokers, and the placement of partitions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PlaceT = TypeVar("PlaceT", bound=Place)
 
 
 class ClusterAdmin:
-    """Describes brokers and folders; asks for other leaders and replicas."""
+    """Describes brokers and log folders; requests elections and reassignments."""
 
     def __init__(self, asker: AdminRequests) -> None:
         self._asker = asker
 
     def describe_cluster(self) -> DescribeClusterResult:
-        """Cluster id, controller and brokers. Raises `ApiError`."""
+        """Return cluster id, controller and brokers. Raises `ApiError`."""
         result: DescribeClusterResult = self._asker.shell.ask(DescribeCluster())
         check(result.error, result.error_message, "cluster")
         return result
@@ -42,7 +42,10 @@ class ClusterAdmin:
         brokers: Sequence[int] | None = None,
         topics: Mapping[str, Sequence[int]] | None = None,
     ) -> dict[int, Sequence[LogDirDescription]]:
-        """Broker id → its data folders with what is in them (None: all brokers, all topics). Raises `ApiError`."""
+        """Return broker id → its data folders with their replicas (None: all brokers, all topics).
+
+        Raises `ApiError`, `ConfigError` for a broker that does not exist.
+        """
         ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
         described = {}
         for node in ids:
@@ -55,9 +58,9 @@ class ClusterAdmin:
     def elect_leaders(
         self, places: Iterable[Place] | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> list[TopicPartition]:
-        """Let partitions (None: all that need it) elect their first replica, or any (UNCLEAN: messages may be lost).
+        """Elect the preferred leaders of partitions (None: all that need it), or any replicas (UNCLEAN: may lose data).
 
-        Returns those that have a new leader; the others had the right one already. Raises the first `ApiError`.
+        Returns the partitions with a new leader; the others needed no election. Raises the first `ApiError`.
         """
         topics = None if places is None else _by_topic(places)
         request = ElectLeaders(topics=topics, election_type=kind, timeout_ms=self._asker.settings.request_timeout_ms)
@@ -69,7 +72,7 @@ class ClusterAdmin:
         return [TopicPartition(change.topic, change.partition) for change in elected]
 
     def reassign_partitions(self, replicas: Mapping[PlaceT, Sequence[int] | None]) -> None:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels a move under way.
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels an ongoing reassignment.
 
         Raises the first `ApiError` (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, ...).
         """
@@ -83,7 +86,7 @@ class ClusterAdmin:
             check(change.error, change.error_message, f"{change.topic}-{change.partition}")
 
     def list_reassignments(self, places: Iterable[Place] | None = None) -> list[OngoingReassignment]:
-        """The moves under way, of these partitions or of all. Raises `ApiError`."""
+        """Return the ongoing reassignments of these partitions, or of all (None). Raises `ApiError`."""
         topics = None if places is None else _by_topic(places)
         request = ListPartitionReassignments(topics=topics, timeout_ms=self._asker.settings.request_timeout_ms)
         result: ListPartitionReassignmentsResult = self._asker.shell.ask(

@@ -37,7 +37,10 @@ class ConfigAdmin:
         *,
         documentation: bool = False,
     ) -> list[ConfigEntry]:
-        """The settings of a topic, or of a broker by its id (None: all keys). Raises `ApiError`."""
+        """Return the settings of a topic, or of a broker by its id; `keys` None: all.
+
+        Raises `ApiError`, `ConfigError` for a broker that does not exist.
+        """
         resource = ConfigResource(kind=kind, name=str(name))
         request = DescribeConfigs(
             resources=[ConfigDescription(resource=resource, keys=keys)],
@@ -50,11 +53,11 @@ class ConfigAdmin:
         return list(outcome.entries)
 
     def describe_topic_configs(self, name: str) -> dict[str, str | None]:
-        """Every setting of a topic."""
+        """Return all settings of a topic. Raises `ApiError`."""
         return {entry.name: entry.value for entry in self.describe_configs(ResourceKind.TOPIC, name)}
 
     def topic_overrides(self, name: str) -> dict[str, str | None]:
-        """The settings that were made for this topic itself."""
+        """Return the settings that this topic itself overrides. Raises `ApiError`."""
         entries = self.describe_configs(ResourceKind.TOPIC, name)
         return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
 
@@ -88,7 +91,7 @@ class ConfigAdmin:
     def replace_configs(
         self, kind: ResourceKind, name: str | int, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Set these keys and put all others back to their defaults. Raises `ApiError` (INVALID_CONFIG, ...)."""
+        """Set these keys, and reset all others to their defaults. Raises `ApiError` (INVALID_CONFIG, ...)."""
         resource = ConfigResource(kind=kind, name=str(name))
         wanted = ConfigReplacement(resource=resource, configs=configs)
         self._alter(AlterConfigs(resources=[wanted], validate_only=validate_only), resource)
@@ -100,7 +103,7 @@ class ConfigAdmin:
             check(outcome.error, outcome.error_message, outcome.resource.name)
 
     def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a topic; None puts a key back to its default. Raises `ApiError`."""
+        """Change settings of a topic; None resets a key to its default. Raises `ApiError`."""
         self.alter_configs(ResourceKind.TOPIC, name, changes)
 
     def _home(self, resource: ConfigResource) -> Target | int:

@@ -14,7 +14,7 @@ _POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
 
 @frozen(kw_only=True)
 class OffsetChange:
-    """The position of a group in one partition, now (None: none) and after the reset; the log's range beside it."""
+    """The committed offset of a group in one partition, before (None: none) and after a reset, and the log's range."""
 
     topic: str
     partition: int
@@ -29,13 +29,13 @@ class OffsetChange:
 
     @property
     def lag(self) -> int:
-        """Messages that are left to read after the reset, about."""
+        """The number of messages left to read after the reset, about."""
         return self.log_end_offset - self.after
 
 
 @frozen(kw_only=True)
 class ResetTo:
-    """Exactly one of: a time in ms or EARLIEST or LATEST, an offset, a distance from where the group is now."""
+    """The target of a reset, exactly one of: a time (ms, EARLIEST or LATEST), an offset, a shift."""
 
     timestamp_ms: int | None = None
     offset: int | None = None
@@ -50,7 +50,7 @@ class ResetTo:
         offset: int | None = None,
         shift: int | None = None,
     ) -> ResetTo:
-        """Raises `ConfigError` unless exactly one is given and makes sense."""
+        """Make the target. Raises `ConfigError` unless exactly one argument is given, and is valid."""
         given = [value for value in (to, timestamp_ms, offset, shift) if value is not None]
         if len(given) != 1:
             raise ConfigError("say where to reset to: exactly one of to, timestamp_ms, offset and shift")
@@ -72,9 +72,10 @@ def planned(
     end: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int],
 ) -> list[OffsetChange]:
-    """The change of each partition, kept within the log. `at_time`: the offsets of a wanted time, -1 = none so late.
+    """Return the change of each partition, limited to the log's range.
 
-    Raises `ConfigError` for a distance from a position that there is not.
+    `at_time`: the offsets of a wanted time, -1 = no message is that late. Raises `ConfigError` for a shift without a
+    committed offset.
     """
 
     def target(place: TopicPartition) -> int:

@@ -44,9 +44,10 @@ class GroupAdmin:
     # --- groups
 
     def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-        """The groups of all brokers, by name; with `states` ("Stable", "Empty", ...) only those. Raises `ApiError`.
+        """Return the groups of all brokers, sorted by name; `states` ("Stable", "Empty", ...) and `types` filter them.
 
-        Filters need brokers of Kafka 2.6 (states) and 3.8 (types) or later; UNSUPPORTED_VERSION otherwise.
+        Filters need brokers of Kafka 2.6 (states) and 3.8 (types) or later; UNSUPPORTED_VERSION otherwise. Raises
+        `ApiError`.
         """
         found: dict[str, ListedGroup] = {}
         request = ListGroups(states=states, types=types)
@@ -56,11 +57,14 @@ class GroupAdmin:
         return [found[name] for name in sorted(found)]
 
     def coordinator(self, group_id: str) -> Coordinator:
-        """The broker that coordinates a group. Raises `ApiError`."""
+        """Return the broker that coordinates a group. Raises `ApiError`."""
         return self._asker.coordinator(CoordinatorOf(group_id), f"group {group_id}")
 
     def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
-        """State and members of groups, in their order. One that does not exist is "Dead". Raises `ApiError`."""
+        """Return state and members of groups, in the order of the ids. A group that does not exist is "Dead".
+
+        Raises `ApiError`.
+        """
 
         def describe(group_id: str) -> GroupDetails:
             def errors(result: DescribeGroupsResult) -> Iterable[ErrorCode]:
@@ -194,7 +198,7 @@ class GroupAdmin:
         return changes
 
     def delete_group_offsets(self, group_id: str, topics: Sequence[str | Place]) -> list[TopicPartition]:
-        """Forget what a group has committed in topics, or in (topic, partition); returns where that was.
+        """Delete the committed offsets of a group in topics, or in (topic, partition); return those partitions.
 
         Raises the first `ApiError` (GROUP_SUBSCRIBED_TO_TOPIC while a member reads it).
         """
@@ -236,7 +240,7 @@ class GroupAdmin:
         return ApiError(ErrorCode.NON_EMPTY_GROUP, text)
 
     def _existing(self, topics: Iterable[str]) -> set[TopicPartition]:
-        """The partitions of those topics that there are (still)."""
+        """Return the partitions of those topics that exist (still)."""
         names = set(topics)
         described = [topic for topic in self._topics.describe_topics() if topic.name in names]
         return {TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions}

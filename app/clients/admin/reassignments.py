@@ -47,7 +47,7 @@ def _cut(held: Sequence[int], replication_factor: int | None) -> list[int]:
 
 
 class _Shares:
-    """Replicas in the making; `load` counts how many each broker has."""
+    """A plan in progress; `load` counts the replicas of each broker."""
 
     def __init__(self, replicas: Mapping[TopicPartition, list[int]], brokers: Mapping[int, str | None]) -> None:
         self._racks = brokers
@@ -60,7 +60,7 @@ class _Shares:
             self.load.update(broker for broker in held if broker != -1)
 
     def fill(self) -> None:
-        """Give every empty place to the broker with the least, in a rack that has no replica yet where possible."""
+        """Give every open replica to the broker with the fewest, in a rack without a replica where possible."""
         for held in self.held.values():
             while -1 in held:
                 racks = [self._racks[broker] for broker in held if broker != -1]
@@ -70,7 +70,7 @@ class _Shares:
                 self.load[chosen] += 1
 
     def level(self) -> None:
-        """Move replicas from who has most to who has least until the counts differ by one at most."""
+        """Move replicas from the brokers with most to those with fewest, until the counts differ by one at most."""
         while self._moved_one():
             pass
 
@@ -90,7 +90,7 @@ class _Shares:
         return False
 
     def _cost(self, place: TopicPartition, broker: int) -> tuple[bool, bool]:
-        """A replica that is not there yet costs nothing to move; the preferred leader should stay."""
+        """Return the cost of a move: none for a replica that does not exist yet; the preferred leader should stay."""
         return broker in self._before[place], self.held[place][0] == broker
 
     def _may_move(self, held: Sequence[int], goes: int, comes: int) -> bool:
@@ -100,7 +100,7 @@ class _Shares:
         return len(after) >= len({self._racks[broker] for broker in held})
 
     def level_leaders(self) -> None:
-        """Change who is first among the replicas, which moves nothing, until the counts of first ones are equal."""
+        """Change the first replicas (the preferred leaders), which moves no data, until the counts are even."""
         led = Counter(dict.fromkeys(self._racks, 0))
         led.update(held[0] for held in self.held.values() if held)
         while True:
@@ -118,7 +118,7 @@ class _Shares:
             led[path[-1][0]] += 1
 
     def _path(self, start: int, ends: set[int]) -> list[tuple[int, TopicPartition]]:
-        """Leaderships to hand on, from `start` to one of `ends`: to whom, and of which partition."""
+        """Return the leaderships to pass on, from `start` to one of `ends`: (new leader, partition) for each step."""
         came: dict[int, tuple[int, TopicPartition]] = {}
         hands: dict[int, list[tuple[int, TopicPartition]]] = {}
         for place, held in self.held.items():

@@ -48,14 +48,14 @@ class TopicAdmin:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Make one topic; -1 means the broker's default. Raises `ApiError` (TOPIC_ALREADY_EXISTS, ...)."""
+        """Create one topic; -1 means the broker's default. Raises `ApiError` (TOPIC_ALREADY_EXISTS, ...)."""
         topic = NewTopic(
             name=name, partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})
         )
         return self.create_topics([topic], validate_only=validate_only)[0]
 
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Sequence[CreatedTopic]:
-        """Make topics, each by itself. Raises the first `ApiError`."""
+        """Create topics, each independently of the others. Raises the first `ApiError`."""
         request = CreateTopics(
             topics=topics, timeout_ms=self._asker.settings.request_timeout_ms, validate_only=validate_only
         )
@@ -72,7 +72,7 @@ class TopicAdmin:
             check(topic.error, topic.error_message, f"topic {topic.name}")
 
     def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        """Let a topic have `count` partitions in all. Raises `ApiError` (INVALID_PARTITIONS unless it grows)."""
+        """Extend a topic to `count` partitions in all. Raises `ApiError` (INVALID_PARTITIONS unless it grows)."""
         request = CreatePartitions(
             topics=[NewPartitions(topic=name, count=count)],
             timeout_ms=self._asker.settings.request_timeout_ms,
@@ -83,11 +83,14 @@ class TopicAdmin:
             check(topic.error, topic.error_message, f"topic {topic.name}")
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics, sorted."""
+        """Return the sorted names of all topics; with `internal`, including internal ones. Raises `ApiError`."""
         return sorted(topic.name for topic in self.describe_topics() if topic.name and (internal or not topic.internal))
 
     def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicMetadata]:
-        """Partitions, leaders and replicas of these topics, in their order (None: of all). Raises `ApiError`."""
+        """Return partitions, leaders and replicas of topics, in the order of `names` (None: all, sorted by name).
+
+        Raises `ApiError`.
+        """
         request = Metadata(topics=names, allow_auto_topic_creation=False)
         result: MetadataResult = self._asker.shell.ask(request, retriable=_no_leader_yet)
         found = {topic.name: topic for topic in result.topics}
@@ -99,7 +102,7 @@ class TopicAdmin:
         return [found[name] for name in names]
 
     def delete_records(self, offsets: Mapping[Place, int]) -> dict[TopicPartition, int]:
-        """Drop what is below these offsets (-1: everything); returns the new log start offsets.
+        """Delete the records before these offsets (-1: all); return the new log start offsets.
 
         Raises the first `ApiError` (OFFSET_OUT_OF_RANGE beyond the high watermark).
         """
@@ -118,10 +121,9 @@ class TopicAdmin:
     def list_offsets(
         self, asked: Mapping[Place, int | str], *, isolation_level: str | int = "read_uncommitted"
     ) -> dict[TopicPartition, int]:
-        """Per partition the offset for a time in ms, or for "earliest", "latest" or "max_timestamp"; -1: there is none.
+        """Return per partition the offset for a time in ms, "earliest", "latest" or "max_timestamp"; -1: there is none.
 
-        The latest is, for who reads "read_committed", where the first transaction that is still open begins. Raises the
-        first `ApiError`, `ConfigError`.
+        With "read_committed", the latest offset is the last stable offset. Raises the first `ApiError`, `ConfigError`.
         """
         pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
         try:

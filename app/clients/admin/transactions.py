@@ -28,7 +28,7 @@ from .topics import TopicAdmin
 
 @frozen(kw_only=True)
 class TransactionListing:
-    """A transactional id, and the broker that coordinates it."""
+    """A transactional id with its producer and state; `coordinator`: the id of the broker that coordinates it."""
 
     transactional_id: str
     producer_id: int
@@ -38,7 +38,7 @@ class TransactionListing:
 
 @frozen(kw_only=True)
 class OpenTransaction:
-    """A transaction that keeps a partition's readers of committed messages from what is behind `start_offset`."""
+    """An open transaction in a partition; `read_committed` consumers get no messages from `start_offset` on."""
 
     topic: str
     partition: int
@@ -47,11 +47,11 @@ class OpenTransaction:
     coordinator_epoch: int
     start_offset: int
     last_timestamp_ms: int
-    """When the producer appended last."""
+    """The time of the producer's last append."""
 
 
 class TransactionAdmin:
-    """Lists and describes transactions; finds those that hang, and ends them."""
+    """Lists and describes transactions; finds hanging ones, and aborts them."""
 
     def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
         self._asker = asker
@@ -60,10 +60,10 @@ class TransactionAdmin:
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers, by name; with filters only those in these states ("Ongoing", ...), of
-        these producers, whose transaction lasts longer than `duration_ms`.
+        """Return the transactional ids of all brokers, sorted by name.
 
-        Raises `ApiError`, `ConfigError` for a state that there is not.
+        Filters restrict them to these states ("Ongoing", ...), to these producers, and to transactions that last longer
+        than `duration_ms`. Raises `ApiError`, `ConfigError` for an unknown state.
         """
         request = ListTransactions(states=states, producer_ids=producer_ids, duration_ms=duration_ms)
         found: dict[str, TransactionListing] = {}
@@ -81,11 +81,14 @@ class TransactionAdmin:
         return [found[name] for name in sorted(found)]
 
     def transaction_coordinator(self, transactional_id: str) -> Coordinator:
-        """The broker that coordinates a transactional id. Raises `ApiError`."""
+        """Return the broker that coordinates a transactional id. Raises `ApiError`."""
         return self._asker.coordinator(_coordinator_of(transactional_id), f"transactional id {transactional_id}")
 
     def describe_transactions(self, transactional_ids: Sequence[str]) -> list[DescribedTransaction]:
-        """State, producer and partitions, in the order of the ids. Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND)."""
+        """Return state, producer and partitions of transactions, in the order of the ids.
+
+        Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND).
+        """
 
         def describe(name: str) -> DescribedTransaction:
             def errors(result: DescribeTransactionsResult) -> Iterable[ErrorCode]:
@@ -99,7 +102,10 @@ class TransactionAdmin:
         return [describe(name) for name in transactional_ids]
 
     def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
-        """The idempotent and transactional producers that the leaders of these partitions know. Raises `ApiError`."""
+        """Return the idempotent and transactional producers of these partitions, as their leaders know them.
+
+        Raises `ApiError`.
+        """
         asked = sorted({TopicPartition(*place) for place in places})
 
         def build(group: Sequence[TopicPartition]) -> DescribeProducers:
@@ -119,10 +125,10 @@ class TransactionAdmin:
     def find_hanging_transactions(
         self, *, max_timeout_ms: int = 900_000, topics: Sequence[str] | None = None, now_ms: int | None = None
     ) -> list[OpenTransaction]:
-        """Transactions open in a partition for longer than any may take, of which their coordinator does not know.
+        """Return the hanging transactions: open in a partition for too long, and unknown to their coordinator.
 
-        `max_timeout_ms`: the brokers' `transaction.max.timeout.ms`. Left alone, they hold up readers of committed
-        messages for ever: see `abort_transaction`. Raises `ApiError`.
+        `max_timeout_ms`: the longest time without an append, the brokers' `transaction.max.timeout.ms`. A hanging
+        transaction blocks `read_committed` consumers for ever: see `abort_transaction`. Raises `ApiError`.
         """
         now = self._asker.shell.connector.clock.now_ms() if now_ms is None else now_ms
         described = self._topics.describe_topics(topics)
@@ -139,10 +145,10 @@ class TransactionAdmin:
     def abort_transaction(
         self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
     ) -> None:
-        """End a transaction in one partition, as its coordinator would have; for those that hang only.
+        """Abort a transaction in one partition, in place of its coordinator; only for hanging transactions.
 
-        The leader writes an ABORT marker, whatever the coordinator says of that transaction. Raises `ApiError`:
-        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED when the partition knows a later epoch.
+        The leader writes an ABORT marker, whatever state the coordinator has. Raises `ApiError`: INVALID_PRODUCER_EPOCH
+        or TRANSACTION_COORDINATOR_FENCED if the partition knows a later epoch.
         """
         asked = TopicPartition(*place)
         marker = TxnMarker(

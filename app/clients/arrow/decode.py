@@ -139,7 +139,7 @@ class _Reader:
         self._waiting_bytes += run.end - run.start
 
     def _decode_waiting(self) -> Iterator[ArrowColumns]:
-        """All at once; if something is odd one by one, and that by the other reader."""
+        """Decode the collected batches at once; after an `OddError` one by one, an odd one by `core.message`."""
         group, self._waiting, self._waiting_bytes = self._waiting, [], 0
         found = self._together(group, self._reached) if group else None
         if found is not None:
@@ -163,7 +163,7 @@ class _Reader:
             yield found
 
     def _together(self, group: Sequence[_Opened], reached: int) -> ArrowColumns | None:
-        """None if something is odd."""
+        """Decode batches at once; return None after an `OddError`."""
         data, runs = group[0].data, [opened.run for opened in group]
         if any(opened.data is not data for opened in group):
             data = b"".join(memoryview(opened.data)[opened.run.start : opened.run.end] for opened in group)
@@ -211,7 +211,7 @@ def _nothing(next_offset: int, with_headers: bool) -> ArrowColumns:
 def decode_set(
     messages: MessageSet, *, from_offset: int | None = None, upto: int | None = None, with_headers: bool = False
 ) -> Iterator[ArrowColumns]:
-    """The messages of a set, as iterating over it gives them. Raises as iterating does, behind what comes before."""
+    """Yield the messages of a set, the same as its iteration. Raises its errors too, after the messages before them."""
 
     def batches() -> Iterator[tuple[int, BatchHeader]]:
         for position, header in messages.positioned_batches():

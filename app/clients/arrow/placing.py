@@ -60,7 +60,7 @@ class _Choice:
         return self._each(rows)
 
     def _keyed(self, partitioner: KeyedPartitioner, rows: Rows, keyless: Flags) -> Numbers:
-        """A hash says it, but for rows without a key."""
+        """Choose by the hash of the key; rows without a key go by the partitioner."""
         count = len(self._view.leaders)
         if partitioner.empty_is_none and rows.keys is not None:
             keyless = keyless | (pc.binary_length(rows.keys).fill_null(0).to_numpy(zero_copy_only=False) == 0)
@@ -76,7 +76,7 @@ class _Choice:
         return chosen
 
     def _sticky(self, sizes: Numbers) -> Numbers:
-        """One partition for as many rows as go into a batch."""
+        """Choose one partition for all rows that fit into a batch."""
         chosen = np.empty(len(sizes), dtype=np.int64)
         firsts = batch_firsts(sizes, self._batch_size, len(sizes))
         for first, end in zip(firsts, [*firsts[1:], len(sizes)], strict=True):
@@ -96,7 +96,7 @@ class _Choice:
 
 
 def batch_firsts(sizes: Numbers, batch_size: int, batch_messages: int) -> Sequence[int]:
-    """The rows at which batches begin: each as large as it may be, and of one row at least."""
+    """Return the rows at which batches begin, each batch as large as allowed, and of one row at least."""
     ends, firsts = np.cumsum(sizes), [0]
     while True:
         first = firsts[-1]
@@ -123,7 +123,7 @@ def _hashed(keys: Any, hashed: Callable[[bytes, int], int], count: int) -> Numbe
 
 
 def murmur2_of(keys: Any) -> Hashes:
-    """`core.client.producer.hashing.murmur2` of many keys, none of them null."""
+    """Return `core.client.producer.hashing.murmur2` of many keys, none of them null."""
     bounds = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
     begins, sizes = bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
     data = np.frombuffer(bytes(keys.buffers()[2] or b"") + b"\0\0\0\0", dtype=np.uint8)

@@ -54,9 +54,9 @@ class RecordColumns:
 def columns_of(
     data: bytes, runs: Sequence[RecordRun], from_offset: int, upto: int | None, *, with_headers: bool
 ) -> RecordColumns:
-    """The records of batches that follow each other in `data`, with offsets in [from_offset, upto).
+    """Return the records of batches that follow each other in `data`, with offsets in [from_offset, upto).
 
-    Raises `OddError`; not only for what is damaged.
+    Raises `OddError`, also for batches that are not damaged.
     """
     if len(data) >= 1 << 31:
         raise OddError
@@ -96,7 +96,7 @@ def columns_of(
 
 
 def slices(buffer: pa.Buffer, begins: Numbers, ends: Numbers, null: Flags, keep: Flags | None = None) -> pa.Array:
-    """The bytes between these places, which only grow, as a binary column; of the rows to keep."""
+    """Return the bytes between these positions, which only grow, as a binary column; of the rows to keep."""
     count = len(begins)
     if null.all():
         return pa.nulls(count if keep is None else int(keep.sum()), pa.binary())

@@ -19,7 +19,7 @@ _EMPTY = pa.scalar(b"", pa.binary())
 
 @define(eq=False)
 class Rows:
-    """Messages column by column; `keys`, `headers` (laid out already) and times are None where there are none."""
+    """Messages column by column; `keys`, `headers` (encoded already) and times are None where there are none."""
 
     values: pa.Array
     keys: pa.Array | None
@@ -30,7 +30,7 @@ class Rows:
         return len(self.values)
 
     def chosen(self, rows: Numbers) -> "Rows":
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         taken = pa.array(rows)
         return Rows(
             self.values.take(taken),
@@ -40,7 +40,7 @@ class Rows:
         )
 
     def sizes(self) -> Numbers:
-        """About how many bytes each takes in a batch, rather more."""
+        """Return the bytes that each row takes in a batch, about, and rather too many."""
         total = lengths(self.values) + RECORD_OVERHEAD
         for column in (self.keys, self.headers):
             if column is not None:
@@ -60,7 +60,7 @@ class RecordBlock:
 
 
 def lay_out(rows: Rows, firsts: Iterable[int], now_ms: int) -> Iterator[RecordBlock]:
-    """The rows as batches, which begin at the rows `firsts`; those without a timestamp get `now_ms`."""
+    """Yield the rows as batches that begin at the rows `firsts`; without a column of timestamps, all get `now_ms`."""
     count, begins = len(rows), np.fromiter(firsts, dtype=np.int64)
     ends = np.append(begins[1:], count)
     counts = ends - begins
@@ -80,7 +80,7 @@ def lay_out(rows: Rows, firsts: Iterable[int], now_ms: int) -> Iterator[RecordBl
 
 
 def headers_laid_out(headers: Any) -> pa.Array | None:
-    """A column of lists of key and value as the bytes that a record ends with. None: there are no headers at all."""
+    """Encode a column of lists of key and value as the end of each record. Return None if there are no headers."""
     headers = headers.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))
     pairs = headers.flatten()
     if not len(pairs):

@@ -33,7 +33,7 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 
 def record_batch(place: TopicPartition, columns: ArrowColumns) -> pa.RecordBatch:
-    """The records of one partition, with headers if `columns` has them."""
+    """Return a batch of the records of one partition, with headers if `columns` has them."""
     count = len(columns)
     arrays = [
         columns.keys,
@@ -50,7 +50,7 @@ def record_batch(place: TopicPartition, columns: ArrowColumns) -> pa.RecordBatch
 
 
 class GatheredRows:
-    """Takes records, gives a table."""
+    """Collects records for a table."""
 
     def __init__(self, with_headers: bool) -> None:
         self.with_headers = with_headers
@@ -61,13 +61,13 @@ class GatheredRows:
         return self._rows
 
     def add(self, place: TopicPartition, columns: ArrowColumns) -> None:
-        """Put records last."""
+        """Append records."""
         if len(columns):
             self._batches.append(record_batch(place, columns))
             self._rows += len(columns)
 
     def add_set(self, messages: MessageSet, *, upto: int | None = None, skip_damaged: bool = False) -> None:
-        """Put the messages of a set last, those before `upto`. Raises `CorruptRecord`, or says what it leaves out."""
+        """Append the messages of a set before `upto`. Raises `CorruptRecord`; with `skip_damaged` it logs a warning."""
         place = TopicPartition(messages.topic, messages.partition)
         position = messages.from_offset
         if skip_damaged:
@@ -80,7 +80,7 @@ class GatheredRows:
             raise (CorruptRecord(*place, position, error.message) if is_damage(error) else error) from error
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """Return the table of all records."""
         return pa.Table.from_batches(self._batches, SCHEMA_WITH_HEADERS if self.with_headers else SCHEMA)
 
 

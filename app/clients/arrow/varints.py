@@ -1,4 +1,4 @@
-"""Zig-zag varints (facts B1) at many places at once: what `core.message.varint` is for one."""
+"""Zig-zag varints (facts B1) at many positions at once; `core.message.varint` reads single ones."""
 
 from typing import TypeAlias
 
@@ -11,17 +11,17 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 INT_BYTES_MAX = 5
 LONG_BYTES_MAX = 9
-"""One less than the format has: all that these say fits into a signed number before zig-zag is undone."""
+"""One byte less than in the format: such numbers fit into a signed number before zig-zag is undone."""
 
 
 class OddError(Exception):
-    """Something that only the reader record by record can judge."""
+    """Raised for data that only the record-by-record reader can judge."""
 
 
 def read_varints(data: Bytes, at: Numbers, bytes_max: int = INT_BYTES_MAX) -> tuple[Numbers, Numbers]:
-    """(the numbers at these places before zig-zag is undone, the places behind them).
+    """Return (the numbers at these positions before zig-zag is undone, the positions after them).
 
-    A place beyond `data` reads its last byte: check what comes out. Raises `OddError` for more than `bytes_max` bytes,
+    A position beyond `data` reads its last byte: check the result. Raises `OddError` for more than `bytes_max` bytes,
     or more than 32 bits where that is 5.
     """
     byte = data.take(at, mode="clip")

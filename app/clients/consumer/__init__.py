@@ -1,1 +1,1 @@
-"""The consumers, as users see them, and the threads' side of them."""
+"""The consumers, and the parts that connect them to threads and the reactor."""

@@ -502,7 +502,7 @@ class Consumer:
             return self._all_read(ends)
 
     def _all_read(self, ends: Mapping[TopicPartition, int] | None) -> bool:
-        """Lock held."""
+        """Return True if all ends are reached, and the group of a member has settled. Lock held."""
         if ends is None:
             return False
         if self._group is not None and self._is_member:

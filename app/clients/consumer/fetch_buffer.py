@@ -1,4 +1,4 @@
-"""The way of messages from the fetcher to the user's thread."""
+"""The path of messages from the fetcher to the user's thread."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class GroupCoordinatorClient:
             return now if is_known or known is None else known
 
     def _metadata(self) -> GroupMetadata:
-        """Lock held."""
+        """Return the present identity of the member. Lock held."""
         return GroupMetadata(
             group_id=self._settings.group_id,
             generation_id=self.membership.generation_id,
@@ -409,7 +409,7 @@ class GroupCoordinatorClient:
         self._commits_fail = error is not None
 
     def _news(self) -> dict[TopicPartition, CommittedOffset]:
-        """Positions that are not committed yet. Lock held."""
+        """Return the positions that are not committed yet. Lock held."""
         return {
             place: position for place, position in self.positions().items() if position.offset != self._known.get(place)
         }

@@ -82,7 +82,7 @@ class ConsumerPositions:
             self._shell.wake()
 
     def pause(self, places: Sequence[Place], paused: bool) -> None:
-        """Pause or resume these, or all assigned ones if none is named. Raises `ConfigError` for others."""
+        """Pause or resume these partitions (none named: all assigned). Raises `ConfigError` for unassigned ones."""
         chosen = [as_topic_partition(place) for place in places] or self.assignment
         for place in chosen:
             self.state(place)

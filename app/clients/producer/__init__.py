@@ -1,1 +1,1 @@
-"""The producer, as users see it, and the threads' side of it."""
+"""The producer, and the parts that connect it to threads and the reactor."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ProducerHooks(HookPath):
-    """On the way to the accumulator of the current generation."""
+    """The hook path to the accumulator of the current generation."""
 
     def __init__(
         self, owner: HookOwner, intake: RecordAppender, events: EventHandler, callbacks: CallbackHandler | None
@@ -45,7 +45,7 @@ class ProducerHooks(HookPath):
         self._intake = intake
 
     def send_many(self, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
-        """Queue messages, one after the other. Raises what `send` raises."""
+        """Queue messages, one after the other. Raises the errors of `send`."""
         return ManyHandle(self._shell, [], [self._send_one(topic, value, key, partition) for value in values])
 
     def _send_one(self, topic: str, value: Any, key: Any, partition: int | None) -> DeliveryHandle:
@@ -102,7 +102,7 @@ class BatchHooks:
         return self._callbacks.before_batch if gives_headers(self._callbacks) else None
 
     def start(self, bootstrap: object) -> None:
-        """The producer begins. Raises what the handler raises."""
+        """Start the handler, when the producer begins. Raises the handler's errors."""
         self._callbacks.start(bootstrap)
 
     def on_batch_done(self, batch: ProducerBatch) -> None:

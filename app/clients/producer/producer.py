@@ -1,4 +1,4 @@
-"""The producer, as users see it."""
+"""The producer of messages."""
 
 from __future__ import annotations
 

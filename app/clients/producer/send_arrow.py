@@ -102,7 +102,7 @@ class _ArrowSender:
         return ManyHandle(self._intake.shell, self._runs, [])
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Take a block. Raises as `Producer.send_arrow`, mostly before anything of the block is taken."""
+        """Take a block. Raises the errors of `Producer.send_arrow`, mostly before any row of the block is taken."""
         intake, settings = self._intake, self._intake.settings
         now_ms = intake.shell.clock.now_ms()
         rows = _rows(batch, now_ms)
@@ -152,7 +152,7 @@ class _ArrowSender:
         intake.shell.wake()
 
     def _view(self) -> Any:
-        """The topic, once it is known and everything that was sent to it before has found its place."""
+        """Return the view of the topic, once it is known and earlier messages to it are in batches."""
         intake, topic = self._intake, self._topic
         limit_ms = intake.settings.max_block_ms
 
@@ -179,7 +179,7 @@ class _ArrowSender:
 
 
 def _firsts(partitions: Numbers, sizes: Numbers, batch_size: int, batch_messages: int) -> list[int]:
-    """The rows at which batches begin; rows of one partition follow each other."""
+    """Return the rows at which batches begin; rows of one partition follow each other."""
     borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
     return [
         begin + first
@@ -209,7 +209,7 @@ def _rows(batch: pa.RecordBatch, now_ms: int) -> Rows:
 
 
 def _content(batch: pa.RecordBatch, name: str) -> Any:
-    """A column of keys or values as bytes; None if there is none. Raises `EncodeError`."""
+    """Return a column of keys or values as bytes; None if there is none. Raises `EncodeError`."""
     if name not in batch.schema.names:
         return None
     column = batch.column(name)
@@ -226,7 +226,7 @@ def _content(batch: pa.RecordBatch, name: str) -> Any:
 
 
 def _times(batch: pa.RecordBatch) -> Any:
-    """Milliseconds since 1970; None if there is no such column. Raises `EncodeError`."""
+    """Return the timestamps in milliseconds since 1970; None if there is no such column. Raises `EncodeError`."""
     if "timestamp" not in batch.schema.names:
         return None
     column = batch.column("timestamp")

@@ -52,7 +52,7 @@ def _encoded(intake: RecordAppender, topic: str, value: Any, key: Any) -> Encode
 
 
 def _send_values(intake: RecordAppender, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
-    """Values without keys, headers and timestamps; with a sticky partitioner a batch at a time."""
+    """Send values without keys, headers and timestamps; with a sticky partitioner, a batch at a time."""
     shell, accumulator = intake.shell, intake.accumulator
     runs: list[tuple[BatchFuture, int, int]] = []
     singles: list[DeliveryHandle] = []

@@ -1,4 +1,4 @@
-"""A producer's transactions: the user's thread asks, and waits for what the state machine makes of it."""
+"""A producer's transactions: the user's thread makes requests of the state machine, and waits for the results."""
 
 from __future__ import annotations
 

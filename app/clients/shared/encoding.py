@@ -1,4 +1,4 @@
-"""From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
+"""The conversion and check of the arguments of `send`, before they go into a batch."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import index
@@ -19,7 +19,7 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 
 class Encoding:
-    """A value's and a key's encoder together; bytes with the default encoders take a short cut."""
+    """The encoders of values and keys; bytes with the default encoder need no call."""
 
     __slots__ = ("_encoder", "_key_encoder", "plain")
 
@@ -27,10 +27,10 @@ class Encoding:
         self._encoder = encoder
         self._key_encoder = key_encoder
         self.plain = type(encoder) is BytesSerde
-        """Values that are bytes already need no encoding."""
+        """True if values that are bytes already need no encoding."""
 
     def encode(self, topic: str, value: Any, key: Any) -> tuple[bytes | None, bytes | None]:
-        """Value and key as bytes. Raises `EncodeError`."""
+        """Return value and key as bytes. Raises `EncodeError`."""
         if not self.plain or type(value) is not bytes:
             value = _encoded(self._encoder, topic, value, "value")
         if key is not None:
@@ -49,7 +49,7 @@ class EncoderSettings(Protocol):
 
 
 def encoding_of(host: PluginHost, chosen: EncoderSettings, encoder: object, key_encoder: object) -> Encoding:
-    """The encoders that are given, or those that the settings name. Raises `ConfigError`."""
+    """Return the given encoders, or those in the settings. Raises `ConfigError`."""
     return Encoding(
         host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else as_encoder(encoder, "encoder"),
         host.encoder(chosen.key_encoder)

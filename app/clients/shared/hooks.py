@@ -1,4 +1,4 @@
-"""The way through the classic hooks, for producers that have an event handler or a callback handler."""
+"""The path through the classic hooks, for producers with an event handler or a callback handler."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class HookOwner(Protocol):
         ...
 
     def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
-        """End a message: failed, or (None) handled elsewhere."""
+        """End a message: it failed, or (None) a handler has taken care of it."""
         ...
 
 
 class HookPath(ABC):
-    """Fulfils `HookSink` for one producer."""
+    """Implements `HookSink` for one producer."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class HookPath(ABC):
     def handlers(
         host: PluginHost, settings: HandlerSettings, events: object, callbacks: object
     ) -> tuple[EventHandler, CallbackHandler | None] | None:
-        """The handlers that are wanted; None when there are none. Raises `ConfigError`."""
+        """Return the configured handlers; None if there are none. Raises `ConfigError`."""
         made_events: Any = None if isinstance(events, str) else events
         made_callbacks: Any = None if isinstance(callbacks, str) else callbacks
         if made_events is None and settings.event_handler:
@@ -129,7 +129,7 @@ class HookPath(ABC):
         timestamp_ms: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> DeliveryHandle:
-        """Queue a message. A hook that fails fails the handle; raises `QueueFull`, `ClosedError`."""
+        """Queue a message. If a hook raises, the handle fails. Raises `QueueFull`, `ClosedError`."""
         handle = DeliveryHandle(BatchFuture(), 0, self._shell)
         if on_delivery is not None:
             handle.home.callbacks.append((0, on_delivery))

@@ -1,4 +1,4 @@
-"""ListOffsets, for every client that asks."""
+"""The request ListOffsets, for all clients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from .client_shell import ClientShell
 def list_offsets(
     shell: ClientShell, asked: Sequence[tuple[TopicPartition, int]], isolation_level: int = 0
 ) -> list[Any]:
-    """Per (partition, timestamp) the `ListOffsetsResultPartition`, or its `BarnabasError`."""
+    """Return for each (partition, timestamp) the `ListOffsetsResultPartition`, or its `BarnabasError`."""
 
     def build(group: Sequence[tuple[TopicPartition, int]]) -> ListOffsets:
         return ListOffsets(

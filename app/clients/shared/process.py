@@ -1,4 +1,4 @@
-"""Clients and fork: a child has a copy of the client, and none of its threads."""
+"""The check of clients after a fork: a child has a copy of the client, but none of its threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ClassT = TypeVar("ClassT", bound=type)
 
 
 class ProcessBound:
-    """Knows of which process it is."""
+    """An object that works only in the process in which it was made."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
         self.is_foreign = False
-        """This process is a child of the one that it was made in."""
+        """True in a child of the process in which it was made."""
         _all.add(self)
 
     def check_process(self) -> None:
@@ -45,8 +45,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_process_in_methods(attribute: str, *, but: tuple[str, ...] = ()) -> Callable[[ClassT], ClassT]:
-    """Let all public methods and properties of a class begin with `check_process` of this attribute, `but` for those
-    that do so by themselves. Nothing is waited for before: a lock may be held by a thread that did not come along."""
+    """Make all public methods and properties of a class call `check_process` of this attribute first.
+
+    `but`: those that call it themselves. The check comes before any wait: a thread that does not exist in the child may
+    hold a lock.
+    """
 
     def checked(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AnyProducer(Protocol):
-    """A producer: `Producer`, or `ClassicProducer`. What each method promises is said there."""
+    """A producer: `Producer`, or `ClassicProducer`. Those classes document the methods."""
 
     delivered: int
     failed: int

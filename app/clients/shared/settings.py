@@ -123,7 +123,7 @@ class ProducerSettings(CommonSettings):
 
     @property
     def idempotent(self) -> bool:
-        """Whether batches are numbered."""
+        """Whether batches have sequence numbers."""
         return self._allows_idempotence if self.enable_idempotence is None else self.enable_idempotence
 
     @property
@@ -246,7 +246,7 @@ def _strategies(value: Any) -> tuple[Any, ...]:
 
 
 def _strategy_name(value: str) -> str:
-    """Kafka's Java classes by their short names."""
+    """Return the short name of an assignor; Kafka's Java classes have one too."""
     name = value.strip()
     classes = {
         "RangeAssignor": "range",
@@ -372,7 +372,7 @@ _CLASSIC_PRODUCER = {
 
 
 def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any], *, prefix: str = "") -> T:
-    """Settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
+    """Read settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
 
     `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
     counts messages, as there. A kind may have `ALIASES` of its own, dotted name → field. Raises `ConfigError` naming
@@ -423,7 +423,7 @@ def _refusal(key: str) -> str:
 
 
 def _make(kind: type[T], found: Mapping[str, Any], names: Mapping[str, str]) -> T:
-    """`names`: of fields, as the user wrote them."""
+    """Make the settings. Raises `ConfigError` with the `names` of fields in the user's spelling."""
     try:
         return kind(**found)
     except ValueError as error:

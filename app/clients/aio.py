@@ -65,7 +65,7 @@ class AsyncProducer:
         waits for a commit that has begun.
         """
         transactions = self._producer._transactional()
-        begin = partial(transactions.begin, timeout)
+        begin = partial(transactions.begin_transaction, timeout)
         await _to_the_end(begin, undo=lambda: transactions.leave(asyncio.CancelledError(), timeout))
         try:
             yield self

@@ -108,7 +108,7 @@ class Calls:
         """
         if isinstance(call, LeaderCall):
             places = [as_topic_partition(call.place(item)) for item in call.items]
-            self._view.want({place.topic for place in places})
+            self._view.add_topics({place.topic for place in places})
             call.known = self._view.updates
         elif isinstance(call.target, CoordinatorOf) and not isinstance(call.target.key, str):
             raise TypeError(f"name: expected str, got {type(call.target.key).__name__} ({call.target.key!r:.80})")
@@ -164,7 +164,7 @@ class Calls:
             if call.last is not None and not isinstance(call.last, BarnabasError):
                 self._finish(call, call.last)  # a result with an error for each item
             else:
-                why = call.last or (self._silent(call.asked) if call.in_flight else self._view.trouble)
+                why = call.last or (self._silent(call.asked) if call.in_flight else self._view.failure_reason)
                 self._finish(call, _given_up(call, type(call.request).__name__, why))
             return
         answers = dict(call.answers)
@@ -180,7 +180,7 @@ class Calls:
             return ApiError(error, f"topic {topic}")
         if index in call.last:
             return call.last[index]
-        return self._silent(call.asked[index]) if index in call.asked else self._view.trouble
+        return self._silent(call.asked[index]) if index in call.asked else self._view.failure_reason
 
     def _silent(self, node: int) -> BarnabasError | None:
         return silent(self._view.address(node))

@@ -52,13 +52,13 @@ class ViewSettings:
 
 
 class ClusterView:
-    """Brokers, and the topics that someone `want`s; refreshes itself on request, when stale and after errors.
+    """Brokers, and the topics of `add_topics`; refreshes itself on request, when stale and after errors.
 
     It asks any broker that it can reach, and falls back to the bootstrap addresses when it can reach none. While the
     leader of a wanted topic cannot be reached, it keeps refreshing, since an election is due. It accepts a leader from
     metadata unless the leader epoch is older than the known one.
 
-    `topic` and `leader` may be called from any thread, `want` and `request_refresh` under the lock of `poll`.
+    `topic` and `leader` may be called from any thread, `add_topics` and `request_refresh` under the lock of `poll`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ClusterView:
         self._wants_all = False
         self._coordinators: dict[int, Address] = {}
         self.all_topics: Mapping[str, bool] | None = None
-        """Every topic of the cluster, and if it is internal; None without `want_all`, and while not known."""
+        """Every topic of the cluster, and if it is internal; None without `need_all_topics`, and while not known."""
         self.topic_errors: dict[str, ErrorCode] = {}
         """The errors of the last metadata for wanted topics that cannot be used."""
         self.brokers: dict[int, Address] = {}
@@ -134,7 +134,7 @@ class ClusterView:
             return -1, -1
         return view.leaders[partition], view.epochs[partition]
 
-    def tell_leader(self, place: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
+    def update_leader(self, place: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
         """Take the leader from a broker's error response (KIP-951). Return True if its epoch is a newer one."""
         view = self._topics.get(place.topic)
         if leader is None or view is None or not 0 <= place.partition < len(view.leaders):
@@ -152,7 +152,7 @@ class ClusterView:
         self._topics[place.topic] = _with_leaders(view, leaders, epochs)
         return True
 
-    def want(self, topics: Iterable[str]) -> None:
+    def add_topics(self, topics: Iterable[str]) -> None:
         """Ask for these topics from now on; at once when one is not known, whatever the others wait for.
 
         Raises `TypeError` or `ValueError`, before anything is asked for, for a name that no request can carry.
@@ -168,7 +168,7 @@ class ClusterView:
                 if self.last_error is None:
                     self._not_before = -NEVER
 
-    def want_all(self, wants: bool = True) -> None:
+    def need_all_topics(self, wants: bool = True) -> None:
         """Ask for all topics from now on, or for the wanted ones only again."""
         if wants and not self._wants_all:
             self._needed = True
@@ -223,7 +223,7 @@ class ClusterView:
         return self.any_node() if self.updates else None
 
     @property
-    def trouble(self) -> BarnabasError | None:
+    def failure_reason(self) -> BarnabasError | None:
         """The reason why there is no metadata: the last error, or else the broker that was asked and is silent."""
         if self.last_error is None and self._in_flight:
             return silent(self.address(self._asked_node))
@@ -231,14 +231,14 @@ class ClusterView:
 
     @property
     def why(self) -> str:
-        """`trouble` as the end of a text."""
-        return "" if self.trouble is None else f"; last: {self.trouble}"
+        """`failure_reason` as the end of a text."""
+        return "" if self.failure_reason is None else f"; last: {self.failure_reason}"
 
     def try_another(self) -> None:
         """Let `any_node` choose another broker, because this one was of no help."""
         self._turn += 1
 
-    def heard(self, node: int, answers: bool) -> None:
+    def on_node_status(self, node: int, answers: bool) -> None:
         """Note that a node has answered, or that it was unreachable or late. On the thread of `poll`."""
         broker = node - COORDINATORS if node >= COORDINATORS else node
         if answers:
@@ -248,9 +248,9 @@ class ClusterView:
             if node >= COORDINATORS or any(broker in view.leaders for view in self._topics.values()):
                 self._needed = True
 
-    def late(self, node: int) -> None:
+    def on_request_overdue(self, node: int) -> None:
         """Note that a node is late with an answer; metadata is then asked of another. On the thread of `poll`."""
-        self.heard(node, answers=False)
+        self.on_node_status(node, answers=False)
         if self._in_flight and node == self._asked_node:
             self.last_error = silent(self.address(node))
             self._question += 1
@@ -272,9 +272,11 @@ class ClusterView:
         request = Metadata(topics=topics, allow_auto_topic_creation=self._settings.allow_auto_create)
         self._asked_node = self.any_node()
         question = self._question
-        return Poll([Send(self._asked_node, request, lambda result, now: self._told(question, result, now))], NEVER)
+        return Poll(
+            [Send(self._asked_node, request, lambda result, now: self._on_metadata(question, result, now))], NEVER
+        )
 
-    def _told(self, question: int, result: Any, now_ms: float) -> None:
+    def _on_metadata(self, question: int, result: Any, now_ms: float) -> None:
         if question == self._question:
             self._answered(result, now_ms)
 

@@ -37,7 +37,7 @@ class CoordinatorFinder:
         self._key = key
         self._key_type = key_type
         self._backoff = backoff
-        self.known: int | None = None
+        self.coordinator: int | None = None
         """The node of the coordinator, if that is known."""
         self._needed = False
         self._in_flight = False
@@ -53,33 +53,33 @@ class CoordinatorFinder:
         return f"{'group' if self._key_type == GROUP_COORDINATOR else 'transactional id'} {self._key}"
 
     @property
-    def trouble(self) -> BarnabasError | None:
+    def failure_reason(self) -> BarnabasError | None:
         """The reason for a wait without success: the last error, or else the broker that was asked and is silent."""
-        asked = self.known if self.known is not None else self._asked if self._in_flight else None
+        asked = self.coordinator if self.coordinator is not None else self._asked if self._in_flight else None
         if self.last_error is not None or asked is None:
-            return self.last_error or self._view.trouble
+            return self.last_error or self._view.failure_reason
         return silent(self._view.address(asked))
 
     def node(self) -> int | None:
-        """Return `known`; if it is None, request a lookup."""
-        self._needed = self.known is None
-        return self.known
+        """Return `coordinator`; if it is None, request a lookup."""
+        self._needed = self.coordinator is None
+        return self.coordinator
 
     def side_node(self) -> int | None:
         """Return a node that reaches the coordinator over another connection, so that a request need not wait there."""
-        if self.known is None:
+        if self.coordinator is None:
             return None
-        broker = self.known - COORDINATORS
-        return self.known if self._view.address(broker) is None else broker
+        broker = self.coordinator - COORDINATORS
+        return self.coordinator if self._view.address(broker) is None else broker
 
-    def worked(self) -> None:
+    def reset_backoff(self) -> None:
         """Reset the back-off, because the coordinator has executed a request."""
         self._failures = 0
 
-    def lost(self, error: BarnabasError, now_ms: float) -> None:
+    def mark_coordinator_unknown(self, error: BarnabasError, now_ms: float) -> None:
         """Look the coordinator up again after a pause: it is unreachable, or says that it is not the coordinator."""
-        if self.known is not None:
-            self.known = None
+        if self.coordinator is not None:
+            self.coordinator = None
             if self._failures:  # the broker that named it may lag
                 self._view.try_another()
             self._pause(error, now_ms)
@@ -90,7 +90,7 @@ class CoordinatorFinder:
         return refusal
 
     def poll(self, now_ms: float) -> Poll:
-        if not self._needed or self._in_flight or self.known is not None:
+        if not self._needed or self._in_flight or self.coordinator is not None:
             return Poll([], NEVER)
         if now_ms < self._not_before_ms:
             return Poll([], self._not_before_ms)
@@ -104,7 +104,7 @@ class CoordinatorFinder:
         if isinstance(result, FindCoordinatorResult) and result.coordinators:
             found = result.coordinators[0]
             if found.error is ErrorCode.NONE:
-                self.known = self._view.coordinator(found.node_id, (found.host, found.port))
+                self.coordinator = self._view.coordinator(found.node_id, (found.host, found.port))
                 self.last_error = None
                 self._needed = False
                 return
@@ -113,7 +113,7 @@ class CoordinatorFinder:
         elif isinstance(result, BarnabasError):
             error = result
         else:
-            error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker told no coordinator")
+            error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker returned no coordinator")
         self._view.try_another()
         if isinstance(error, ApiError) and not error.retriable:
             self._refusal = error

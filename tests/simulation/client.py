@@ -29,7 +29,7 @@ class Client:
             ViewSettings(),
             moved=lambda: world.scheduler.call_soon(self._links.tidy),
         )
-        self.view.want([TOPIC])
+        self.view.add_topics([TOPIC])
         self._transport = world.network.transport(name)
         outside = LinkDependencies(
             scheduler=world.scheduler,
@@ -38,8 +38,8 @@ class Client:
             connect=self._connect,
             caller=Caller(client_id=name),
         )
-        self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = OverdueRequests(self._links.submit, world.clock, self.view.late)
+        self._links = Links(outside, self.view.address, self.view.on_node_status)
+        overdue = OverdueRequests(self._links.submit, world.clock, self.view.on_request_overdue)
         self._driver = Driver(world.scheduler, world.clock, overdue.submit)
         self._driver.add(self.view)
         self._driver.add(overdue)

@@ -90,7 +90,7 @@ class _Reader:
         self._on_damage = on_damage
         self._waiting: list[_Opened] = []
         self._waiting_bytes = 0
-        self._before = self._told = from_offset
+        self._before = self._yielded = from_offset
         self._whole = b""
 
     def read(self, records: Buffer, batches: Iterable[tuple[int, BatchHeader]] | None) -> Iterator[ArrowColumns]:
@@ -114,7 +114,7 @@ class _Reader:
             yield from self._decode_waiting()
             raise
         yield from self._decode_waiting()
-        if self._told < self._reached:
+        if self._yielded < self._reached:
             yield _nothing(self._reached, self._with_headers)
 
     def _end(self, header: BatchHeader) -> int:
@@ -143,7 +143,7 @@ class _Reader:
         group, self._waiting, self._waiting_bytes = self._waiting, [], 0
         found = self._together(group, self._reached) if group else None
         if found is not None:
-            self._told = self._reached
+            self._yielded = self._reached
             yield found
             return
         reached = self._before
@@ -159,7 +159,7 @@ class _Reader:
                         raise
                     self._on_damage(header, error)
                     continue
-            self._told = reached
+            self._yielded = reached
             yield found
 
     def _together(self, group: Sequence[_Opened], reached: int) -> ArrowColumns | None:

@@ -467,7 +467,7 @@ class ClassicProducer(AnyProducer):
             self.shell.changed.notify_all()
         for run in runs:
             if run.callbacks:
-                run.tell(self._callback_failed)
+                run.run_callbacks(self._callback_failed)
         if error is not None and not self._sync:
             topic = runs[0].topic
             count = sum(run.count for run in runs)
@@ -497,7 +497,7 @@ class ClassicProducer(AnyProducer):
             self.failed += error is not None
             self._unseen.add(home, 1)
             self.shell.changed.notify_all()
-        home.tell(self._callback_failed)
+        home.run_callbacks(self._callback_failed)
 
     def _stop(self) -> None:
         closed = ClosedError("the producer was closed before the message was sent")

@@ -33,7 +33,7 @@ class ClassicShell(BlockingShell):
         """The reactor."""
         return self._scheduler
 
-    def _hang_up(self) -> None:
+    def _close_links(self) -> None:
         for each in self.hanging_up:
             each()
 

@@ -124,11 +124,11 @@ class Consumer:
         background; it gets its first partitions when the user asks for messages. Raises `ConfigError`.
         """
         group = self._in_group("subscribe()", "or read partitions with assign()")
-        told = listener_of(listener, on_assigned, on_revoked, on_lost)
+        rebalance_listener = listener_of(listener, on_assigned, on_revoked, on_lost)
         wanted = subscription_of(topics, pattern)
         if self._fetcher.partitions and not group.membership.subscribed:
             raise ConfigError("partitions are assigned by hand: call unsubscribe() before subscribe()")
-        group.subscribe(wanted, told)
+        group.subscribe(wanted, rebalance_listener)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Stop reading all partitions. With a group, commit first, if automatic commits are on, and leave the group.
@@ -400,7 +400,7 @@ class Consumer:
         auto_commit = self._user_is_done() if auto_commit is None else auto_commit
         with self._lock:
             first, self._closing = not self._closing, True
-            self._reading.put_aside()
+            self._reading.suspend_current()
             self._shell.changed.notify_all()
         try:
             if first and self._group is not None and not self._shell.connector.owns_thread():
@@ -434,18 +434,18 @@ class Consumer:
             raise ConfigError(", ".join(filter(None, (f"{what} needs a group: Consumer(..., group_id=NAME)", instead))))
         return self._group
 
-    def _come_back(self) -> None:
+    def _handle_events(self) -> None:
         """Called when the user asks for messages. Raises an error that has been kept for the user."""
         self._shell.check_process()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
         if self._group is not None:
-            self._group.come_back()
+            self._group.handle_events()
 
     def _take(self, take: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
         """Call `take` until `found` is long enough. If `found` has messages, an error waits for the next call."""
-        self._come_back()
+        self._handle_events()
         self._asked, self._user = False, threading.current_thread()
         try:
             take()
@@ -461,7 +461,7 @@ class Consumer:
         deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
         self._asked = True
         while True:
-            self._come_back()
+            self._handle_events()
             if ends is not None and self._is_member:
                 self._follow(ends)
             took = self._wait_for_chunk(deadline, ends)
@@ -478,7 +478,7 @@ class Consumer:
             nonlocal took
             if self._closing or (group is not None and group.wanted) or self._all_read(ends):
                 return True
-            took = reading.take()
+            took = reading.select_next_fetch()
             return took
 
         with self._lock:
@@ -495,7 +495,7 @@ class Consumer:
 
     def _take_at_once(self) -> bool:
         with self._lock:
-            return not (self._group is not None and self._group.wanted) and self._reading.take()
+            return not (self._group is not None and self._group.wanted) and self._reading.select_next_fetch()
 
     def _at_end(self, ends: Mapping[TopicPartition, int] | None) -> bool:
         with self._lock:

@@ -51,8 +51,8 @@ class FetchBuffer:
         self._decoder = decoder
         self._key_decoder = key_decoder
         self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
-        self._hand: _CurrentFetch | None = None
-        self._aside: dict[TopicPartition, _CurrentFetch] = {}
+        self._current: _CurrentFetch | None = None
+        self._suspended: dict[TopicPartition, _CurrentFetch] = {}
         self._latest: TopicPartitionState | None = None
         self.damaged: list[Damage] = []
         """The skipped damage, in the order in which the user read past it."""
@@ -60,7 +60,7 @@ class FetchBuffer:
     @property
     def holds(self) -> bool:
         """True while there is a chunk to continue with."""
-        return self._hand is not None or any(not hand.state.paused for hand in self._aside.values())
+        return self._current is not None or any(not current.state.paused for current in self._suspended.values())
 
     @property
     def progress(self) -> object:
@@ -70,20 +70,20 @@ class FetchBuffer:
 
     def epoch_of(self, state: TopicPartitionState) -> int:
         """Return the leader epoch of the last message handed out of this partition; -1 = not known."""
-        hand = self._aside.get(state.place, self._hand)
-        in_hand = hand is not None and hand.state is state
-        return hand.chunk.messages.leader_epoch if hand is not None and in_hand else state.read_epoch
+        current = self._suspended.get(state.place, self._current)
+        is_current = current is not None and current.state is state
+        return current.chunk.messages.leader_epoch if current is not None and is_current else state.read_epoch
 
     def rest(self, ends: Ends | None) -> Iterator[Message]:
-        """Yield the remaining messages of the current chunk, until the chunk is put aside."""
-        hand = self._hand
-        if hand is None:
+        """Yield the remaining messages of the current chunk, until the chunk is suspended."""
+        current = self._current
+        if current is None:
             return
-        chunk, state = hand.chunk, hand.state
+        chunk, state = current.chunk, current.state
         end = NO_END if ends is None else ends.get(chunk.place, NO_END)
         plain = self._plain
         try:
-            for message in hand.messages:
+            for message in current.messages:
                 offset = message.offset
                 if offset >= end:
                     with self._shell.lock:
@@ -93,37 +93,37 @@ class FetchBuffer:
                     return
                 state.read_offset = offset + 1
                 yield message if plain else self._decoded(message)
-                if self._hand is not hand:  # the user has moved elsewhere meanwhile, or its thread is needed
+                if self._current is not current:  # the user has moved elsewhere meanwhile, or its thread is needed
                     return
         except ApiError as error:
-            told = self._cannot_read(state, error)
-            raise told from error
-        self._finish(hand)
+            failure = self._cannot_read(state, error)
+            raise failure from error
+        self._finish(current)
 
     def rest_as_arrow(self, into: GatheredRows) -> None:
         """Add the remaining messages of the current chunk to `into`, as bytes, without the decoders."""
         from ..arrow.decode import decode_set
 
-        hand = self._hand
-        if hand is None:
+        current = self._current
+        if current is None:
             return
-        chunk, state = hand.chunk, hand.state
+        chunk, state = current.chunk, current.state
         start = max(chunk.messages.from_offset, state.read_offset)
         try:
             for piece in decode_set(chunk.messages, from_offset=start, with_headers=into.with_headers):
                 into.add(chunk.place, piece)
                 state.read_offset = piece.next_offset
         except ApiError as error:
-            told = self._cannot_read(state, error)
-            raise told from error
-        self._finish(hand)
+            failure = self._cannot_read(state, error)
+            raise failure from error
+        self._finish(current)
 
-    def take(self) -> bool:
+    def select_next_fetch(self) -> bool:
         """Make the next chunk the current one; return False if there is none. Lock held; raises a chunk's error."""
-        for place, hand in self._aside.items():
-            if not hand.state.paused:
-                self._hand = self._aside.pop(place)
-                self._latest = hand.state
+        for place, current in self._suspended.items():
+            if not current.state.paused:
+                self._current = self._suspended.pop(place)
+                self._latest = current.state
                 return True
         chunk = self._fetcher.next_chunk()
         if chunk is None:
@@ -132,7 +132,7 @@ class FetchBuffer:
         if chunk.go_back is not None:
             logger.warning("%s: going on at %s", chunk.error, _text_of(chunk.go_back))
             self._fetcher.seek(chunk.place, chunk.go_back)
-            return self.take()
+            return self.select_next_fetch()
         if chunk.error is not None:
             raise chunk.error
         self._latest = state = self._fetcher.partitions[chunk.place]
@@ -140,20 +140,20 @@ class FetchBuffer:
             self._left_out(chunk.damage)
         if self._fetcher.settings.skip_damaged:
             chunk.messages.on_damage = partial(self._cannot_decode, chunk.place)
-        self._hand = _CurrentFetch(chunk, state, iter(chunk.messages))
+        self._current = _CurrentFetch(chunk, state, iter(chunk.messages))
         return True
 
-    def put_aside(self) -> None:
-        """End `rest` before its next message; `take` continues there. Lock held, any thread."""
-        if self._hand is not None:
-            self._aside[self._hand.chunk.place] = self._hand
-            self._hand = None
+    def suspend_current(self) -> None:
+        """End `rest` before its next message; `select_next_fetch` continues there. Lock held, any thread."""
+        if self._current is not None:
+            self._suspended[self._current.chunk.place] = self._current
+            self._current = None
 
     def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
         """Drop the chunks that are in use (None: of all partitions), so that reading begins elsewhere. Lock held."""
-        self.put_aside()
-        for place in list(self._aside) if places is None else places:
-            self._aside.pop(place, None)
+        self.suspend_current()
+        for place in list(self._suspended) if places is None else places:
+            self._suspended.pop(place, None)
 
     def at(self, ends: Ends) -> bool:
         """Return True if all messages before these offsets were handed out, paused partitions aside. Lock held."""
@@ -172,22 +172,22 @@ class FetchBuffer:
     def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
         self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
-    def _finish(self, hand: _CurrentFetch) -> None:
+    def _finish(self, current: _CurrentFetch) -> None:
         """Move the position behind a chunk whose messages were all handed out."""
-        hand.state.read_offset = max(hand.state.read_offset, hand.chunk.next_offset)
-        hand.state.read_epoch = hand.chunk.messages.leader_epoch
+        current.state.read_offset = max(current.state.read_offset, current.chunk.next_offset)
+        current.state.read_epoch = current.chunk.messages.leader_epoch
         with self._shell.lock:
-            self.drop([hand.chunk.place])
+            self.drop([current.chunk.place])
 
     def _cannot_read(self, state: TopicPartitionState, error: ApiError) -> ApiError:
         """Stop a partition whose batch cannot be read; `resume` tries it again, `seek` continues elsewhere."""
-        told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
+        failure = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
         with self._shell.lock:
             state.jump(None, state.read_offset)
-            state.last_error = told
+            state.last_error = failure
             state.stopped = True
             self.drop([state.place])
-        return told
+        return failure
 
     def _decoded(self, message: Message) -> Message:
         try:

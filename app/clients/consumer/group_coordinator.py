@@ -84,7 +84,7 @@ class GroupCoordinatorClient:
                 client_rack=settings.client_rack or None,
             ),
             assignors,
-            self._summon,
+            self._request_user_thread,
         )
         self.wanted = False
         """True while the user's thread has something to carry out."""
@@ -106,7 +106,7 @@ class GroupCoordinatorClient:
         self._left: dict[TopicPartition, tuple[int, bytes]] = {}
         """The position (and the topic id) of each partition that this member gave up."""
         self._known: dict[TopicPartition, int] = {}
-        self._told: deque[Callable[[], object]] = deque()
+        self._ready_callbacks: deque[Callable[[], object]] = deque()
         self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
         shell.add_part(self)
         shell.add_part(self.membership)
@@ -121,14 +121,14 @@ class GroupCoordinatorClient:
             if self._waiting or progress != self._progress:
                 self._progress = progress
                 self.membership.polled(now_ms)
-        if not self.wanted and (self.membership.has_event or self._told or now_ms >= self._auto_due_ms):
-            self._summon()
+        if not self.wanted and (self.membership.has_event or self._ready_callbacks or now_ms >= self._auto_due_ms):
+            self._request_user_thread()
         return Poll([], min(self._look_ms, NEVER if self.wanted else self._auto_due_ms))
 
-    def _summon(self) -> None:
+    def _request_user_thread(self) -> None:
         """Make the user's thread come back before its next message. Lock held."""
         self.wanted = True
-        self._reading.put_aside()
+        self._reading.suspend_current()
         self._shell.changed.notify_all()
 
     # --- the user's side
@@ -150,7 +150,7 @@ class GroupCoordinatorClient:
         if self._settings.enable_auto_commit and self._auto_due_ms == NEVER:
             self._auto_due_ms = self._shell.now_ms() + self._settings.auto_commit_interval_ms
 
-    def come_back(self) -> None:
+    def handle_events(self) -> None:
         """Carry out pending events when the user asks for messages. Raises the listener's errors, and failures."""
         if self._attending:
             raise BarnabasError("a rebalance listener or a commit's callback must not ask for messages")
@@ -264,7 +264,7 @@ class GroupCoordinatorClient:
             elif callback is None:
                 logger.warning("positions were not committed: %s", error)
             if callback is not None:
-                self._told.append(partial(callback, offsets, None if error is None else _named(error)))
+                self._ready_callbacks.append(partial(callback, offsets, None if error is None else _named(error)))
 
         with self._shell.lock:
             self._check_open()
@@ -418,8 +418,8 @@ class GroupCoordinatorClient:
         self._known |= {place: at.offset for place, at in offsets.items() if place in self._fetcher.partitions}
 
     def _call_back(self) -> None:
-        while self._told:
-            self._told.popleft()()
+        while self._ready_callbacks:
+            self._ready_callbacks.popleft()()
 
     def _check_open(self) -> None:
         if self._shell.closed:

@@ -94,15 +94,15 @@ class PartitionFinder:
         """Return the number of partitions of the topic. Raises `ApiError` if `largest` is not one; `ClientTimeout`."""
         view, shell = self._shell.view, self._shell
 
-        def told() -> bool:
+        def has_metadata() -> bool:
             error = view.topic_errors.get(topic)
             missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
             return view.topic(topic) is not None or (error is not None and (missing or not error.retriable))
 
         with shell.lock:
-            view.want([topic])
+            view.add_topics([topic])
             shell.wake()
-            known = shell.wait(told, self._timeout_s)
+            known = shell.wait(has_metadata, self._timeout_s)
             found, error = view.topic(topic), view.topic_errors.get(topic)
             if found is None:
                 view.forget(topic)

@@ -88,7 +88,7 @@ class ConsumerPositions:
             self.state(place)
         with self._shell.lock:
             self._fetcher.pause(chosen, paused)
-            self._reading.put_aside()
+            self._reading.suspend_current()
             self._shell.wake()
 
     def _offsets(self, places: Iterable[Place] | None, timestamp: int) -> dict[TopicPartition, int]:

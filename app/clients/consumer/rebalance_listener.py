@@ -44,16 +44,16 @@ class CallableListener(RebalanceListener):
         self._lost = lost or revoked
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        _tell(self._assigned, partitions)
+        _call(self._assigned, partitions)
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
-        _tell(self._revoked, partitions)
+        _call(self._revoked, partitions)
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:
-        _tell(self._lost, partitions)
+        _call(self._lost, partitions)
 
 
-def _tell(function: PartitionsCallback | None, partitions: Sequence[TopicPartition]) -> None:
+def _call(function: PartitionsCallback | None, partitions: Sequence[TopicPartition]) -> None:
     if function is not None:
         function(list(partitions))
 

@@ -118,10 +118,13 @@ class SimpleConsumer(AnySimpleConsumer):
         `max_bytes` is the limit of each partition.
         """
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
-        courses = [self._course(topic, partition, offset, size) for topic, partition, offset in asked]
-        answers = self._fetch(courses, size, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        fetch_positions = [self._fetch_position(topic, partition, offset, size) for topic, partition, offset in asked]
+        answers = self._fetch(fetch_positions, size, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         first_error(answers)
-        return [self._taken(course, answer, len(courses)) for course, answer in zip(courses, answers, strict=True)]
+        return [
+            self._taken(fetch_position, answer, len(fetch_positions))
+            for fetch_position, answer in zip(fetch_positions, answers, strict=True)
+        ]
 
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
@@ -135,13 +138,14 @@ class SimpleConsumer(AnySimpleConsumer):
         if end is None:
             end = self.offset_at(topic, partition, LATEST)
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
-        course = self._course(topic, partition, start, size)
-        while course.position < end:
-            answer = self._fetch([course], size, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
-            piece, outcome = _next(course, answer)
+        fetch_position = self._fetch_position(topic, partition, start, size)
+        while fetch_position.position < end:
+            answer = self._fetch([fetch_position], size, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0)[0]
+            piece, outcome = _next(fetch_position, answer)
             if piece is not None:
                 yield FetchedSet(piece, self._codecs, outcome)
-            elif course.at_end and self.offset_at(topic, partition, LATEST) < end:  # else it leads only since now
+            elif fetch_position.at_end and self.offset_at(topic, partition, LATEST) < end:
+                # otherwise the broker has become the leader in between
                 text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
@@ -199,7 +203,7 @@ class SimpleConsumer(AnySimpleConsumer):
             offset = self.offset_at(topic, partition, LATEST)
         return list(dict.fromkeys((offset, earliest)))[:max_offsets]
 
-    def _course(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchPosition:
+    def _fetch_position(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchPosition:
         settings = self.settings
         rules = PartitionFetchSettings(
             max_bytes=max_bytes,
@@ -208,14 +212,16 @@ class SimpleConsumer(AnySimpleConsumer):
             skip_damaged=settings.skip_damaged,
             committed_only=settings.isolation_level > 0,
         )
-        course = FetchPosition(TopicPartition(topic, partition), rules)
-        course.jump(offset)
-        return course
+        fetch_position = FetchPosition(TopicPartition(topic, partition), rules)
+        fetch_position.jump(offset)
+        return fetch_position
 
     def _fetch(
-        self, courses: Sequence[FetchPosition], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+        self, fetch_positions: Sequence[FetchPosition], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
     ) -> list[FetchResultPartition | BarnabasError]:
-        partitions = [FetchPartition(*course.place, *course.ask()) for course in courses]
+        partitions = [
+            FetchPartition(*fetch_position.place, *fetch_position.ask()) for fetch_position in fetch_positions
+        ]
 
         def build(group: Sequence[FetchPartition]) -> Fetch:
             return Fetch(
@@ -234,16 +240,22 @@ class SimpleConsumer(AnySimpleConsumer):
             timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
         )
 
-    def _taken(self, course: FetchPosition, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
+    def _taken(
+        self, fetch_position: FetchPosition, answer: FetchResultPartition | BarnabasError, asked: int
+    ) -> FetchedSet:
         """Return the set of an answer for one of `asked` partitions; fetch again until it is clear.
 
         The set is empty at the end of the log.
         """
-        piece, outcome = _next(course, answer, first=asked == 1)
-        while piece is None and not course.at_end:
-            again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
-            piece, outcome = _next(course, again)
-        return FetchedSet(piece or CheckedRecords(b"", [], course.position, course.position), self._codecs, outcome)
+        piece, outcome = _next(fetch_position, answer, first=asked == 1)
+        while piece is None and not fetch_position.at_end:
+            again = self._fetch(
+                [fetch_position], fetch_position.rules.max_bytes, max_wait_ms=_PAUSE_MS if fetch_position.pause else 0
+            )[0]
+            piece, outcome = _next(fetch_position, again)
+        return FetchedSet(
+            piece or CheckedRecords(b"", [], fetch_position.position, fetch_position.position), self._codecs, outcome
+        )
 
     def close(self) -> None:
         """Close the connections. Twice is harmless."""
@@ -270,15 +282,15 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
 
 
 def _next(
-    course: FetchPosition, answer: FetchResultPartition | BarnabasError, *, first: bool = True
+    fetch_position: FetchPosition, answer: FetchResultPartition | BarnabasError, *, first: bool = True
 ) -> tuple[CheckedRecords | None, FetchResultPartition]:
     """Return the records of the answer, and the answer. Raises an error from which reading cannot continue."""
     if not isinstance(answer, BarnabasError):
         if answer.error is ErrorCode.CORRUPT_MESSAGE:
-            return course.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer
-        return course.answered(answer, first=first), answer
-    if course.exploring and isinstance(answer, ApiError) and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        return course.refused("", out_of_range=True), FetchResultPartition(*course.place)
+            return fetch_position.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer
+        return fetch_position.answered(answer, first=first), answer
+    if fetch_position.exploring and isinstance(answer, ApiError) and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return fetch_position.refused("", out_of_range=True), FetchResultPartition(*fetch_position.place)
     raise answer
 
 

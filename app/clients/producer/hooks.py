@@ -31,9 +31,9 @@ class ProducerHooks(HookPath):
     """The hook path to the accumulator of the current generation."""
 
     def __init__(
-        self, owner: HookOwner, intake: RecordAppender, events: EventHandler, callbacks: CallbackHandler | None
+        self, owner: HookOwner, appender: RecordAppender, events: EventHandler, callbacks: CallbackHandler | None
     ) -> None:
-        settings = intake.settings
+        settings = appender.settings
         limits = QueueLimits(
             batch_messages=settings.batch_num_messages,
             queue_ms=settings.linger_ms,
@@ -41,8 +41,8 @@ class ProducerHooks(HookPath):
             block_ms=settings.max_block_ms,
             hurry=settings.producer_type == "sync",
         )
-        super().__init__(owner, intake.shell, events, callbacks, limits)
-        self._intake = intake
+        super().__init__(owner, appender.shell, events, callbacks, limits)
+        self._appender = appender
 
     def send_many(self, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
         """Queue messages, one after the other. Raises the errors of `send`."""
@@ -55,21 +55,21 @@ class ProducerHooks(HookPath):
         return self.send(topic, value, key, partition, (), None, None)
 
     def route(self, item: ProducerItem) -> None:
-        intake = self._intake
+        appender = self._appender
         handle = self.taken(item)
         try:
             headers = checked_headers(item.headers) if item.headers else ()
             if item.timestamp_ms is not None:
                 checked_timestamp(item.timestamp_ms)
-            data, key = intake.encoding.encode(item.topic, item.value, item.key)
-            intake.take(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
+            data, key = appender.encoding.encode(item.topic, item.value, item.key)
+            appender.append(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
         except BarnabasError as error:
             self._owner.fail_handle(handle, error)
         except (TypeError, ValueError) as error:  # a hook may have changed the topic
             self._owner.fail_handle(handle, HookError(f"an event handler sent what cannot be sent: {error}"))
 
     def has_room(self) -> bool:
-        return self._intake.accumulator.has_room(1)
+        return self._appender.accumulator.has_room(1)
 
 
 Handlers = tuple[EventHandler, CallbackHandler | None]

@@ -138,7 +138,7 @@ class Producer(AnyProducer):
         """The number of messages that are known to have arrived."""
         self.failed = 0
         """The number of messages that are not known to have arrived, though they may have; handles have the errors."""
-        self._told_failed = 0
+        self._reported_failures = 0
         self._unseen = UnseenFailures()
         self._warned = 0
         """The number of unseen failures that the log has reported already."""
@@ -154,7 +154,7 @@ class Producer(AnyProducer):
         runs = encoding.plain and partitioned.sticky and not needs_queue(handlers) and not self._sync
         try:
             partitioned.start(self._shell.connector.entropy)
-            self._intake = RecordAppender(
+            self._appender = RecordAppender(
                 self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed
             )
             self._batch_hooks = BatchHooks(
@@ -169,8 +169,8 @@ class Producer(AnyProducer):
             flush_at_exit(self)
 
     def _make_machines(self, codec: Codec | None, handlers: Handlers | None) -> None:
-        chosen, intake = self.settings, self._intake
-        self._accumulator = intake.accumulator
+        chosen, appender = self.settings, self._appender
+        self._accumulator = appender.accumulator
         self._transactions = self._make_transactions()
         self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
@@ -185,11 +185,11 @@ class Producer(AnyProducer):
             stamp=self._batch_hooks.stamp,
         )
         changed = self._shell.changed
-        self._shell.add_part(LockedSender(self._sender, changed, self._tell), guarded=False)
-        self._shell.add_part(Locked(intake.unplaced, changed, self._tell), guarded=False)
+        self._shell.add_part(LockedSender(self._sender, changed, self._run_callbacks), guarded=False)
+        self._shell.add_part(Locked(appender.unplaced, changed, self._run_callbacks), guarded=False)
         self._hooks: ProducerHooks | None = None
         if handlers is not None and needs_queue(handlers):
-            self._hooks = ProducerHooks(self, intake, *handlers)
+            self._hooks = ProducerHooks(self, appender, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
     def _make_transactions(self) -> ProducerTransactions | None:
@@ -206,8 +206,8 @@ class Producer(AnyProducer):
             unsettled=lambda: accumulator.messages,
             changed=self._shell.changed.notify_all,
         )
-        self._intake.transaction = machine
-        return ProducerTransactions(self._intake, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
+        self._appender.transaction = machine
+        return ProducerTransactions(self._appender, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
 
     def _numbering(self) -> SequenceAssigner | None:
         if self._transactions is not None:
@@ -246,10 +246,10 @@ class Producer(AnyProducer):
         """
         if self._shell.is_foreign:
             self._shell.check_process()
-        intake = self._intake
+        appender = self._appender
         bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
-        if bare and intake.runs and type(value) is bytes:
-            quick = intake.take_plain(topic, value)
+        if bare and appender.runs and type(value) is bytes:
+            quick = appender.take_plain(topic, value)
             if quick is not None:
                 return quick
         if type(topic) is not str:
@@ -266,8 +266,8 @@ class Producer(AnyProducer):
         if self._hooks is not None:
             handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
         else:
-            data, key_data = intake.encoding.encode(topic, value, key)
-            handle = intake.take(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
+            data, key_data = appender.encoding.encode(topic, value, key)
+            handle = appender.append(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
         if self._sync:
             handle.result()
         return handle
@@ -284,7 +284,7 @@ class Producer(AnyProducer):
         if self._hooks is not None:
             handle = self._hooks.send_many(topic, values, partition, key)
         else:
-            handle = send_many(self._intake, topic, values, partition, key)
+            handle = send_many(self._appender, topic, values, partition, key)
         if self._sync:
             handle.result()
         return handle
@@ -299,7 +299,7 @@ class Producer(AnyProducer):
         require_arrow("send_arrow")
         from .send_arrow import send_arrow
 
-        handle = send_arrow(self._intake, self._hooks, table, topic, partition)
+        handle = send_arrow(self._appender, self._hooks, table, topic, partition)
         if self._sync:
             handle.result()
         return handle
@@ -319,7 +319,7 @@ class Producer(AnyProducer):
             try:
                 self._flush_hooks(timeout)
                 homes: list[BatchFuture] = list(self._accumulator.unsettled)
-                unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
+                unplaced = [m.token for m in self._appender.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
                 if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
                     left = counted(self._accumulator.messages, "message is", "messages are")
@@ -334,7 +334,7 @@ class Producer(AnyProducer):
         """
         self.flush(timeout)
         with self._lock:
-            failed, self._told_failed = self.failed - self._told_failed, self.failed
+            failed, self._reported_failures = self.failed - self._reported_failures, self.failed
             self._unseen = UnseenFailures()
             self._warned = 0
         if failed:
@@ -366,7 +366,7 @@ class Producer(AnyProducer):
         the outcome. Raises `TransactionError` within another transaction.
         """
         transactions = self._transactional()
-        transactions.begin(timeout)
+        transactions.begin_transaction(timeout)
         try:
             yield self
         except BaseException as error:
@@ -379,7 +379,7 @@ class Producer(AnyProducer):
 
         Raises `TransactionError` within another transaction.
         """
-        self._transactional().begin(timeout)
+        self._transactional().begin_transaction(timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Deliver all messages, and commit the transaction. After `ClientTimeout`, call it again to continue waiting.
@@ -443,9 +443,9 @@ class Producer(AnyProducer):
     def _close(self, timeout: float | None) -> bool:
         """Close the producer; return False if it was closed already."""
         with self._lock:
-            if self._intake.closed:
+            if self._appender.closed:
                 return False
-            self._intake.closed = True
+            self._appender.closed = True
         try:
             if self._transactions is not None:
                 self._transactions.end(timeout)
@@ -465,7 +465,7 @@ class Producer(AnyProducer):
 
     def end_with_program(self, timeout: float) -> None:
         """Send the remaining messages within `timeout` seconds, when the program ends with this producer open."""
-        if self._intake.closed or self._shell.is_foreign or self._transactions is not None:
+        if self._appender.closed or self._shell.is_foreign or self._transactions is not None:
             return
         held = self._held()
         if held:
@@ -490,12 +490,12 @@ class Producer(AnyProducer):
         While the known number is less than `at_least`, the producer asks the cluster again, up to `timeout` seconds.
         """
         with self._lock:
-            self._intake.check_open()
+            self._appender.check_open()
             return partition_count(self._shell, topic, timeout, at_least)
 
     def check_open(self) -> None:
         """Raises `ClosedError` once `close` has begun, or the error of a transaction that takes no messages now."""
-        self._intake.check_taking()
+        self._appender.check_taking()
 
     def __enter__(self) -> Self:
         return self
@@ -548,7 +548,7 @@ class Producer(AnyProducer):
 
     def _warn_soon(self) -> None:
         """Schedule the check whether the program has asked for the outcome of failed messages."""
-        if self._unseen.count > self._warned and not self._looks and not self._intake.closed:
+        if self._unseen.count > self._warned and not self._looks and not self._appender.closed:
             self._looks = True
             self._shell.post_later(_FIRST_LOOK_MS if not self._warned else _NEXT_LOOK_MS, self._warn_unseen)
 
@@ -563,12 +563,12 @@ class Producer(AnyProducer):
         if failure is not None:
             self._shell.warn(str(failure))
 
-    def _tell(self) -> None:
+    def _run_callbacks(self) -> None:
         """Run the callbacks of messages that have ended. Reactor only, or after it has stopped."""
         ended, self._ended = self._ended, []
         for batch in ended:
             self._batch_hooks.on_batch_done(batch)
-            batch.tell(self._callback_failed)
+            batch.run_callbacks(self._callback_failed)
         refused, self._refused = self._refused, []
         for group, error in refused:
             for unplaced in group:
@@ -592,15 +592,15 @@ class Producer(AnyProducer):
             elif error is not None:
                 self._transactions.machine.failed(error)
             self._shell.changed.notify_all()
-        home.tell(self._callback_failed)
+        home.run_callbacks(self._callback_failed)
 
     def _stop(self) -> None:
         closed = ClosedError("the producer was closed before the message was delivered")
         self._shell.close()
         with self._lock:
-            self._intake.unplaced.fail_all(closed)
+            self._appender.unplaced.fail_all(closed)
             self._sender.fail_waiting(closed)
-        self._tell()
+        self._run_callbacks()
         if self._hooks is not None:
             self._hooks.close(closed)
         self._batch_hooks.close()
@@ -621,7 +621,7 @@ def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: in
             return False
         return found is not None or (error is not None and not error.retriable)
 
-    view.want([topic])
+    view.add_topics([topic])
     shell.wake()
     shell.wait(settled, timeout)
     found, error = view.topic(topic), view.topic_errors.get(topic)

@@ -77,7 +77,7 @@ class RecordAppender:
         self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch of the next message that has only a value."""
         self._may_run = runs
-        self._tell_not_placed = not_placed
+        self._on_not_placed = not_placed
 
     def check_open(self) -> None:
         """Raises `ClosedError` once it is closed."""
@@ -97,7 +97,7 @@ class RecordAppender:
             index = -1 if batch is None or self.closed else self.accumulator.append_plain(batch, value)
         return None if batch is None or index < 0 else DeliveryHandle(batch, index, self.shell)
 
-    def take(
+    def append(
         self,
         topic: str,
         message: EncodedMessage,
@@ -124,7 +124,7 @@ class RecordAppender:
             view = self.view.topic(topic)
             if view is None or topic in self.unplaced:
                 return self._place_later(topic, PendingMessage(message, partition, size, handle), on_delivery)
-            place = self.place(view, topic, message, partition)
+            place = self.resolve_partition(view, topic, message, partition)
             batch = self.accumulator.append(place, message, size)
             index = batch.count - 1
             if not index:
@@ -140,7 +140,9 @@ class RecordAppender:
 
     # --- with the lock held
 
-    def place(self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None) -> TopicPartition:
+    def resolve_partition(
+        self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None
+    ) -> TopicPartition:
         """Return the partition of a message. Raises `ApiError` for a partition that the topic does not have.
 
         Raises `EncodeError` when the partitioner fails.
@@ -186,7 +188,7 @@ class RecordAppender:
             raise BarnabasError(f"topic {topic} has gone")
         if self.transaction is not None:
             self.transaction.check_sending(late=True)
-        place = self.place(view, topic, unplaced.message, unplaced.partition)
+        place = self.resolve_partition(view, topic, unplaced.message, unplaced.partition)
         self.accumulator.hold(-unplaced.size)
         batch = self.accumulator.append(place, unplaced.message, unplaced.size, since_ms)
         handle.move(batch, batch.count - 1)
@@ -194,7 +196,7 @@ class RecordAppender:
     def _not_placed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:
         for unplaced in group:
             self.accumulator.hold(-unplaced.size)
-        self._tell_not_placed(group, error)
+        self._on_not_placed(group, error)
 
     def _batch_closed(self, place: TopicPartition) -> None:
         try:

@@ -66,11 +66,11 @@ def _messages_of(batch: pa.RecordBatch) -> Iterator[tuple[int | None, Message]]:
 
 
 def send_arrow(
-    intake: RecordAppender, hooks: HookPath | None, table: Any, topic: str, partition: int | None
+    appender: RecordAppender, hooks: HookPath | None, table: Any, topic: str, partition: int | None
 ) -> ManyHandle:
     """See `Producer.send_arrow`. Hooks see the messages one by one."""
     if hooks is None:
-        sender = _ArrowSender(intake, topic, partition)
+        sender = _ArrowSender(appender, topic, partition)
         for batch in _batches_of(table):
             sender.send(batch)
         return sender.handle
@@ -82,16 +82,16 @@ def send_arrow(
             try:
                 handles.append(hooks.send(topic, value, key, chosen, headers, time, None))
             except QueueFull as error:
-                error.taken = ManyHandle(intake.shell, [], handles)
+                error.taken = ManyHandle(appender.shell, [], handles)
                 raise
-    return ManyHandle(intake.shell, [], handles)
+    return ManyHandle(appender.shell, [], handles)
 
 
 class _ArrowSender:
     """Sends blocks of rows to one topic."""
 
-    def __init__(self, intake: RecordAppender, topic: str, partition: int | None) -> None:
-        self._intake = intake
+    def __init__(self, appender: RecordAppender, topic: str, partition: int | None) -> None:
+        self._appender = appender
         self._topic = topic
         self._partition = partition
         self._runs: list[tuple[BatchFuture, int, int]] = []
@@ -99,12 +99,12 @@ class _ArrowSender:
     @property
     def handle(self) -> ManyHandle:
         """The handle of all messages taken so far."""
-        return ManyHandle(self._intake.shell, self._runs, [])
+        return ManyHandle(self._appender.shell, self._runs, [])
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Take a block. Raises the errors of `Producer.send_arrow`, mostly before any row of the block is taken."""
-        intake, settings = self._intake, self._intake.settings
-        now_ms = intake.shell.clock.now_ms()
+        appender, settings = self._appender, self._appender.settings
+        now_ms = appender.shell.clock.now_ms()
         rows = _rows(batch, now_ms)
         sizes = rows.sizes()
         if int(sizes.max()) > settings.max_request_size:
@@ -115,8 +115,8 @@ class _ArrowSender:
         given = batch.column("partition") if "partition" in batch.schema.names else None
         if self._partition is not None:
             given = pa.array(np.full(len(rows), self._partition, dtype=np.int64))
-        with intake.lock:  # a partitioner is called by one thread at a time
-            partitions = partitions_of(rows, given, intake.partitioner, self._topic, view, settings.batch_size)
+        with appender.lock:  # a partitioner is called by one thread at a time
+            partitions = partitions_of(rows, given, appender.partitioner, self._topic, view, settings.batch_size)
         order = None
         if len(rows) > 1 and (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
@@ -126,55 +126,55 @@ class _ArrowSender:
             self._put(int(partitions[first]), block)
 
     def _put(self, partition: int, block: RecordBlock) -> None:
-        intake, size = self._intake, len(block.records)
-        with intake.lock:
-            intake.check_taking()
-            if not intake.accumulator.has_room(size, block.count):
+        appender, size = self._appender, len(block.records)
+        with appender.lock:
+            appender.check_taking()
+            if not appender.accumulator.has_room(size, block.count):
                 try:
-                    intake.wait_for_room(size)
+                    appender.wait_for_room(size)
                 except QueueFull as error:
                     error.taken = self.handle
                     raise
-            view = intake.view.topic(self._topic)
+            view = appender.view.topic(self._topic)
             if view is None or partition >= len(view.leaders):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition} has gone")
             batch = PrebuiltBatch(
                 view.places[partition],
-                intake.shell.now_ms(),
+                appender.shell.now_ms(),
                 block.records,
                 block.count,
                 base_timestamp=block.base_timestamp,
                 max_timestamp=block.max_timestamp,
                 timestamps=block.timestamps,
             )
-            intake.accumulator.put(batch)
+            appender.accumulator.put(batch)
         self._runs.append((batch, 0, block.count))
-        intake.shell.wake()
+        appender.shell.wake()
 
     def _view(self) -> Any:
         """Return the view of the topic, once it is known and earlier messages to it are in batches."""
-        intake, topic = self._intake, self._topic
-        limit_ms = intake.settings.max_block_ms
+        appender, topic = self._appender, self._topic
+        limit_ms = appender.settings.max_block_ms
 
         def known() -> bool:
-            error = intake.view.topic_errors.get(topic)
-            if intake.view.topic(topic) is None:
-                return intake.closed or (error is not None and not error.retriable)
-            return topic not in intake.unplaced
+            error = appender.view.topic_errors.get(topic)
+            if appender.view.topic(topic) is None:
+                return appender.closed or (error is not None and not error.retriable)
+            return topic not in appender.unplaced
 
-        with intake.lock:
-            intake.check_taking()
-            if intake.view.topic(topic) is None:
-                intake.view.want([topic])
-                intake.view.request_refresh()
-                intake.shell.wake()
-            intake.shell.wait(known, limit_ms / 1000 if limit_ms >= 0 else None)
-            intake.check_taking()
-            view, error = intake.view.topic(topic), intake.view.topic_errors.get(topic)
+        with appender.lock:
+            appender.check_taking()
+            if appender.view.topic(topic) is None:
+                appender.view.add_topics([topic])
+                appender.view.request_refresh()
+                appender.shell.wake()
+            appender.shell.wait(known, limit_ms / 1000 if limit_ms >= 0 else None)
+            appender.check_taking()
+            view, error = appender.view.topic(topic), appender.view.topic_errors.get(topic)
         if view is None and error is not None:
             raise ApiError(error, f"topic {topic}")
         if view is None:
-            raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g}){intake.view.why}")
+            raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g}){appender.view.why}")
         return view
 
 

@@ -26,7 +26,7 @@ class ProducerTransactions:
 
     def __init__(
         self,
-        intake: RecordAppender,
+        appender: RecordAppender,
         machine: TransactionManager,
         flush_hooks: FlushHooks,
         ended: Callable[[BarnabasError | None], None],
@@ -37,31 +37,31 @@ class ProducerTransactions:
         ended:       called without the lock after a transaction ends: with None for a commit, or the error.
         """
         self.machine = machine
-        self._intake = intake
-        self._shell = intake.shell
+        self._appender = appender
+        self._shell = appender.shell
         self._flush_hooks = flush_hooks
         self._ended = ended
 
     def initialize(self, timeout: float | None) -> None:
         with self._shell.lock:
-            self._intake.check_open()
+            self._appender.check_open()
             self._initialize(timeout)
 
-    def begin(self, timeout: float | None) -> None:
+    def begin_transaction(self, timeout: float | None) -> None:
         with self._shell.lock:
-            self._intake.check_open()
+            self._appender.check_open()
             self._initialize(timeout)
-            self.machine.begin()
+            self.machine.begin_transaction()
 
     def commit(self, timeout: float | None) -> None:
-        accumulator = self._intake.accumulator
+        accumulator = self._appender.accumulator
         with self._shell.lock:
             accumulator.hurry += 1
             try:
                 if self.machine.state is TxnState.IN_TRANSACTION:
                     self._flush_hooks(timeout)
                 self.machine.commit()
-                self._intake.runs.clear()
+                self._appender.runs.clear()
                 self._wait(lambda: self.machine.ended, "the commit", timeout)
             finally:
                 accumulator.hurry -= 1
@@ -69,7 +69,7 @@ class ProducerTransactions:
         self._ended(None)
 
     def prepare(self, timeout: float | None) -> PreparedTransaction:
-        accumulator, machine = self._intake.accumulator, self.machine
+        accumulator, machine = self._appender.accumulator, self.machine
         settled = (TxnState.PREPARED, TxnState.ABORT_NEEDED, TxnState.FATAL)
         with self._shell.lock:
             accumulator.hurry += 1
@@ -77,7 +77,7 @@ class ProducerTransactions:
                 if machine.state is TxnState.IN_TRANSACTION:
                     self._flush_hooks(timeout)
                 machine.hand_over()
-                self._intake.runs.clear()
+                self._appender.runs.clear()
                 self._wait(lambda: machine.state in settled, "preparing the transaction", timeout)
             finally:
                 accumulator.hurry -= 1
@@ -86,14 +86,14 @@ class ProducerTransactions:
 
     def resume(self, prepared: PreparedTransaction) -> None:
         with self._shell.lock:
-            self._intake.check_open()
+            self._appender.check_open()
             self.machine.resume(prepared)
 
     def abort(self, timeout: float | None) -> None:
         with self._shell.lock:
             self.machine.abort()
-            self._intake.runs.clear()
-            self._intake.unplaced.fail_all(
+            self._appender.runs.clear()
+            self._appender.unplaced.fail_all(
                 TransactionAborted("the transaction was aborted before the message was sent")
             )
             self._flush_hooks(timeout)
@@ -105,7 +105,7 @@ class ProducerTransactions:
         metadata, positions, consumer = _positions_of(what, group)
         answers: list[BarnabasError | None] = []
         with self._shell.lock:
-            self._intake.check_open()
+            self._appender.check_open()
             self.machine.check_sending(positions=True)
             if not positions:
                 return
@@ -168,12 +168,12 @@ class ProducerTransactions:
             raise machine.error
 
     def _wait(self, true: Callable[[], bool], what: str, timeout: float | None) -> None:
-        limit = self._intake.settings.default_api_timeout_ms / 1000 if timeout is None else timeout
+        limit = self._appender.settings.default_api_timeout_ms / 1000 if timeout is None else timeout
         self._shell.wake()
         if not self._shell.wait(true, limit):
-            last = self.machine.trouble
+            last = self.machine.failure_reason
             why = f"; last: {last}" if last is not None else ""
-            raise ClientTimeout(f"{what}: not done within {limit:g} s; call again to go on waiting{why}")
+            raise ClientTimeout(f"{what}: not done within {limit:g} s; call again to continue waiting{why}")
 
 
 def _positions_of(
@@ -189,7 +189,9 @@ def _positions_of(
     own: Mapping[TopicPartition, CommittedOffset] = {}
     if consumer is not None:
         if consumer.settings.enable_auto_commit:
-            raise ConfigError("send_offsets: the consumer commits by itself; make it with enable_auto_commit=False")
+            raise ConfigError(
+                "send_offsets: the consumer commits automatically; create it with enable_auto_commit=False"
+            )
         own = consumer._offsets_of(None, consumer._in_group("send_offsets()"))
     positions = own if what is consumer else offsets_to_commit(what, own)
     if isinstance(group, GroupMetadata):

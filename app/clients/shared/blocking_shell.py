@@ -42,7 +42,7 @@ class BlockingShell(ProcessBound, ABC):
         self._driver = Driver(scheduler, self.clock, submit)
 
     @abstractmethod
-    def _hang_up(self) -> None:
+    def _close_links(self) -> None:
         """Close every link, and fail pending requests. Reactor only."""
 
     @property
@@ -137,10 +137,10 @@ class BlockingShell(ProcessBound, ABC):
             self.changed.notify_all()
         ended: list[bool] = []
 
-        def hang_up() -> None:
+        def close_links() -> None:
             try:
                 self._driver.close()
-                self._hang_up()
+                self._close_links()
             finally:
                 with self.lock:
                     ended.append(True)
@@ -148,9 +148,9 @@ class BlockingShell(ProcessBound, ABC):
 
         try:
             if self.connector.owns_thread():
-                hang_up()
+                close_links()
                 return
-            self._scheduler.call_soon(hang_up)
+            self._scheduler.call_soon(close_links)
             with self.lock:
                 self.changed.wait_for(lambda: bool(ended), GRACE_S)
         except ClosedError:

@@ -62,7 +62,7 @@ class ClientShell(BlockingShell):
             reconnect_backoff_ms=settings.reconnect_backoff_ms,
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
-        self._links = Links(outside, self.view.address, self.view.heard)
+        self._links = Links(outside, self.view.address, self.view.on_node_status)
         overdue = OverdueRequests(self._links.submit, connector.clock, self._on_late)
         self._begin(scheduler, overdue.submit)
         # The driver polls the view last, since it is added first: the other parts may request metadata from it.
@@ -72,8 +72,8 @@ class ClientShell(BlockingShell):
 
     @property
     def why(self) -> str:
-        trouble = self.view.trouble or self._unreachable.last_error
-        return "" if trouble is None else f"; last: {trouble}"
+        reason = self.view.failure_reason or self._unreachable.last_error
+        return "" if reason is None else f"; last: {reason}"
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:
         """Drive this state machine too; `guarded`: with the lock held, else the machine takes the lock itself."""
@@ -154,12 +154,12 @@ class ClientShell(BlockingShell):
         return put
 
     def _on_late(self, node: int) -> None:
-        self.view.late(node)
+        self.view.on_request_overdue(node)
         address = self.view.address(node)
         if address is not None:
             self._unreachable.on_late(address)
 
-    def _hang_up(self) -> None:
+    def _close_links(self) -> None:
         self._links.close()
         with self.lock:
             self.calls.fail_all(ClosedError("the client was closed"))

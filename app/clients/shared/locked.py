@@ -38,7 +38,7 @@ class LockedSender:
 
     def poll(self, now_ms: float) -> Poll:
         with self._changed:
-            ready = self._sender.begin(now_ms)
+            ready = self._sender.drain_batches(now_ms)
         encoded = self._sender.encode(ready)
         with self._changed:
             poll = self._sender.end(encoded, now_ms)

@@ -224,7 +224,7 @@ class _Channel:
         self._pump()
 
     def _hang_up(self) -> None:
-        if self._connection.hang_up() and self._unproven is not None:
+        if self._connection.disconnect() and self._unproven is not None:
             self._unproven = None
             self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
 

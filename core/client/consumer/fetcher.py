@@ -78,7 +78,7 @@ class Fetcher:
             if position is not None:
                 self.seek(place, position)
         self._order = list(self.partitions)
-        self._view.want(sorted({place.topic for place in positions}))
+        self._view.add_topics(sorted({place.topic for place in positions}))
 
     def remove(self, places: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions, and drop what was fetched of them."""
@@ -236,7 +236,7 @@ class Fetcher:
         elif outcome.error is not ErrorCode.NONE:
             self._refused(state, ApiError(outcome.error, f"offset of {state.place}"), now_ms)
         elif outcome.offset < 0 and state.lookup == AtTime(LATEST):
-            error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.place} has told no end")
+            error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.place} returned no end offset")
             self._failed(state, error, now_ms, refresh=True)
         elif outcome.offset < 0:  # all records are older: continue at the end
             state.lookup = AtTime(LATEST)
@@ -244,7 +244,7 @@ class Fetcher:
             state.jump(None, outcome.offset, topic_id=state.topic_id)
 
     def _fetch(self, node: int, states: Sequence[TopicPartitionState], others_full: bool) -> Send:
-        states = sorted(states, key=lambda state: not state.course.urgent)
+        states = sorted(states, key=lambda state: not state.fetch_position.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
         self._fetching.add(node)
@@ -270,26 +270,26 @@ class Fetcher:
                     continue
                 state.busy = False
                 if isinstance(result, FetchResult) and isinstance(outcome, FetchResultPartition):
-                    self._view.tell_leader(state.place, outcome.current_leader, result.nodes)
+                    self._view.update_leader(state.place, outcome.current_leader, result.nodes)
                 self._fetched(state, outcome, now_ms, first=turn == 0)
 
         return Send(node, request, answered)
 
     def _question(self, state: TopicPartitionState) -> FetchPartition:
-        offset, size = state.course.ask()
+        offset, size = state.fetch_position.ask()
         return FetchPartition(
             *state.place,
             offset,
             size,
             current_leader_epoch=self._begin(state),
-            last_fetched_epoch=state.course.asked_epoch,
+            last_fetched_epoch=state.fetch_position.asked_epoch,
             topic_id=self._topic_id(state),
         )
 
     def _fetched(
         self, state: TopicPartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
     ) -> None:
-        course = state.course
+        fetch_position = state.fetch_position
         if isinstance(outcome, BarnabasError):
             state.near = -1
             self._failed(state, outcome, now_ms, refresh=True)
@@ -297,9 +297,9 @@ class Fetcher:
             state.near = -1  # the leader knows better
             state.not_before_ms = now_ms + self.settings.retry_backoff_ms
         elif outcome.error is ErrorCode.CORRUPT_MESSAGE:
-            self._keep(state, lambda: course.refused("the broker cannot read it: CORRUPT_MESSAGE"), now_ms)
-        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE and course.exploring:
-            self._keep(state, lambda: course.refused("", out_of_range=True), now_ms)
+            self._keep(state, lambda: fetch_position.refused("the broker cannot read it: CORRUPT_MESSAGE"), now_ms)
+        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE and fetch_position.exploring:
+            self._keep(state, lambda: fetch_position.refused("", out_of_range=True), now_ms)
         elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(state)
         elif outcome.error is not ErrorCode.NONE:
@@ -316,7 +316,7 @@ class Fetcher:
             stable = self.settings.isolation_level and outcome.last_stable_offset >= 0
             state.end_offset = outcome.last_stable_offset if stable else outcome.high_watermark
             state.log_start_offset = outcome.log_start_offset
-            self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
+            self._keep(state, lambda: fetch_position.answered(outcome, first=first), now_ms)
 
     def _keep(self, state: TopicPartitionState, take: Callable[[], CheckedRecords | None], now_ms: float) -> None:
         """Queue the records that `take` returns, if any, for the reader."""
@@ -325,7 +325,7 @@ class Fetcher:
         except CorruptRecord as error:
             self._surface(state, error)
             return
-        if state.course.pause:
+        if state.fetch_position.pause:
             state.not_before_ms = now_ms + self.settings.retry_backoff_ms
         if piece is not None:
             messages = MessageSet(

@@ -97,7 +97,7 @@ class TopicPartitionState:
     """One assigned partition."""
 
     place: TopicPartition
-    course: FetchPosition
+    fetch_position: FetchPosition
     """The position of the next fetch. Without one and without a lookup, the partition waits for a `seek`."""
     lookup: AtTime | None = None
     """The position to look up, or None."""
@@ -134,14 +134,14 @@ class TopicPartitionState:
     @property
     def fetch_offset(self) -> int:
         """The offset up to which records were fetched; -1 while not known."""
-        return self.course.position
+        return self.fetch_position.position
 
     def jump(self, lookup: AtTime | None, offset: int = -1, epoch: int = -1, topic_id: bytes = NO_TOPIC_ID) -> None:
         """Go to an offset, or to the result of the lookup; drop what was fetched before."""
         self.version += 1
         self.topic_id = topic_id
         self.lookup = lookup
-        self.course.jump(offset, epoch)
+        self.fetch_position.jump(offset, epoch)
         self.read_offset = offset
         self.read_epoch = -1
         self.chunks.clear()

@@ -117,8 +117,8 @@ class CommitRequestManager:
         if not positions:
             done(None)
             return
-        kept = dict(positions)
-        self._add(_Call(places=kept.keys(), positions=kept, done=done, deadline_ms=deadline_ms, retry=retry))
+        snapshot = dict(positions)
+        self._add(_Call(places=snapshot.keys(), positions=snapshot, done=done, deadline_ms=deadline_ms, retry=retry))
 
     def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
         """See `ConsumerCoordinator.committed`."""
@@ -137,7 +137,7 @@ class CommitRequestManager:
         wake = NEVER
         for call in list(self._calls.values()):
             if now_ms >= call.deadline_ms:
-                why = call.last or self._finder.trouble
+                why = call.last or self._finder.failure_reason
                 text = f"{call.what} of group {self._settings.group_id} did not succeed in time"
                 self._finish(call, ClientTimeout(text if why is None else f"{text}; last: {why}"))
                 continue
@@ -230,14 +230,14 @@ class CommitRequestManager:
             return
         wrong = [part for part in result.partitions if part.error is not ErrorCode.NONE]
         if not wrong:
-            self._finder.worked()
+            self._finder.reset_backoff()
             self._finish(call, call.stale)
             return
         code = wrong[0].error
         if code in NOT_A_MEMBER:
-            told = self._membership.refused(code, call.identity or CommitIdentity(), now_ms)
-            if told is not None or not call.retry:
-                self._finish(call, told or ApiError(code, f"commit of group {self._settings.group_id}"))
+            failure = self._membership.refused(code, call.identity or CommitIdentity(), now_ms)
+            if failure is not None or not call.retry:
+                self._finish(call, failure or ApiError(code, f"commit of group {self._settings.group_id}"))
             else:
                 self._again(call, ApiError(code, f"commit of group {self._settings.group_id}"), now_ms)
             return
@@ -261,7 +261,7 @@ class CommitRequestManager:
         elif wrong is not None:
             self._failed(call, ApiError(wrong.error, f"committed offset of {wrong.topic}-{wrong.partition}"), now_ms)
         else:
-            self._finder.worked()
+            self._finder.reset_backoff()
             found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(call.places)
             for part in group.partitions:
                 if part.offset >= 0:
@@ -277,7 +277,7 @@ class CommitRequestManager:
         if isinstance(error, ApiError) and error.code in _UNKNOWN_TOPIC:
             final = call.failures >= _UNKNOWN_TOPIC_RETRIES
         if not final and is_gone(error):
-            self._finder.lost(error, now_ms)
+            self._finder.mark_coordinator_unknown(error, now_ms)
         if final or not call.retry:
             self._finish(call, error)
         else:

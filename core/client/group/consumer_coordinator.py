@@ -51,12 +51,12 @@ class ConsumerCoordinator:
     def subscribe(self, topics: Collection[str], now_ms: float) -> None:
         """Read these topics and no others, as a member. The time until the first poll must not be too long either."""
         if self._member.topics.by_name(topics):
-            self._member.begin(now_ms)
+            self._member.on_subscription_updated(now_ms)
 
     def subscribe_matching(self, pattern: re.Pattern[str], now_ms: float) -> None:
         """Read the topics whose whole name matches, those that come up later too."""
         if self._member.topics.by_pattern(pattern):
-            self._member.begin(now_ms)
+            self._member.on_subscription_updated(now_ms)
 
     def leave(self, now_ms: float, done: Callable[[], None], reason: str = "the consumer unsubscribes") -> None:  # noqa: ARG002
         """Give up the subscription and the assignment, and send LeaveGroup unless the member is static.
@@ -141,7 +141,7 @@ class ConsumerCoordinator:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that the user has by all events, taken or not."""
-        return sorted(self._member.owned.told)
+        return sorted(self._member.owned.user_partitions)
 
     @property
     def settled(self) -> bool:

@@ -19,12 +19,16 @@ class HeartbeatRequests:
     """Sends one heartbeat at a time, every `heartbeat.interval.ms`, while it is polled."""
 
     def __init__(
-        self, finder: CoordinatorFinder, settings: GroupSettings, generation: Generation, heard: HeartbeatErrorCallback
+        self,
+        finder: CoordinatorFinder,
+        settings: GroupSettings,
+        generation: Generation,
+        on_error: HeartbeatErrorCallback,
     ) -> None:
         self._finder = finder
         self._settings = settings
         self._generation = generation
-        self._heard = heard
+        self._on_error = on_error
         self._next_ms = -NEVER
         self._since_ms = -NEVER
         self._turn = 0
@@ -45,7 +49,7 @@ class HeartbeatRequests:
         silent_ms = self._since_ms + self._settings.session_timeout_ms
         if now_ms >= silent_ms:
             text = f"it has not answered for session.timeout.ms={self._settings.session_timeout_ms}"
-            self._finder.lost(ApiError(ErrorCode.REQUEST_TIMED_OUT, text), now_ms)
+            self._finder.mark_coordinator_unknown(ApiError(ErrorCode.REQUEST_TIMED_OUT, text), now_ms)
             self.start(now_ms)
             self._next_ms = now_ms
             silent_ms = now_ms + self._settings.session_timeout_ms
@@ -77,12 +81,14 @@ class HeartbeatRequests:
             code = result.error
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
                 self._since_ms = now_ms
-                self._finder.worked()
+                self._finder.reset_backoff()
             if code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 return
             error = ApiError(code, "heartbeat")
         if error is None or is_gone(error):
             self._next_ms = now_ms  # as soon as the coordinator is found
-            self._finder.lost(error or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no answer"), now_ms)
+            self._finder.mark_coordinator_unknown(
+                error or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no answer"), now_ms
+            )
         elif isinstance(error, ApiError):
-            self._heard(error.code, now_ms)
+            self._on_error(error.code, now_ms)

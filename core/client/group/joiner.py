@@ -46,32 +46,32 @@ class _JoinStage(Enum):
 
 
 class JoinListener(Protocol):
-    """The joiner's owner and listener. Every notification but `entered` ends the round."""
+    """The joiner's owner and listener. Every notification but `on_joined` ends the round."""
 
     @property
     def ready(self) -> bool:
         """False while the topics for the join are not known."""
         ...
 
-    def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
+    def on_join_prepare(self) -> tuple[Collection[str], Collection[TopicPartition]]:
         """Return the subscribed topics, and the partitions that the member continues to read."""
         ...
 
-    def entered(self, now_ms: float) -> None:
+    def on_joined(self, now_ms: float) -> None:
         """Note that the member is in the new generation; the assignment follows."""
         ...
 
-    def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None: ...
+    def on_assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None: ...
 
     def on_rejoin_needed(self, reason: str, now_ms: float) -> None:
         """Join again, with everything that the member has."""
         ...
 
-    def lost(self, code: ErrorCode, now_ms: float) -> None:
+    def on_membership_lost(self, code: ErrorCode, now_ms: float) -> None:
         """Note that the coordinator no longer knows the member."""
         ...
 
-    def failed(self, error: BarnabasError, now_ms: float) -> None: ...
+    def on_join_failed(self, error: BarnabasError, now_ms: float) -> None: ...
 
     def on_orphaned_member(self, member_id: str) -> None:
         """Note that a round that was given up created a member all the same."""
@@ -79,7 +79,7 @@ class JoinListener(Protocol):
 
 
 class Joiner:
-    """Runs one round at a time, from `begin` until it notifies its owner of the end, or until `stop`."""
+    """Runs one round at a time, from `start_round` until it notifies its owner of the end, or until `stop`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Joiner:
         """True while this member leads and waits for metadata of the topics."""
         return self._stage is _JoinStage.ASSIGN
 
-    def begin(self, reason: str) -> None:
+    def start_round(self, reason: str) -> None:
         """Join with what the owner wants when the request is made."""
         self.stop()
         self._stage = _JoinStage.JOIN
@@ -157,7 +157,7 @@ class Joiner:
 
     def _join(self) -> JoinGroup:
         settings = self._settings
-        topics, owned = self._owner.wanted()
+        topics, owned = self._owner.on_join_prepare()
         self.topics = frozenset(topics)
         return JoinGroup(
             group_id=settings.group_id,
@@ -199,9 +199,9 @@ class Joiner:
             self._generation.member_id = result.member_id
         elif code in FENCED_ERRORS:
             self._later(now_ms)
-            self._owner.lost(code, now_ms)
+            self._owner.on_membership_lost(code, now_ms)
         elif code in COORDINATOR_MOVED:
-            self._finder.lost(ApiError(code, "join"), now_ms)
+            self._finder.mark_coordinator_unknown(ApiError(code, "join"), now_ms)
             self._later(now_ms)
         elif code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS):
             self._later(now_ms)
@@ -214,19 +214,19 @@ class Joiner:
             self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, now_ms)
             return
         self._failures = 0
-        self._finder.worked()
+        self._finder.reset_backoff()
         now = self._generation
         now.member_id, now.generation_id, now.protocol_name = result.member_id, result.generation_id, name
         self._shares = ()
         if result.leader == result.member_id:
             self._skip_assignment = result.skip_assignment
             self._members = {member.member_id: _subscription_of(member) for member in result.members}
-            self._watch.begin({topic for each in self._members.values() for topic in each.topics} | self.topics)
+            self._watch.watch_topics({topic for each in self._members.values() for topic in each.topics} | self.topics)
             self._stage = _JoinStage.ASSIGN
         else:
-            self._watch.end(self.topics)
+            self._watch.unwatch_topics(self.topics)
             self._stage = _JoinStage.SYNC
-        self._owner.entered(now_ms)
+        self._owner.on_joined(now_ms)
 
     # --- assign
 
@@ -246,7 +246,7 @@ class Joiner:
             failure = HookError(f"assignor {name} failed for group {self._settings.group_id}: {error!r}")
             failure.__cause__ = error
             self.stop()
-            self._owner.failed(failure, now_ms)
+            self._owner.on_join_failed(failure, now_ms)
             return False
         return True
 
@@ -277,10 +277,10 @@ class Joiner:
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._owner.on_rejoin_needed("the group was rebalanced again before the member was in", now_ms)
         elif code in FENCED_ERRORS:
-            self._owner.lost(code, now_ms)
+            self._owner.on_membership_lost(code, now_ms)
         elif code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             if code in COORDINATOR_MOVED:
-                self._finder.lost(ApiError(code, "sync"), now_ms)
+                self._finder.mark_coordinator_unknown(ApiError(code, "sync"), now_ms)
             self._later(now_ms)
             self._owner.on_rejoin_needed(f"the coordinator answered the sync with {code.name}", now_ms)
         else:
@@ -292,13 +292,13 @@ class Joiner:
         except ValueError as error:
             text = f"the leader of group {self._settings.group_id} sent an assignment that cannot be read: {error}"
             self.stop()
-            self._owner.failed(ApiError(ErrorCode.INVALID_REQUEST, text), now_ms)
+            self._owner.on_join_failed(ApiError(ErrorCode.INVALID_REQUEST, text), now_ms)
             return
         self._failures = 0
-        self._finder.worked()
+        self._finder.reset_backoff()
         self._last, self._last_generation = partitions, self._generation.generation_id
         self.stop()
-        self._owner.assigned(partitions, now_ms)
+        self._owner.on_assigned(partitions, now_ms)
 
     # --- what goes wrong
 
@@ -307,10 +307,10 @@ class Joiner:
         error = result if isinstance(result, BarnabasError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(result))
         if isinstance(error, ApiError) and not error.retriable:
             self.stop()
-            self._owner.failed(error, now_ms)
+            self._owner.on_join_failed(error, now_ms)
             return
         if is_gone(error):
-            self._finder.lost(error, now_ms)
+            self._finder.mark_coordinator_unknown(error, now_ms)
         self._later(now_ms)
         if self._stage is _JoinStage.SYNC:
             self._owner.on_rejoin_needed(f"the coordinator did not answer: {error}", now_ms)
@@ -318,7 +318,7 @@ class Joiner:
     def _fail(self, code: ErrorCode, now_ms: float) -> None:
         self.stop()
         self._later(now_ms)
-        self._owner.failed(explained(code, self._settings, ", ".join(self._assignors)), now_ms)
+        self._owner.on_join_failed(explained(code, self._settings, ", ".join(self._assignors)), now_ms)
 
     def _later(self, now_ms: float) -> None:
         self._failures += 1

@@ -41,7 +41,7 @@ class LeaveRequests:
 
         def answered(result: Any, now_ms: float) -> None:
             if isinstance(result, BarnabasError) and is_gone(result):
-                self._finder.lost(result, now_ms)
+                self._finder.mark_coordinator_unknown(result, now_ms)
                 self._wait(request, done)
             else:
                 done()

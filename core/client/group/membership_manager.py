@@ -27,7 +27,7 @@ class MembershipState(Enum):
     JOINING = "the joiner is at work"
     STABLE = "the member has its assignment"
     LEFT_BY_TIMEOUT = "the member has left, until the user polls"
-    FAILED = "the user is to be told why it does not go on"
+    FAILED = "the user gets the error that ended the membership"
 
 
 ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
@@ -72,7 +72,7 @@ class MembershipManager:
     @property
     def settled(self) -> bool:
         at_rest = self._phase is MembershipState.STABLE and self._rejoin_reason is None
-        return at_rest and not self.owned.revoking and self.owned.told == self.owned.assigned
+        return at_rest and not self.owned.revoking and self.owned.user_partitions == self.owned.assigned
 
     def poll(self, now_ms: float) -> Poll:
         self._check_metadata()
@@ -87,7 +87,7 @@ class MembershipManager:
 
     # --- what the user wants
 
-    def begin(self, now_ms: float) -> None:
+    def on_subscription_updated(self, now_ms: float) -> None:
         """Join for a new or changed subscription."""
         self._polled_ms = max(self._polled_ms, now_ms)
         events = self.owned.events
@@ -102,7 +102,7 @@ class MembershipManager:
             self._start_round("the consumer subscribes")
 
     def leave(self, reason: str, done: Callable[[], None]) -> None:
-        self._watch.end(frozenset())
+        self._watch.unwatch_topics(frozenset())
         self.topics.clear()
         self.owned.clear()
         self._phase = MembershipState.IDLE
@@ -118,7 +118,7 @@ class MembershipManager:
         return self._is_back
 
     def take_event(self) -> GroupEvent | None:
-        event = self.owned.take()
+        event = self.owned.take_event()
         if isinstance(event, Failed) and not event.final and self._phase is MembershipState.FAILED:
             self._start_round("the user goes on after an error")
         return event
@@ -129,7 +129,7 @@ class MembershipManager:
         if self._views_seen == self._view.updates or not self.topics.active:
             return
         self._views_seen = self._view.updates
-        if self.topics.note():
+        if self.topics.update_matches():
             self.rejoin("other topics match the pattern")
         refusal = self.topics.take_refusal()
         if refusal is not None:
@@ -159,7 +159,7 @@ class MembershipManager:
         self._not_member_reason = text
         self._phase = MembershipState.LEFT_BY_TIMEOUT
         self._is_back = False
-        self.owned.lose(text, tell=True)
+        self.owned.lose_partitions(text, report_empty=True)
         self._notify()
         self._leave_group("consumer poll timeout has expired")
         return NEVER
@@ -175,7 +175,7 @@ class MembershipManager:
 
     def _start_round(self, reason: str) -> None:
         self._phase = MembershipState.JOINING
-        self._joiner.begin(reason)
+        self._joiner.start_round(reason)
 
     def _revoke(self, places: TopicPartitions, reason: str, now_ms: float) -> None:
         self.owned.revoke(places, reason)
@@ -189,15 +189,15 @@ class MembershipManager:
     def ready(self) -> bool:
         return self.topics.ready
 
-    def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
+    def on_join_prepare(self) -> tuple[Collection[str], Collection[TopicPartition]]:
         self._rejoin_reason = None  # whatever it was, this join is for it too
         return self.topics.names, self.owned.assigned
 
-    def entered(self, now_ms: float) -> None:
+    def on_joined(self, now_ms: float) -> None:
         self._round += 1
         self._heartbeats.start(now_ms)
 
-    def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
+    def on_assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
         """Give up what moves, and add the event for new partitions once their positions are known."""
         self._phase = MembershipState.STABLE
         self._not_member_reason = ""
@@ -218,28 +218,28 @@ class MembershipManager:
             if isinstance(positions, BarnabasError):
                 self._fail(positions)
             else:
-                self.owned.give(positions, generation_id)
+                self.owned.add_assignment(positions, generation_id)
                 self._notify()
 
-        self.positions.committed(sorted(mine - self.owned.told), found, deadline_ms=NEVER)
+        self.positions.committed(sorted(mine - self.owned.user_partitions), found, deadline_ms=NEVER)
 
     def on_rejoin_needed(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
         self._start_round(reason)
 
-    def lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
+    def on_membership_lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
         """Join again, because the group was rebalanced without this member."""
         self._reset_membership()
         self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
         self._not_member_reason = self._explained(code).message
-        self.owned.lose(self._not_member_reason)
+        self.owned.lose_partitions(self._not_member_reason)
         self._notify()
         self._start_round(self._not_member_reason)
 
-    def failed(self, error: BarnabasError, now_ms: float) -> None:  # noqa: ARG002
+    def on_join_failed(self, error: BarnabasError, now_ms: float) -> None:  # noqa: ARG002
         self._fail(error)
 
     def on_orphaned_member(self, member_id: str) -> None:
-        node = self._finder.known
+        node = self._finder.coordinator
         is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
         if member_id and not is_own and node is not None:
             self._leaving.send(node, member_id, "the consumer did not wait for its join", lambda: None)
@@ -256,7 +256,7 @@ class MembershipManager:
             elif self._joiner.is_assigning:
                 self._start_round("the group was rebalanced again before the leader had assigned")
         elif code in FENCED_ERRORS:
-            self.lost(code, now_ms)
+            self.on_membership_lost(code, now_ms)
         else:
             self._fail(self._explained(code))
 
@@ -286,9 +286,7 @@ class MembershipManager:
             text = f"the partitions went to other members of {group} before the commit did"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         if self._phase is MembershipState.JOINING:
-            text = (
-                self._not_member_reason or "its partitions have been given up; commit before, when the listener is told"
-            )
+            text = self._not_member_reason or "its partitions have been given up; commit before, in on_revoked"
             if self._finder.last_error is not None:
                 text += f"; the coordinator was not found: {self._finder.last_error}"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
@@ -299,7 +297,7 @@ class MembershipManager:
 
     def _keeps(self, places: TopicPartitions) -> bool:
         """Return True if the member continues to read these while it joins."""
-        return self._cooperative and self.generation.is_member() and self.owned.told.issuperset(places)
+        return self._cooperative and self.generation.is_member() and self.owned.user_partitions.issuperset(places)
 
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
         group = self._settings.group_id
@@ -321,7 +319,7 @@ class MembershipManager:
         final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
         self._phase = MembershipState.FAILED
         self._not_member_reason = str(error)
-        self.owned.lose(self._not_member_reason)
+        self.owned.lose_partitions(self._not_member_reason)
         if final:
             self._reset_membership()
             self.generation.forget(member_id=True)
@@ -347,7 +345,7 @@ class MembershipManager:
         """Leave the group. A static member sends no request: its membership and id last until its session ends."""
         is_static = self._settings.group_instance_id is not None
         member_id = self.generation.member_id
-        node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known
+        node = self._finder.side_node() if self._joiner.is_waiting else self._finder.coordinator
         self._reset_membership()
         self.generation.forget(member_id=not is_static)
         if is_static or not member_id:

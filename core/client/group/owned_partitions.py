@@ -13,7 +13,7 @@ class OwnedPartitions:
     def __init__(self) -> None:
         self.assigned: set[TopicPartition] = set()
         """The partitions of the last assignment, without those given up since."""
-        self.told: set[TopicPartition] = set()
+        self.user_partitions: set[TopicPartition] = set()
         """The partitions that the user has, or will have when all events are taken."""
         self.events: deque[GroupEvent] = deque()
         self._open: Revoke | None = None
@@ -29,23 +29,23 @@ class OwnedPartitions:
         """True while the user has not taken the event of a loss."""
         return any(isinstance(event, Lost) for event in self.events)
 
-    def give(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
+    def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
         """Give the user these partitions, if they are the member's and new to the user."""
-        new = {place: positions[place] for place in sorted(positions) if place in self.assigned - self.told}
-        self.told |= new.keys()
+        new = {place: positions[place] for place in sorted(positions) if place in self.assigned - self.user_partitions}
+        self.user_partitions |= new.keys()
         self.events.append(Assigned(positions=new, generation_id=generation_id))
 
     def revoke(self, places: Iterable[TopicPartition], reason: str) -> None:
         """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
         wanted = set(places)
-        self.assigned -= wanted - self.told
-        asked = sorted(wanted & self.told)
+        self.assigned -= wanted - self.user_partitions
+        asked = sorted(wanted & self.user_partitions)
         if asked:
             self._open = Revoke(partitions=asked, reason=reason)
             self._taken = False
             self.events.append(self._open)
 
-    def take(self) -> GroupEvent | None:
+    def take_event(self) -> GroupEvent | None:
         if not self.events:
             return None
         event = self.events[0]
@@ -61,7 +61,7 @@ class OwnedPartitions:
             self._drop(self._open.partitions)
             self._open = None
 
-    def lose(self, reason: str, *, tell: bool = False) -> None:
+    def lose_partitions(self, reason: str, *, report_empty: bool = False) -> None:
         """Drop everything, and report by `Lost` what the user has, without the partitions of a taken `Revoke`.
 
         If the user has no others, the event is added only on request.
@@ -72,18 +72,18 @@ class OwnedPartitions:
             else:
                 self.events.remove(self._open)
             self._open = None
-        if self.told or tell:
-            self.events.append(Lost(partitions=sorted(self.told), reason=reason))
-        self.told.clear()
+        if self.user_partitions or report_empty:
+            self.events.append(Lost(partitions=sorted(self.user_partitions), reason=reason))
+        self.user_partitions.clear()
         self.assigned.clear()
 
     def clear(self) -> None:
         """Drop everything without events, because the user has given it up."""
         self.assigned.clear()
-        self.told.clear()
+        self.user_partitions.clear()
         self.events.clear()
         self._open = None
 
     def _drop(self, places: Iterable[TopicPartition]) -> None:
-        self.told.difference_update(places)
+        self.user_partitions.difference_update(places)
         self.assigned.difference_update(places)

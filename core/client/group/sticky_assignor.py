@@ -116,10 +116,10 @@ class _SubscriberGroup:
 class _Member:
     """The partitions of one member by topic: those it claimed, and others."""
 
-    def __init__(self, crew: _SubscriberGroup) -> None:
-        self.crew = crew
+    def __init__(self, group: _SubscriberGroup) -> None:
+        self.group = group
         self.count = 0
-        self.kept: dict[str, list[int]] = {}
+        self.retained: dict[str, list[int]] = {}
         self.given: dict[str, list[int]] = {}
 
 
@@ -131,54 +131,54 @@ class _Balancer:
         self._ids = list(wanted)
         self._takers = subscribers(wanted, partitions)
         self._partitions = partitions
-        self._crews: dict[frozenset[str], _SubscriberGroup] = {}
+        self._groups: dict[frozenset[str], _SubscriberGroup] = {}
         self._members: list[_Member] = []
         for number, topics in enumerate(wanted.values()):
-            if topics not in self._crews:
-                self._crews[topics] = _SubscriberGroup(topics & self._takers.keys())
-            crew = self._crews[topics]
-            crew.heap.append((0, number))
-            self._members.append(_Member(crew))
+            if topics not in self._groups:
+                self._groups[topics] = _SubscriberGroup(topics & self._takers.keys())
+            group = self._groups[topics]
+            group.heap.append((0, number))
+            self._members.append(_Member(group))
         self._owned: set[TopicPartition] = set()
 
     def keep(self, claims: Mapping[str, OwnedShare]) -> None:
         """Give every member the existing partitions that it claims and still wants."""
         best: dict[TopicPartition, tuple[int, int]] = {}
         for number, member in enumerate(self._ids):
-            claim, topics = claims[member], self._members[number].crew.topics
+            claim, topics = claims[member], self._members[number].group.topics
             for place in claim.partitions:
                 if place.topic in topics and 0 <= place.partition < self._partitions[place.topic]:
                     known = best.get(place)
                     if known is None or claim.generation_id > known[0]:
                         best[place] = (claim.generation_id, number)
         for place in sorted(best):
-            self._members[best[place][1]].kept.setdefault(place.topic, []).append(place.partition)
+            self._members[best[place][1]].retained.setdefault(place.topic, []).append(place.partition)
             self._members[best[place][1]].count += 1
         self._owned.update(best)
-        for crew in self._crews.values():
-            crew.heap = [(self._members[number].count, number) for _, number in crew.heap]
-            heapify(crew.heap)
+        for group in self._groups.values():
+            group.heap = [(self._members[number].count, number) for _, number in group.heap]
+            heapify(group.heap)
 
     def fill(self) -> None:
         """Assign each free partition to the subscriber with the fewest, the most selective topics first."""
-        crews_of: dict[str, list[_SubscriberGroup]] = {topic: [] for topic in self._takers}
-        for crew in self._crews.values():
-            for topic in crew.topics:
-                crews_of[topic].append(crew)
+        groups_of: dict[str, list[_SubscriberGroup]] = {topic: [] for topic in self._takers}
+        for group in self._groups.values():
+            for topic in group.topics:
+                groups_of[topic].append(group)
         for topic in sorted(self._takers, key=lambda topic: (len(self._takers[topic]), topic)):
             free = [
                 number for number in range(self._partitions[topic]) if TopicPartition(topic, number) not in self._owned
             ]
             if free:
-                self._hand_out(topic, free, crews_of[topic])
+                self._hand_out(topic, free, groups_of[topic])
 
-    def _hand_out(self, topic: str, numbers: Iterable[int], crews: Sequence[_SubscriberGroup]) -> None:
-        heap = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
+    def _hand_out(self, topic: str, numbers: Iterable[int], groups: Sequence[_SubscriberGroup]) -> None:
+        heap = [(*self._lowest(group), place) for place, group in enumerate(groups)]
         heapify(heap)
         for number in numbers:
             _, taker, place = heap[0]
             self._take(taker, topic, number)
-            heapreplace(heap, (*self._lowest(crews[place]), place))
+            heapreplace(heap, (*self._lowest(groups[place]), place))
 
     def even_out(self) -> None:
         """Move partitions from the largest shares, until no member has two more than another that could take one."""
@@ -187,8 +187,8 @@ class _Balancer:
 
     def _one_round(self) -> bool:
         """Return True if something was moved: then further moves may have become possible."""
-        crews = list(self._crews.values())
-        low = [(*self._lowest(crew), place) for place, crew in enumerate(crews)]
+        groups = list(self._groups.values())
+        low = [(*self._lowest(group), place) for place, group in enumerate(groups)]
         heapify(low)
         high = [(-member.count, number) for number, member in enumerate(self._members)]
         heapify(high)
@@ -199,24 +199,24 @@ class _Balancer:
             if -count != donor.count:
                 heappush(high, (-donor.count, number))
                 continue
-            while low[0][:2] != self._lowest(crews[low[0][2]]):
-                heapreplace(low, (*self._lowest(crews[low[0][2]]), low[0][2]))
+            while low[0][:2] != self._lowest(groups[low[0][2]]):
+                heapreplace(low, (*self._lowest(groups[low[0][2]]), low[0][2]))
             if donor.count - low[0][0] < 2:
                 break
-            if self._give(donor, crews):
+            if self._give(donor, groups):
                 moved = True
                 heappush(high, (-donor.count, number))
-                heappush(donor.crew.heap, (donor.count, number))
+                heappush(donor.group.heap, (donor.count, number))
         return moved
 
-    def _give(self, donor: _Member, crews: Sequence[_SubscriberGroup]) -> bool:
+    def _give(self, donor: _Member, groups: Sequence[_SubscriberGroup]) -> bool:
         """Move one partition to the smallest share that can take it; preferably one that was not claimed."""
-        takers = sorted((*self._lowest(crew), place) for place, crew in enumerate(crews))
-        for stock in (donor.given, donor.kept):
+        takers = sorted((*self._lowest(group), place) for place, group in enumerate(groups))
+        for stock in (donor.given, donor.retained):
             for count, taker, place in takers:
                 if donor.count - count < 2:
                     break
-                topic = next((topic for topic in stock if topic in crews[place].topics), None)
+                topic = next((topic for topic in stock if topic in groups[place].topics), None)
                 if topic is None:
                     continue
                 number = stock[topic].pop()
@@ -231,19 +231,19 @@ class _Balancer:
         member = self._members[taker]
         member.given.setdefault(topic, []).append(number)
         member.count += 1
-        heappush(member.crew.heap, (member.count, taker))
+        heappush(member.group.heap, (member.count, taker))
 
-    def _lowest(self, crew: _SubscriberGroup) -> tuple[int, int]:
+    def _lowest(self, group: _SubscriberGroup) -> tuple[int, int]:
         """Return count and number of the member with the fewest partitions."""
-        while crew.heap[0][0] != self._members[crew.heap[0][1]].count:
-            heappop(crew.heap)
-        return crew.heap[0]
+        while group.heap[0][0] != self._members[group.heap[0][1]].count:
+            heappop(group.heap)
+        return group.heap[0]
 
     def shares(self) -> Shares:
         return {
             member: sorted(
                 TopicPartition(topic, number)
-                for stock in (self._members[place].kept, self._members[place].given)
+                for stock in (self._members[place].retained, self._members[place].given)
                 for topic, numbers in stock.items()
                 for number in numbers
             )

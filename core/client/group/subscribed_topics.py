@@ -18,27 +18,27 @@ class SubscribedTopics:
         self.names: frozenset[str] = frozenset()
         """The topics subscribed to; of a pattern those that are known to match it."""
         self.active = False
-        self._told: dict[str, ErrorCode] = {}
+        self._reported: dict[str, ErrorCode] = {}
 
     def by_name(self, topics: Collection[str]) -> bool:
         """Subscribe to these; return True if that is a change."""
         self._pattern = None
-        self._view.want_all(False)
+        self._view.need_all_topics(False)
         changed = self._set(frozenset(topics)) or not self.active
         self.active = True
-        self._view.want(sorted(self.names))
+        self._view.add_topics(sorted(self.names))
         return changed
 
     def by_pattern(self, pattern: re.Pattern[str]) -> bool:
         """Subscribe to all that match; return True if that is a change of what is known so far."""
         was_active, self.active = self.active, True
         self._pattern = pattern
-        self._view.want_all()
-        return self.note() or not was_active
+        self._view.need_all_topics()
+        return self.update_matches() or not was_active
 
     def clear(self) -> None:
         self._pattern = None
-        self._view.want_all(False)
+        self._view.need_all_topics(False)
         self._set(frozenset())
         self.active = False
 
@@ -47,7 +47,7 @@ class SubscribedTopics:
         """False until the topics that match the pattern are known."""
         return self._pattern is None or self._view.all_topics is not None
 
-    def note(self) -> bool:
+    def update_matches(self) -> bool:
         """Take new metadata; return True if other topics match now."""
         topics = self._view.all_topics
         if self._pattern is None or topics is None:
@@ -65,9 +65,9 @@ class SubscribedTopics:
         for name in self.names:
             error = self._view.topic_errors.get(name)
             if error is None:
-                self._told.pop(name, None)
-            elif not error.retriable and self._told.get(name) is not error:
-                self._told[name] = error
+                self._reported.pop(name, None)
+            elif not error.retriable and self._reported.get(name) is not error:
+                self._reported[name] = error
                 return ApiError(error, f"topic {name}")
         return None
 
@@ -75,7 +75,7 @@ class SubscribedTopics:
         old, self.names = self.names, names
         for name in old - names:
             self._view.forget(name)
-            self._told.pop(name, None)
+            self._reported.pop(name, None)
         return old != names
 
 
@@ -87,15 +87,15 @@ class GroupTopics:
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] | None = None
 
-    def begin(self, topics: Iterable[str]) -> None:
+    def watch_topics(self, topics: Iterable[str]) -> None:
         """Watch the topics of a new generation that this member leads, its own among them."""
         old, self._topics = self._topics, frozenset(topics)
         self._counts = None
         for name in old - self._topics:
             self._view.forget(name)
-        self._view.want(sorted(self._topics))
+        self._view.add_topics(sorted(self._topics))
 
-    def end(self, own: frozenset[str]) -> None:
+    def unwatch_topics(self, own: frozenset[str]) -> None:
         """Watch no topics, because this member does not lead; the view keeps the `own` ones."""
         for name in self._topics - own:
             self._view.forget(name)

@@ -55,7 +55,7 @@ class BrokerConnection:
         self.link = None
         return True
 
-    def hang_up(self) -> bool:
+    def disconnect(self) -> bool:
         """Close the link, if there is one; a new one may be opened."""
         link, self.link = self.link, None
         if link is None:
@@ -69,7 +69,7 @@ class BrokerConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.hang_up()
+        self.disconnect()
 
     def _try(self) -> None:
         self._timer = None

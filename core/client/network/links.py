@@ -39,12 +39,12 @@ class NodeLink:
     """
 
     def __init__(
-        self, address: Address, outside: LinkDependencies, heard: Callable[[bool], None] = lambda _: None
+        self, address: Address, outside: LinkDependencies, on_status: Callable[[bool], None] = lambda _: None
     ) -> None:
-        """`heard` takes True when a broker has answered there, False when it could not be reached."""
+        """`on_status` takes True when a broker has answered there, False when it could not be reached."""
         self.address = address
         self._outside = outside
-        self._heard = heard
+        self._on_status = on_status
         self._connection = BrokerConnection(
             address, outside.scheduler, outside.connect, opened=self._opened, failed=self._failed
         )
@@ -75,10 +75,10 @@ class NodeLink:
 
     def _failed(self, error: TransportError) -> None:
         waiting, self._waiting = self._waiting, []
-        self._put_off()
+        self._delay_reconnect()
         if self._outside.unreachable is not None:
             self._outside.unreachable.on_failed(self.address, error)
-        self._heard(False)
+        self._on_status(False)
         for _, reply in waiting:
             reply(error)
 
@@ -100,18 +100,18 @@ class NodeLink:
                 self._lost(link)
             else:
                 self._failures = 0
-                self._heard(True)
+                self._on_status(True)
             reply(result)
 
         link.submit(request, self._outside.caller, answered)
 
     def _lost(self, link: BrokerLink) -> None:
         if self._connection.forget(link):
-            self._put_off()
-            self._heard(False)
+            self._delay_reconnect()
+            self._on_status(False)
             link.close()
 
-    def _put_off(self) -> None:
+    def _delay_reconnect(self) -> None:
         outside = self._outside
         self._failures += 1
         self._not_before_ms = outside.clock.monotonic_ms() + backoff_ms(
@@ -129,15 +129,15 @@ class Links:
         self,
         outside: LinkDependencies,
         address: Callable[[int], Address | None],
-        heard: Callable[[int, bool], None] = lambda _node, _answers: None,
+        on_status: Callable[[int, bool], None] = lambda _node, _answers: None,
     ) -> None:
         """`address` returns the address of a node; None when the node is not, or no longer, in the cluster.
 
-        `heard` takes a node and whether it answered or could not be reached; it is called before the reply.
+        `on_status` takes a node and whether it answered or could not be reached; it is called before the reply.
         """
         self._outside = outside
         self._address = address
-        self._heard = heard
+        self._on_status = on_status
         self._links: dict[int, NodeLink] = {}
 
     def submit(self, node: int, request: Request[Any], reply: Reply[Any]) -> None:
@@ -148,7 +148,7 @@ class Links:
             return
         link = self._links.get(node)
         if link is None or link.address != address:
-            self._links[node] = fresh = NodeLink(address, self._outside, partial(self._heard, node))
+            self._links[node] = fresh = NodeLink(address, self._outside, partial(self._on_status, node))
             if link is not None:
                 link.close()
             link = fresh

@@ -54,9 +54,9 @@ class PendingTopicMessages:
         return topic in self._topics
 
     def put(self, topic: str, message: PendingMessage, now_ms: float) -> None:
-        """Let a message wait. Raises what `ClusterView.want` raises for the name of the topic."""
+        """Let a message wait. Raises what `ClusterView.add_topics` raises for the name of the topic."""
         if topic not in self._topics:
-            self._view.want([topic])
+            self._view.add_topics([topic])
             self._topics[topic] = deque()
             if self._view.topic(topic) is None:
                 self._view.request_refresh()

@@ -65,7 +65,7 @@ class BatchFuture:
         self.error = error
         self.done = True
 
-    def tell(self, failed: Callable[[BaseException], None]) -> None:
+    def run_callbacks(self, failed: Callable[[BaseException], None]) -> None:
         """Run the callbacks; `failed` gets what one raises."""
         callbacks, self.callbacks = self.callbacks, []
         for index, callback in callbacks:

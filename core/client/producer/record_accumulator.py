@@ -213,7 +213,7 @@ class RecordAccumulator:
         queue.batches.extendleft(reversed(halves))
         queue.in_flight = False
 
-    def settle(self, batch: ProducerBatch) -> None:
+    def complete_batch(self, batch: ProducerBatch) -> None:
         """The outcome of a batch that was in flight is known: its memory is free."""
         self._queues[batch.place].in_flight = False
         self._release(batch)

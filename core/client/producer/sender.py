@@ -101,9 +101,9 @@ class Sender:
         return sum(self._in_flight.values())
 
     def poll(self, now_ms: float) -> Poll:
-        return self.end(self.encode(self.begin(now_ms)), now_ms)
+        return self.end(self.encode(self.drain_batches(now_ms)), now_ms)
 
-    def begin(self, now_ms: float) -> Ready:
+    def drain_batches(self, now_ms: float) -> Ready:
         """Take the batches to send now."""
         late, wake_late = self._accumulator.expire(now_ms)
         self._give_up(late)
@@ -220,7 +220,7 @@ class Sender:
     def _answered(self, batches: Sequence[ProducerBatch], result: Any, now_ms: float) -> None:
         if isinstance(result, ProduceResult):
             for batch, outcome in zip(batches, result.partitions, strict=True):
-                self._view.tell_leader(batch.place, outcome.current_leader, result.nodes)
+                self._view.update_leader(batch.place, outcome.current_leader, result.nodes)
                 self._outcome(batch, outcome, now_ms)
             return
         again = not isinstance(result, ApiError) or result.retriable
@@ -273,7 +273,7 @@ class Sender:
         self._settle(batch, error)
 
     def _settle(self, batch: ProducerBatch, error: BarnabasError | None) -> None:
-        self._accumulator.settle(batch)
+        self._accumulator.complete_batch(batch)
         self._finish([batch], error)
 
     def _finish(self, batches: Sequence[ProducerBatch], error: BarnabasError | None) -> None:

@@ -198,19 +198,21 @@ class TransactionManager:
         if self.state is TxnState.UNINITIALIZED:
             self._go(TxnState.INITIALIZING)
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """READY → IN_TRANSACTION. Raises `TransactionError`, and the error of a FATAL one."""
         self._check_usable()
         if self._ending is not None:
             word = "commit" if self._ending is TxnState.COMMITTING else "abort"
-            raise TransactionError(f"nobody has learnt how the last transaction ended: call {word}_transaction() again")
+            raise TransactionError(
+                f"the outcome of the last transaction has not been retrieved: call {word}_transaction() again"
+            )
         if self.state is not TxnState.READY:
             hint = "; transactions do not nest" if self.state is TxnState.IN_TRANSACTION else ""
             raise TransactionError(f"no transaction can begin: the producer is {self.state.value}{hint}")
         self._go(TxnState.IN_TRANSACTION)
 
     def commit(self) -> None:
-        """IN_TRANSACTION → COMMITTING, unless requested before. Raises like `begin`, and `AbortNeeded`."""
+        """IN_TRANSACTION → COMMITTING, unless requested before. Raises like `begin_transaction`, and `AbortNeeded`."""
         self._check_usable()
         if self._ending is TxnState.COMMITTING:
             return
@@ -221,7 +223,7 @@ class TransactionManager:
         self._go(TxnState.COMMITTING)
 
     def abort(self) -> None:
-        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless requested before. Raises like `begin`."""
+        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless requested before. Raises like `begin_transaction`."""
         self._check_usable()
         if self._ending is TxnState.ABORTING:
             return
@@ -232,7 +234,7 @@ class TransactionManager:
         self._ending = TxnState.ABORTING
         self._go(TxnState.ABORTING)
         self._wanted.clear()
-        self._drop_positions(TransactionAborted("the transaction was aborted before the positions were kept"))
+        self._drop_positions(TransactionAborted("the transaction was aborted before the positions were committed"))
 
     def hand_over(self) -> None:
         """READY → PREPARED, or IN_TRANSACTION → PREPARING: deliver all messages; another producer ends the transaction.
@@ -299,7 +301,10 @@ class TransactionManager:
     def send_positions(
         self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitResultCallback
     ) -> None:
-        """Commit these positions of the group with the transaction; `done` is called once. Raises like `begin`."""
+        """Commit these positions of the group with the transaction; `done` is called once.
+
+        Raises like `begin_transaction`.
+        """
         self.check_sending(positions=True)
         self.check_positions(self._view, positions)
         if group.group_id not in self._groups:
@@ -326,9 +331,9 @@ class TransactionManager:
         return self.state in (TxnState.IN_TRANSACTION, TxnState.ABORT_NEEDED)
 
     @property
-    def trouble(self) -> BarnabasError | None:
+    def failure_reason(self) -> BarnabasError | None:
         """The obstacle of the present step, for a caller whose wait timed out; None: it is not known."""
-        return self._finder.trouble if self._finder.known is None else self.last_error
+        return self._finder.failure_reason if self._finder.coordinator is None else self.last_error
 
     # --- what the sender asks
 
@@ -496,7 +501,7 @@ class TransactionManager:
                 self._doubtful = step
             elif isinstance(step.request, TxnOffsetCommit):
                 self._unanswered_commit = step
-            step.finder.lost(result, now_ms)
+            step.finder.mark_coordinator_unknown(result, now_ms)
             self._pause(result, now_ms)
             return
         self._doubtful = None
@@ -512,11 +517,11 @@ class TransactionManager:
         reaction = reaction_to(step.request, code)
         if reaction is Reaction.DONE:
             self._failures, self._not_before_ms = 0, -NEVER
-            step.finder.worked()
+            step.finder.reset_backoff()
             step.done(result)
             return
         if reaction is Reaction.ELSEWHERE:
-            step.finder.lost(error, now_ms)
+            step.finder.mark_coordinator_unknown(error, now_ms)
         if reaction in (Reaction.ELSEWHERE, Reaction.AGAIN):
             self._pause(error, now_ms)
         elif reaction is Reaction.ABORT:

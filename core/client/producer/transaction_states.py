@@ -97,6 +97,6 @@ def the_worst(request: Request[Any], codes: list[ErrorCode]) -> ErrorCode:
     OPERATION_NOT_ATTEMPTED decides only without another one, since it follows from the others.
     """
     refused = [code for code in codes if code is not ErrorCode.NONE]
-    told = [code for code in refused if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or refused
+    decisive = [code for code in refused if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or refused
     order = (Reaction.FENCED, Reaction.FATAL, Reaction.ABORT, Reaction.ELSEWHERE, Reaction.AGAIN)
-    return min(told, key=lambda code: order.index(reaction_to(request, code)), default=ErrorCode.NONE)
+    return min(decisive, key=lambda code: order.index(reaction_to(request, code)), default=ErrorCode.NONE)

@@ -70,7 +70,7 @@ def test_one_batch_of_a_partition_is_in_flight() -> None:
     second = bench.put(b"2")
     assert second is not first
     assert bench.ready()[0] == []
-    bench.accumulator.settle(first)
+    bench.accumulator.complete_batch(first)
     assert bench.ready()[0] == [second]
 
 
@@ -100,7 +100,7 @@ def test_memory_is_bounded_and_given_back() -> None:
     assert not bench.accumulator.has_room(200)
     bench.ready()
     assert not bench.accumulator.has_room(200)
-    bench.accumulator.settle(batch)
+    bench.accumulator.complete_batch(batch)
     assert (bench.accumulator.bytes, bench.accumulator.messages) == (0, 0)
     assert not bench.accumulator.unsettled
 
@@ -186,5 +186,5 @@ def test_split_batches_report_outcome_of_each_record_once() -> None:
     homes = [batch.find(n) for n in range(5)]
     assert [home.delivery(n).offset for home, n in homes] == [10, 11, 12, 13, 14]
     for half in (first, quarter, last):
-        half.tell(lambda error: told.append(("raised", error)))
+        half.run_callbacks(lambda error: told.append(("raised", error)))
     assert [name for name, _ in told] == ["0", "1", "2", "3", "4"]

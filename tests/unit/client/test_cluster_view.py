@@ -28,7 +28,7 @@ def test_nothing_is_asked_before_someone_wants_something() -> None:
 
 def test_wanted_topics_become_known_with_their_leaders() -> None:
     view, play = viewed(PlainCluster(brokers=2, t=3))
-    view.want(["t"])
+    view.add_topics(["t"])
     play.settle()
     topic = view.topic("t")
     assert topic is not None
@@ -42,7 +42,7 @@ def test_wanted_topics_become_known_with_their_leaders() -> None:
 
 def test_it_asks_again_when_the_metadata_is_stale() -> None:
     view, play = viewed(PlainCluster(t=1))
-    view.want(["t"])
+    view.add_topics(["t"])
     wake = play.settle()
     assert wake == 300_000
     play.clock.advance_to(wake)
@@ -53,7 +53,7 @@ def test_it_asks_again_when_the_metadata_is_stale() -> None:
 def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
     cluster = PlainCluster()
     view, play = viewed(cluster)
-    view.want(["new"])
+    view.add_topics(["new"])
     pauses = []
     for _ in range(6):
         wake = play.settle()
@@ -70,9 +70,9 @@ def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
 
 def test_a_new_topic_does_not_wait_for_one_that_never_comes() -> None:
     view, play = viewed(PlainCluster(t=1))
-    view.want(["never"])
+    view.add_topics(["never"])
     play.settle()
-    view.want(["t"])
+    view.add_topics(["t"])
     play.settle()
     assert view.topic("t") is not None
     assert play.clock.monotonic_ms() == 0
@@ -87,7 +87,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next() -> None:
         return TransportError("down") if len(asked) < 3 and not asked.append(node) else None  # type: ignore[func-returns-value]  # append gives None, which is wanted
 
     cluster.script(broken)
-    view.want(["t"])
+    view.add_topics(["t"])
     nodes = []
     for _ in range(4):
         play.poll()
@@ -104,7 +104,7 @@ def test_a_leader_epoch_never_goes_back() -> None:
     place = TopicPartition("t", 0)
     view, play = viewed(cluster)
     cluster.epochs[place], cluster.leaders[place] = 5, 2
-    view.want(["t"])
+    view.add_topics(["t"])
     play.settle()
     cluster.epochs[place], cluster.leaders[place] = 4, 1
     play.clock.advance(1000)
@@ -120,7 +120,7 @@ def test_a_leader_epoch_never_goes_back() -> None:
 
 def test_refreshes_keep_a_distance() -> None:
     view, play = viewed(PlainCluster(t=1))
-    view.want(["t"])
+    view.add_topics(["t"])
     play.settle()
     view.request_refresh()
     assert play.settle() == 100
@@ -140,10 +140,10 @@ def test_all_topics_are_known_while_they_are_wanted() -> None:
     def known() -> Mapping[str, bool] | None:
         return view.all_topics
 
-    view.want(["t", "missing"])
+    view.add_topics(["t", "missing"])
     play.settle()
     assert known() is None
-    view.want_all()
+    view.need_all_topics()
     play.settle()
     assert cluster.of(Metadata)[-1].topics is None
     assert known() == {"t": False, "u": False}
@@ -151,13 +151,13 @@ def test_all_topics_are_known_while_they_are_wanted() -> None:
     del cluster.topics["u"]
     view.request_refresh()
     play.run(lambda: view.topic("u") is None)
-    view.want_all(False)
+    view.need_all_topics(False)
     assert (known(), view.topic("t") is not None) == (None, True)
 
 
 def test_coordinator_has_node_id_separate_from_its_broker() -> None:
     view, play = viewed(PlainCluster(t=1))
-    view.want(["t"])
+    view.add_topics(["t"])
     play.settle()
     node = view.coordinator(1, ("coordinator", 9093))
     assert node != 1

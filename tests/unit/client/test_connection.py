@@ -105,5 +105,5 @@ def test_only_the_link_that_counts_is_forgotten(house: House) -> None:
     second = Wire()
     house.end_attempt(second)
     assert not house.connection.forget(first)
-    assert house.connection.hang_up() and not house.connection.hang_up()
+    assert house.connection.disconnect() and not house.connection.disconnect()
     assert (first.closed, second.closed) == (0, 1)

@@ -35,21 +35,23 @@ class Reader:
         self.log = log
         self.asked = 0
         self.damaged: list[Damage] = []
-        self.course = FetchPosition(TopicPartition("t", 0), PartitionFetchSettings(max_bytes=max_bytes, **rules))
-        self.course.jump(start)
+        self.fetch_position = FetchPosition(
+            TopicPartition("t", 0), PartitionFetchSettings(max_bytes=max_bytes, **rules)
+        )
+        self.fetch_position.jump(start)
 
     def step(self) -> list[tuple[int, bytes | None]]:
-        offset, max_bytes = self.course.ask()
+        offset, max_bytes = self.fetch_position.ask()
         self.asked += 1
         assert self.asked <= ASKED_MAX, "it goes on for ever"
         found = self.log.fetch(offset, max_bytes)
         if found.error is ErrorCode.CORRUPT_MESSAGE:
-            piece = self.course.refused("the broker cannot read it")
-        elif found.error is ErrorCode.OFFSET_OUT_OF_RANGE and self.course.exploring:
-            piece = self.course.refused("", out_of_range=True)
+            piece = self.fetch_position.refused("the broker cannot read it")
+        elif found.error is ErrorCode.OFFSET_OUT_OF_RANGE and self.fetch_position.exploring:
+            piece = self.fetch_position.refused("", out_of_range=True)
         else:
             assert found.error is ErrorCode.NONE, (offset, found)
-            piece = self.course.answered(found)
+            piece = self.fetch_position.answered(found)
         if piece is None:
             return []
         if piece.damage is not None:
@@ -64,7 +66,7 @@ class Reader:
         return [(message.offset, message.value) for message in messages]
 
     def rows(self, end: int | None = None) -> Iterator[tuple[int, bytes | None]]:
-        while self.course.position < (self.log.end if end is None else end):
+        while self.fetch_position.position < (self.log.end if end is None else end):
             yield from self.step()
 
 
@@ -199,7 +201,7 @@ def test_at_the_end_nothing_is_wrong_however_often_nothing_comes() -> None:
     reader = Reader(log_of("tens"), start=160)
     for _ in range(3 * EMPTY_FETCHES_MAX):
         assert reader.step() == []
-        assert reader.course.at_end
+        assert reader.fetch_position.at_end
 
 
 def test_the_rest_of_the_log_may_be_unreadable() -> None:

@@ -37,7 +37,7 @@ class Bench(Play):
         addresses = [(f"bootstrap{number}", 1) for number in range(bootstrap)]
         self.view = ClusterView(addresses, self.entropy, ViewSettings(), moved=self._moved)
         self.parts = [self.view]
-        self.view.want(["t"])
+        self.view.add_topics(["t"])
         self.settle()
 
     def _moved(self) -> None:
@@ -65,22 +65,22 @@ def test_any_broker_that_can_be_reached_is_asked_and_at_last_the_bootstrap_addre
     seen = []
     for gone in (1, 2, 3, -1):
         seen.append(view.any_node())
-        view.heard(gone, False)
+        view.on_node_status(gone, False)
     assert [*seen, view.any_node()] == [1, 2, 3, -1, -2]
-    view.heard(-2, False)
+    view.on_node_status(-2, False)
     assert view.any_node() == 1, "nobody can be reached: each in turn"
     view.try_another()
     assert view.any_node() == 2
-    view.heard(COORDINATORS + 3, True)
+    view.on_node_status(COORDINATORS + 3, True)
     assert view.any_node() == 3, "a coordinator is a broker, too"
 
 
 def test_what_the_controller_is_to_do_others_can_while_it_is_away() -> None:
     bench = Bench()
     assert bench.view.controller_node() == 1
-    bench.view.heard(1, False)
+    bench.view.on_node_status(1, False)
     assert bench.view.controller_node() == 2
-    bench.view.heard(1, True)
+    bench.view.on_node_status(1, True)
     assert bench.view.controller_node() == 1
 
 
@@ -104,12 +104,12 @@ def test_while_a_partition_has_no_leader_it_is_asked_often_who_leads_it_and_late
 
 def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead() -> None:
     bench = Bench()
-    bench.view.heard(1, False)
-    bench.view.heard(1, False)
+    bench.view.on_node_status(1, False)
+    bench.view.on_node_status(1, False)
     assert max(pauses_of(bench, 35)) <= 1.2 * 250
     pauses_of(bench, 10)
     assert bench.settle() - bench.now > 10_000, "who does not need it cannot know whether it is back"
-    bench.view.heard(1, False)
+    bench.view.on_node_status(1, False)
     assert max(pauses_of(bench, 35)) <= 1.2 * 250
     bench.elect(2, 6)
     bench.cluster.leaders[TopicPartition("t", 1)] = 3
@@ -128,20 +128,20 @@ def test_a_broker_that_hangs_is_not_waited_for_with_the_metadata_either() -> Non
     bench.poll()
     (hangs,), bench.open = bench.open, []
     assert hangs.node == 1
-    bench.view.late(1)
+    bench.view.on_request_overdue(1)
     bench.elect(2, 6)
     bench.settle()
     assert [node for node, request in bench.cluster.requests if isinstance(request, Metadata)][-1] == 2
     assert bench.view.leader("t", 0) == 2
     hangs.answer(TransportError("at last"), bench.now)
     assert bench.view.last_error is None, "nobody waits for it any more"
-    bench.view.late(3)
+    bench.view.on_request_overdue(3)
     assert bench.settle() - bench.now > 10_000, "others were not asked"
 
 
 def test_a_broker_that_leads_nothing_of_ours_may_be_away() -> None:
     bench = Bench()
-    bench.view.heard(3, False)
+    bench.view.on_node_status(3, False)
     bench.clock.advance(10_000)
     bench.settle()
     assert bench.asked == 1
@@ -163,7 +163,7 @@ def test_metadata_refresh_drops_addresses_of_departed_brokers_and_coordinators()
 
 def test_current_leader_hint_applies_with_newer_epoch_and_known_address() -> None:
     bench = Bench()
-    tell = bench.view.tell_leader
+    tell = bench.view.update_leader
     assert not tell(PLACE, None, ())
     assert not tell(PLACE, CurrentLeader(2, 5), ())
     assert not tell(PLACE, CurrentLeader(9, 6), ())
@@ -229,7 +229,7 @@ def test_a_batch_goes_to_a_new_leader_as_soon_as_it_is_known(failure: Any) -> No
     def answer(node: int, request: Any) -> Any:
         if not isinstance(request, Produce) or node != 1:
             return None
-        bench.view.heard(node, not isinstance(failure, TransportError))
+        bench.view.on_node_status(node, not isinstance(failure, TransportError))
         if isinstance(failure, TransportError):
             return failure
         return ProduceResult(partitions=[ProduceResultPartition(*PLACE, failure)])

@@ -32,7 +32,7 @@ def test_a_machine_is_polled_and_answered_with_the_lock_and_heard_without() -> N
 def test_batches_are_compressed_without_the_lock_and_settled_with_it() -> None:
     lock, clock, held = Lock(), ManualClock(), list[tuple[str, bool]]()
     view = ClusterView([("home", 1)], SeededEntropy(1), ViewSettings())
-    view.want(["t"])
+    view.add_topics(["t"])
     view.poll(0).sends[0].answer(
         MetadataResult(
             brokers=[BrokerNode(node_id=1, host="home", port=1)],

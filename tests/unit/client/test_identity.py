@@ -85,7 +85,7 @@ class Bench(Play):
             identity=self.identity,
         )
         self.parts = [self.sender, self.view]
-        self.view.want(["t"])
+        self.view.add_topics(["t"])
         self.settle()
 
     def _warn(self) -> None:

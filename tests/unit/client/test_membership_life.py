@@ -294,7 +294,7 @@ def test_leave_group_is_sent_when_coordinator_is_reachable_again(known: bool) ->
     settled(world, a, b)
     world.once(LeaveGroup if known else Heartbeat, TransportError("cut"), of="a")
     if not known:
-        world.until(lambda: a.membership._finder.known is None, 2 * HEARTBEAT_MS)
+        world.until(lambda: a.membership._finder.coordinator is None, 2 * HEARTBEAT_MS)
     done = a.leave()
     world.until(lambda: done == [True] and len(b.reads) == 2, 3 * HEARTBEAT_MS)
 

@@ -49,7 +49,7 @@ class Bench(Play):
             stamp=stamp,
         )
         self.parts = [self.sender, self.view]
-        self.view.want(["t"])
+        self.view.add_topics(["t"])
         self.settle()
 
     def _told(self, batches: Sequence[ProducerBatch]) -> None:

@@ -70,7 +70,7 @@ class Bench(Play):
             identity=self.txn,
         )
         self.parts = [self.sender, self.view]
-        self.view.want(["t"])
+        self.view.add_topics(["t"])
         self.settle()
 
     def start(self) -> "Bench":
@@ -134,7 +134,7 @@ REQUESTS = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit
 
 def test_a_transaction_is_announced_then_sent_then_committed() -> None:
     bench = Bench(TransactionalCluster(t=3)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     bench.put(b"b", 1)
     told = bench.positions()
@@ -156,7 +156,7 @@ def test_a_transaction_is_announced_then_sent_then_committed() -> None:
 def test_sequences_continue_across_transactions() -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     for value in (b"a", b"b", b"c"):
-        bench.txn.begin()
+        bench.txn.begin_transaction()
         bench.put(value)
         bench.commit()
     assert bench.world.committed == [b"a", b"b", b"c"]
@@ -166,14 +166,14 @@ def test_sequences_continue_across_transactions() -> None:
 
 def test_an_abort_drops_what_was_not_sent() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.send(b"sent")
     left = bench.put(b"left", 1)
     bench.abort()
     assert isinstance(left.error, TransactionAborted)
     assert bench.world.aborted == [b"sent"]
     assert bench.world.ended == [False]
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"next")
     bench.commit()
     assert bench.world.committed == [b"next"]
@@ -183,7 +183,7 @@ def test_an_abort_drops_what_was_not_sent() -> None:
 @pytest.mark.parametrize("how", ["commit", "abort"])
 def test_empty_transaction_sends_no_requests(how: str) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     getattr(bench, how)()
     assert bench.asked() == ["InitProducerId"]
     assert bench.txn.state is TxnState.READY
@@ -192,28 +192,28 @@ def test_empty_transaction_sends_no_requests(how: str) -> None:
 def test_calls_that_do_not_fit_are_refused() -> None:
     bench = Bench(TransactionalCluster(t=1))
     txn = bench.txn
-    for call in (txn.begin, txn.commit, txn.abort, txn.check_sending, bench.positions):
+    for call in (txn.begin_transaction, txn.commit, txn.abort, txn.check_sending, bench.positions):
         with pytest.raises(TransactionError, match="not initialized"):
             call()
     bench.start()
     for call in (txn.commit, txn.abort, txn.check_sending, bench.positions):
         with pytest.raises(TransactionError, match="between transactions"):
             call()
-    txn.begin()
+    txn.begin_transaction()
     with pytest.raises(TransactionError, match="do not nest"):
-        txn.begin()
+        txn.begin_transaction()
     bench.put(b"a")
     txn.commit()
-    for call in (txn.abort, txn.begin, txn.check_sending):
+    for call in (txn.abort, txn.begin_transaction, txn.check_sending):
         with pytest.raises(TransactionError):
             call()
     txn.commit()  # goes on waiting
     bench.run(lambda: txn.ended)
     with pytest.raises(TransactionError, match="call commit_transaction"):
-        txn.begin()
+        txn.begin_transaction()
     txn.commit()  # nobody has been told yet
     txn.take_outcome()
-    txn.begin()
+    txn.begin_transaction()
     txn.abort()
     txn.abort()
     assert bench.world.committed == [b"a"]
@@ -231,7 +231,7 @@ def test_concurrent_transactions_are_waited_for_soon() -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     for _ in range(3):
         bench.cluster.once(AddPartitionsToTxn, all_with(ErrorCode.CONCURRENT_TRANSACTIONS)[AddPartitionsToTxn])
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     before = bench.now
     bench.put(b"a")
     bench.commit()
@@ -249,7 +249,7 @@ def test_a_coordinator_that_moves_or_loads_is_waited_for(kind: type[Any], code: 
     bench.cluster.once(kind, all_with(code)[kind])
     looked = len(bench.cluster.of(FindCoordinator))
     bench.start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     told = bench.positions()
     bench.commit()
@@ -275,7 +275,7 @@ def test_answers_that_are_lost_change_nothing(kind: type[Any], applied: bool, co
 
     world.script(lose)
     bench = Bench(world).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     batch = bench.put(b"a")
     bench.positions()
     if committed:
@@ -288,7 +288,7 @@ def test_answers_that_are_lost_change_nothing(kind: type[Any], applied: bool, co
         bench.abort()
         assert (world.committed, world.aborted) == ([], [b"a"])
         assert not world.positions
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"b")
     bench.commit()
     assert world.committed[-1] == b"b"
@@ -309,7 +309,7 @@ def test_one_that_may_have_begun_is_made_certain_before_it_is_aborted() -> None:
 
     world.script(lose)
     bench = Bench(world).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     while not lost:
         bench.poll()
@@ -331,7 +331,7 @@ def _with_a_lost_commit(world: TransactionalCluster) -> tuple[Bench, list[TxnOff
 
     world.script(lose)
     bench = Bench(world).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.positions(5)
     while not lost:
         bench.poll()
@@ -346,7 +346,7 @@ def test_an_abort_waits_for_the_answer_to_positions_and_a_late_one_is_of_an_old_
     bench.abort()
     assert bench.asked()[-4:] == ["TxnOffsetCommit", "TxnOffsetCommit", "EndTxn", "InitProducerId"]
     assert bench.txn.epoch == epoch + 1
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.positions(9)
     bench.run(lambda: bool(world.ids["txn"].pending))
     told = world.answer(1, late)
@@ -359,7 +359,7 @@ def test_positions_that_were_answered_at_the_second_try_cost_no_epoch() -> None:
     world = TransactionalCluster(t=1)
     bench, _ = _with_a_lost_commit(world)
     bench.commit()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     bench.abort()
     assert (bench.txn.epoch, world.positions) == (0, {("g", TopicPartition("in", 0)): 5})
@@ -371,7 +371,7 @@ def test_an_abort_with_unanswered_positions_ends_where_brokers_give_no_next_epoc
     bench.cluster.once(InitProducerId, ApiError(ErrorCode.UNSUPPORTED_VERSION, "needs version 3"))
     bench.abort()
     assert world.ended == [False]
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     bench.commit()
     assert world.committed == [b"a"]
@@ -380,16 +380,22 @@ def test_an_abort_with_unanswered_positions_ends_where_brokers_give_no_next_epoc
 def test_a_second_producer_fences_the_first() -> None:
     world = TransactionalCluster(t=1)
     first = Bench(world).start()
-    first.txn.begin()
+    first.txn.begin_transaction()
     first.send(b"zombie")
     second = Bench(world).start()
     with pytest.raises(ProducerFenced, match="txn has another producer"):
         first.commit()
-    second.txn.begin()
+    second.txn.begin_transaction()
     second.put(b"good")
     second.commit()
     assert (world.committed, world.aborted) == ([b"good"], [b"zombie"])
-    for call in (first.txn.initialize, first.txn.begin, first.txn.commit, first.txn.abort, first.txn.check_sending):
+    for call in (
+        first.txn.initialize,
+        first.txn.begin_transaction,
+        first.txn.commit,
+        first.txn.abort,
+        first.txn.check_sending,
+    ):
         with pytest.raises(ProducerFenced):
             call()
 
@@ -398,7 +404,7 @@ def test_a_leader_that_knows_a_later_epoch_leads_to_the_coordinator() -> None:
     """It does not tell who has bumped the epoch: the abort does."""
     world = TransactionalCluster(t=1)
     first = Bench(world).start()
-    first.txn.begin()
+    first.txn.begin_transaction()
     first.send(b"before")
     Bench(world).start()
     batch = first.send(b"zombie")
@@ -412,7 +418,7 @@ def test_a_leader_that_knows_a_later_epoch_leads_to_the_coordinator() -> None:
 
 def test_a_batch_that_fails_leaves_the_abort() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.once(Produce, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     batch = bench.put(b"bad")
     bench.run(lambda: batch.done)
@@ -424,7 +430,7 @@ def test_a_batch_that_fails_leaves_the_abort() -> None:
     with pytest.raises(AbortNeeded):
         bench.commit()
     bench.abort()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"good")
     bench.commit()
     assert bench.world.committed == [b"good"]
@@ -435,7 +441,7 @@ def test_a_batch_that_fails_leaves_the_abort() -> None:
 def test_numbers_in_doubt_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     epoch = bench.txn.epoch
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.once(Produce, refusing(code))
     bench.send(b"bad")
     bench.abort()
@@ -443,7 +449,7 @@ def test_numbers_in_doubt_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> 
     assert (first.producer_id, first.producer_epoch) == (-1, -1)
     assert (again.producer_id, again.producer_epoch) == (bench.txn.producer_id, epoch)
     assert bench.txn.epoch == epoch + 1
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"good")
     bench.commit()
     assert bench.world.committed == [b"good"]
@@ -451,7 +457,7 @@ def test_numbers_in_doubt_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> 
 
 def test_a_batch_that_is_late_begins_a_new_epoch_too() -> None:
     bench = Bench(TransactionalCluster(t=1), delivery_timeout_ms=2000).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.script(lambda _, request: LOST if isinstance(request, Produce) and bench.now < 3000 else None)
     bench.put(b"late")
     with pytest.raises(AbortNeeded):
@@ -459,7 +465,7 @@ def test_a_batch_that_is_late_begins_a_new_epoch_too() -> None:
     bench.abort()
     assert len(bench.cluster.of(InitProducerId)) == 2
     bench.clock.advance_to(4000)
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"good")
     bench.commit()
     assert bench.world.committed == [b"good"]
@@ -467,14 +473,14 @@ def test_a_batch_that_is_late_begins_a_new_epoch_too() -> None:
 
 def test_abort_with_unknown_sequences_is_fatal_without_epoch_bump() -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.once(Produce, refusing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     bench.send(b"bad")
     bench.cluster.once(InitProducerId, ApiError(ErrorCode.UNSUPPORTED_VERSION, "needs version 3"))
     with pytest.raises(ApiError, match="needs version 3"):
         bench.abort()
     with pytest.raises(ApiError, match="needs version 3"):
-        bench.txn.begin()
+        bench.txn.begin_transaction()
     assert bench.world.ended == [False]
 
 
@@ -487,7 +493,7 @@ def test_partitions_that_may_not_be_added_leave_the_abort() -> None:
         return AddPartitionsToTxnResult(partitions=parts)
 
     bench.cluster.once(AddPartitionsToTxn, refuse)
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     batches = [bench.put(b"a"), bench.put(b"b", 1)]
     with pytest.raises(AbortNeeded, match="TOPIC_AUTHORIZATION_FAILED"):
         bench.commit()
@@ -505,7 +511,7 @@ def test_transactional_offset_commit_of_former_member_raises_commit_failed(
 ) -> None:
     bench = Bench(TransactionalCluster(t=1)).start()
     bench.cluster.once(TxnOffsetCommit, all_with(code)[TxnOffsetCommit])
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.put(b"a")
     told = bench.positions()
     bench.run(lambda: bool(told))
@@ -526,7 +532,7 @@ def test_what_cannot_pass_ends_the_producer(kind: type[Any], code: ErrorCode) ->
     bench.cluster.script(lambda _, request: ApiError(code, "no") if isinstance(request, kind) else None)
     bench.start()
     if kind is not InitProducerId:
-        bench.txn.begin()
+        bench.txn.begin_transaction()
         batch = bench.put(b"a")
         told = bench.positions()
         with pytest.raises(ApiError, match=code.name):
@@ -536,7 +542,7 @@ def test_what_cannot_pass_ends_the_producer(kind: type[Any], code: ErrorCode) ->
         assert len(told) == 1
     assert bench.txn.state is TxnState.FATAL
     with pytest.raises(ApiError, match=code.name):
-        bench.txn.begin()
+        bench.txn.begin_transaction()
     assert bench.world.committed == []
 
 
@@ -551,7 +557,7 @@ def test_a_coordinator_that_may_not_be_looked_for_ends_the_producer() -> None:
 def test_the_answers_of_an_abort_are_waited_for() -> None:
     """A batch that is sent once more while the transaction is being aborted belongs to it still."""
     bench = Bench(TransactionalCluster(t=1)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.once(Produce, LOST)
     batch = bench.put(b"tried")
     bench.run(lambda: bool(batch.attempts))
@@ -591,7 +597,7 @@ def test_whatever_fails_on_the_way(faults: list[str], transactions: Sequence[tup
     bench = Bench(world).start()
     expected: list[bytes] = []
     for number, (committed, partitions) in enumerate(transactions):
-        bench.txn.begin()
+        bench.txn.begin_transaction()
         values = [b"%d-%d" % (number, index) for index in range(len(partitions))]
         for value, partition in zip(values, partitions, strict=True):
             bench.put(value, partition)
@@ -623,7 +629,7 @@ def resumed(bench: Bench, transaction: PreparedTransaction) -> Bench:
 
 def test_a_prepared_transaction_is_committed_by_another_producer_with_positions_added_there() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     batch = bench.put(b"a")
     transaction = prepared(bench)
     assert batch.done
@@ -642,12 +648,12 @@ def test_a_prepared_transaction_is_committed_by_another_producer_with_positions_
 
 def test_a_prepared_transaction_is_aborted_by_another_producer() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.send(b"a")
     other = resumed(bench, prepared(bench))
     other.abort()
     assert bench.world.aborted == [b"a"]
-    for call in (bench.txn.begin, bench.txn.commit, bench.txn.abort, bench.txn.check_sending):
+    for call in (bench.txn.begin_transaction, bench.txn.commit, bench.txn.abort, bench.txn.check_sending):
         with pytest.raises(TransactionError, match="another ends"):
             call()
 
@@ -657,7 +663,7 @@ def test_an_identity_is_handed_over_between_transactions() -> None:
     transaction = prepared(bench)
     assert not transaction.begun
     other = resumed(bench, transaction)
-    other.txn.begin()
+    other.txn.begin_transaction()
     told = other.positions()
     other.commit()
     assert told == [None]
@@ -666,7 +672,7 @@ def test_an_identity_is_handed_over_between_transactions() -> None:
 
 def test_what_was_prepared_is_fenced_as_its_producer_is() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.send(b"a")
     transaction = prepared(bench)
     Bench(bench.world).start()
@@ -678,7 +684,7 @@ def test_what_was_prepared_is_fenced_as_its_producer_is() -> None:
 
 def test_nothing_is_prepared_of_a_transaction_that_has_failed() -> None:
     bench = Bench(TransactionalCluster(t=2)).start()
-    bench.txn.begin()
+    bench.txn.begin_transaction()
     bench.cluster.once(Produce, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     bench.put(b"a")
     bench.txn.hand_over()

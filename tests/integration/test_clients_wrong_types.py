@@ -124,7 +124,9 @@ def broker() -> Iterator[Broker]:
     flushed: dict[str, Any] = {"log_flush_interval_messages": 1, "group_initial_rebalance_delay_ms": 0}
     with Broker(storage="memory", listeners=listeners, num_partitions=1, **flushed) as running:
         with Producer(running) as producer, Admin(running) as admin:
-            producer.send(TOPIC, b"first").result(PATIENCE_S)
+            # One for each call that takes a message, so that none waits for messages of other tests.
+            for sent in [producer.send(TOPIC, b"first") for _ in range(2 * len(WRONG))]:
+                sent.result(PATIENCE_S)
             admin.create_topic(CLASSIC, partitions=1, configs={"message.format": "classic"})
         with Producer(classic_of(running)) as classic:
             classic.send(CLASSIC, b"first")

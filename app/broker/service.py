@@ -139,13 +139,13 @@ class BrokerService:
             return
         answered = False
         # Waiting requests must not keep the records of a produce, which are in the connection's memory.
-        kept = None if type(request) is Produce else request
+        retained_request = None if type(request) is Produce else request
 
         def once(result: Any) -> None:
             nonlocal answered
             answered = True
-            if isinstance(result, ApiError) and kept is not None:
-                result = kept.failed(result)
+            if isinstance(result, ApiError) and retained_request is not None:
+                result = retained_request.failed(result)
             reply(result)
 
         counter.add()

@@ -119,10 +119,10 @@ class BrokerLifecycleManager:
         self.registration: BrokerRegistration | None = None
         """The registration in the tree; None while there is none."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Register as soon as possible."""
         self._listening = self._coordination.add_session_listener(self._session_changed)
-        self._lease.begin()
+        self._lease.start_renewing()
         self._register()
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ class Controller:
         self._is_closed = True
         self._resign()
 
-    def settle(self, names: Iterable[str]) -> None:
+    def check_leaders(self, names: Iterable[str]) -> None:
         """Check the leaders of these topics, and elect where needed."""
         if self._epoch is None:
             return
@@ -107,11 +107,11 @@ class Controller:
             case ControllerChanged(controller=controller) if controller != self._own:
                 self._resign()
             case BrokersChanged() | ConfigsChanged(broker_id=None):
-                self.settle(self._registry.image.topics)
+                self.check_leaders(self._registry.image.topics)
             case TopicSet(topic=topic):
-                self.settle([topic.name])
+                self.check_leaders([topic.name])
             case StatesChanged(topic=name):
-                self.settle([name])
+                self.check_leaders([name])
 
     # --- becoming it
 
@@ -159,7 +159,7 @@ class Controller:
             self._epoch = epoch
             text = f"broker {own.broker_id} is the controller now, the {epoch}th of this cluster"
             self._report(info(text, broker=own.broker_id, controller_epoch=epoch))
-            self.settle(self._registry.image.topics)
+            self.check_leaders(self._registry.image.topics)
         elif self._registry.image.controller is None:
             self._scheduler.call_later(RETRY_MS, self._campaign)
 
@@ -292,7 +292,7 @@ class Controller:
             def over() -> None:
                 if self._unclean.get(key) is waiting:
                     self._unclean[key] = waiting[0], True
-                    self.settle([key.topic])
+                    self.check_leaders([key.topic])
 
             self._scheduler.call_later(UNCLEAN_WAIT_MS, over)
             return False

@@ -47,7 +47,7 @@ class Lease:
         """The time until the lease is over; negative afterwards."""
         return self._until_ms - self._clock.monotonic_ms()
 
-    def begin(self) -> None:
+    def start_renewing(self) -> None:
         """Renew the session from now on."""
         self._keep()
 

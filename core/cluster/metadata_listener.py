@@ -34,7 +34,7 @@ class _ChangedNodes:
         self.configs: dict[int | None, None] = {}
         self.brokers = self.controller = False
 
-    def note(self, paths: Iterable[str]) -> None:
+    def add_paths(self, paths: Iterable[str]) -> None:
         for path in paths:
             above, _, name = path.rpartition("/")
             if above in (layout.TOPICS, layout.TOPIC_CONFIGS):
@@ -96,7 +96,7 @@ class MetadataListener:
         self._cancel: Cancel | None = None
         self._closed = False
 
-    def begin(self) -> None:
+    def start_watching(self) -> None:
         """Watch from now on; the first reading, which follows the watch, finds earlier changes."""
 
         async def watching() -> None:
@@ -107,7 +107,7 @@ class MetadataListener:
             if self._closed:
                 return
             if result is not None:
-                self._scheduler.call_later(RETRY_MS, self.begin)
+                self._scheduler.call_later(RETRY_MS, self.start_watching)
             else:
                 self._topics.note_all()
                 self._read()
@@ -135,7 +135,7 @@ class MetadataListener:
             if paths is None:
                 changed_nodes.note_all()
             else:
-                changed_nodes.note(paths)
+                changed_nodes.add_paths(paths)
         self._read()
 
     def _read(self) -> None:

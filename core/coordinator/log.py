@@ -113,7 +113,7 @@ class CoordinatorLog:
     def _write(self, partition: int, appends: list[_Append]) -> None:
         untold = deque(done for _, done, _ in appends)
 
-        def tell(error: ErrorCode) -> None:
+        def complete_all(error: ErrorCode) -> None:
             while untold:
                 done = untold.popleft()
                 try:
@@ -122,7 +122,7 @@ class CoordinatorLog:
                     self._failed(f"telling what became of an append to {self._topic}-{partition}", fault)
 
         def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:
-            tell(results.code if isinstance(results, ApiError) else results[0].error)
+            complete_all(results.code if isinstance(results, ApiError) else results[0].error)
 
         records = [record for portion, _, _ in appends for record in portion]
         producer = appends[0][2]
@@ -141,7 +141,7 @@ class CoordinatorLog:
                 [entry], replied, acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms, origin=AppendOrigin.BROKER
             )
         except ApiError as error:
-            tell(error.code)
+            complete_all(error.code)
         except Exception as error:  # noqa: BLE001  reported; members wait for an answer
             self._failed(f"appending to {self._topic}-{partition}", error)
-            tell(ErrorCode.UNKNOWN_SERVER_ERROR)
+            complete_all(ErrorCode.UNKNOWN_SERVER_ERROR)

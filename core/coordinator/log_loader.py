@@ -67,7 +67,7 @@ class _Reading(Generic[TakesT]):
         """True if none of the records that were read can be lost with this broker."""
         return self.partition.high_watermark >= min(self.offset, self.partition.log.log_end_offset)
 
-    def take(self, records: Buffer | Region, codecs: Codecs) -> None:
+    def read_batches(self, records: Buffer | Region, codecs: Codecs) -> None:
         """Feed some batches. Any thread. A batch that cannot be read is left out and noted.
 
         Ends early where a header is damaged: the next read of the log finds the place to continue. Raises `ApiError`
@@ -151,7 +151,7 @@ class _Reading(Generic[TakesT]):
                     transactions.overwrite(keys[done:start])
                     counted.update(zip(keys[done:start], values[done:start], strict=True))
                 if committed is None:
-                    transactions.take(producer_id, zip(keys[start:end], values[start:end], strict=True))
+                    transactions.add_records(producer_id, zip(keys[start:end], values[start:end], strict=True))
                 else:
                     counted.update(transactions.end(producer_id, committed=committed))
                 done = end
@@ -193,7 +193,7 @@ def _header(data: memoryview) -> BatchHeader | None:
         return None
 
 
-def _nobody_waits(_loading: object, _producer_id: int, _record: Record) -> None:
+def _ignore_record(_loading: object, _producer_id: int, _record: Record) -> None:
     """Ignore a record: for coordinators that write no transactions."""
 
 
@@ -224,7 +224,7 @@ class LogLoader(Generic[TakesT]):
         slice_bytes: int,
         report: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
-        still_open: Callable[[TakesT, int, Record], None] = _nobody_waits,
+        still_open: Callable[[TakesT, int, Record], None] = _ignore_record,
     ) -> None:
         self._replicas = replicas
         self._begin = begin
@@ -235,7 +235,7 @@ class LogLoader(Generic[TakesT]):
         self._scheduler = scheduler
         self._slice_bytes = slice_bytes
         self._report = report
-        self._tell_failed = failed
+        self._report_failure = failed
         self._waiting: deque[_Reading[TakesT]] = deque()
         self._retrying = self._uncommitted = 0
         self._is_closed = False
@@ -252,21 +252,21 @@ class LogLoader(Generic[TakesT]):
         self._load(partition, self._clock.monotonic_ms())
 
     def _load(self, partition: Partition, began_ms: float) -> None:
-        self._go_on_with(_Reading(partition, self._begin(partition.topic_partition.partition), began_ms))
+        self._continue_reading(_Reading(partition, self._begin(partition.topic_partition.partition), began_ms))
 
     def close(self) -> None:
         """Read no further."""
         self._is_closed = True
 
-    def _go_on_with(self, reading: _Reading[TakesT]) -> None:
+    def _continue_reading(self, reading: _Reading[TakesT]) -> None:
         if reading.is_at_end:
             self._end_or_again(reading)
             return
         self._waiting.append(reading)
         if len(self._waiting) == 1:
-            self._go_on()
+            self._read_next_slice()
 
-    def _go_on(self) -> None:
+    def _read_next_slice(self) -> None:
         """Read the next slice of the first partition, off the owner thread."""
         while self._waiting and not self._is_closed:
             reading = self._waiting[0]
@@ -299,15 +299,15 @@ class LogLoader(Generic[TakesT]):
             elif outcome.error is not None:
                 self._waiting.popleft()
                 self._failed(reading, outcome.error)
-            self._go_on()
+            self._read_next_slice()
 
-        self._scheduler.offload(lambda: reading.take(records, codecs), done)
+        self._scheduler.offload(lambda: reading.read_batches(records, codecs), done)
 
     def _failed(self, reading: _Reading[TakesT], error: BaseException) -> None:
         """Report the error and load the partition again later; until then its state counts as loading."""
         if self._is_closed or self._is_gone(reading):
             return
-        self._tell_failed(f"loading {reading.partition.topic_partition}", error)
+        self._report_failure(f"loading {reading.partition.topic_partition}", error)
         self._again_later(reading)
 
     def _again_later(self, reading: _Reading[TakesT]) -> None:
@@ -357,7 +357,7 @@ class LogLoader(Generic[TakesT]):
         def finish() -> None:
             self._uncommitted -= 1
             if not self._is_closed and not self._is_gone(reading):
-                self._go_on_with(reading)  # markers may have come meanwhile
+                self._continue_reading(reading)  # markers may have come meanwhile
 
         key = reading.partition.topic_partition
         self._replicas.purgatory.watch(_Uncommitted(reading, finish), (key,), _RETRY_MS)

@@ -24,7 +24,7 @@ class OpenRecords:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def take(self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+    def add_records(self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Add the next records of the producer's transaction; records without a key are ignored."""
         mine = self._open.setdefault(producer_id, {})
         holders = self._holders

@@ -109,7 +109,7 @@ class CoordinatorRuntime(Generic[EntryT, LoadedT, EffectT]):
     def begin_load(self, loading: LoadedT) -> LoadedT:
         """Start to load a partition that this broker leads now. Until `finish_load` its keys are answered with
         COORDINATOR_LOAD_IN_PROGRESS."""
-        return self.table.begin(loading)
+        return self.table.start_loading(loading)
 
     def finish_load(self, loading: LoadedT) -> bool:
         """Accept a partition that has been read to its end; the entries are to follow. Return False if another broker

@@ -121,7 +121,7 @@ class CoordinatorTable(Generic[EntryT, LoadedT]):
             del self._entries[entry.key]
             del self._partitions[entry.partition][entry.key]
 
-    def begin(self, loading: LoadedT) -> LoadedT:
+    def start_loading(self, loading: LoadedT) -> LoadedT:
         """Mark a partition as being loaded."""
         self._loading[loading.partition] = loading
         return loading

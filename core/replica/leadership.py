@@ -45,7 +45,7 @@ class LeadershipManager:
         self._shrinks = metrics.counter(f"{name}shrinks_total", "Members that left ISRs whose leader is here.")
         self._expands = metrics.counter(f"{name}expands_total", "Members that came into ISRs whose leader is here.")
 
-    def begin(self, partition: Partition) -> None:
+    def start_partition(self, partition: Partition) -> None:
         """Start leading or following a partition that was just opened, in the state that it has."""
         self._settle(partition, began=True)
         if partition.is_leader:

@@ -290,7 +290,7 @@ class ReplicaManager:
         )
         for listener in self._when_opened:
             listener(partition)
-        self._roles.begin(partition)
+        self._roles.start_partition(partition)
 
     def drop(self, keys: Sequence[TopicPartition]) -> bool:
         """Forget partitions and remove their logs; requests that wait for them are answered.

@@ -122,7 +122,7 @@ class SegmentRepairs:
                 self._later(log, segment, _LATER_MS)
                 continue
             self._running = _Repair(self, partition, segment, gaps)
-            self._running.begin()
+            self._running.start()
 
     def _later(self, log: UnifiedLog, segment: Segment, delay_ms: float) -> None:
         def due() -> None:
@@ -199,7 +199,7 @@ class _Repair:
         others = [each for each in dict.fromkeys(order) if each >= 0 and each != partition.broker_id]
         return [each for each in others if each in partition.replicas]
 
-    def begin(self) -> None:
+    def start(self) -> None:
         if self._repairs.submit is None or not self._candidates:
             self.may_succeed_later = False
             self._end("the partition has no other replica")

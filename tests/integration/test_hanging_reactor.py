@@ -69,7 +69,7 @@ def test_a_broker_whose_reactor_hangs_is_given_up_and_registers_again(session: C
     thread = Thread(target=reactor.run)
     thread.start()
     try:
-        reactor.call_soon(membership.begin)
+        reactor.call_soon(membership.start)
         wait_until(lambda: lease.is_valid)
         assert children(other, layout.BROKER_IDS) == ["1"]
 

@@ -114,7 +114,7 @@ class House:
             transactions = OpenRecords()
             for entry in self.log.get(partition, ()):
                 if isinstance(entry, InTransaction):
-                    transactions.take(entry.producer_id, [entry.record])
+                    transactions.add_records(entry.producer_id, [entry.record])
                 elif isinstance(entry, Ended):
                     for key, value in transactions.end(entry.producer_id, committed=entry.committed):
                         loading.add(key, value)

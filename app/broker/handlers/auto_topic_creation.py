@@ -24,10 +24,10 @@ Errors = Mapping[str, ErrorCode]
 class _Waiting:
     """A Metadata request that waits for some topics."""
 
-    def __init__(self, names: Iterable[str], told: Callable[[Errors], None]) -> None:
+    def __init__(self, names: Iterable[str], callback: Callable[[Errors], None]) -> None:
         self.names = set(names)
         self.errors: dict[str, ErrorCode] = {}
-        self.told = told
+        self.callback = callback
         self.timer: Timer | None = None
 
 
@@ -51,10 +51,10 @@ class AutoCreation:
         self._under_way: set[str] = set()
         """The topics in `_queue`, and those that are being created."""
         self._waiting: list[_Waiting] = []
-        self._put_off = 0
+        self._deferred = 0
         self._reported_ms: float | None = None
 
-    def make(self, names: Sequence[str], told: Callable[[Errors], None]) -> None:
+    def make(self, names: Sequence[str], callback: Callable[[Errors], None]) -> None:
         """Create topics that do not exist, and pass their errors to the callback.
 
         A topic that takes longer has LEADER_NOT_AVAILABLE.
@@ -67,15 +67,15 @@ class AutoCreation:
                 wanted.append(name)
             else:
                 errors[name] = error
-        self._report_put_off()
+        self._report_deferred()
         if not wanted:
-            told(errors)
+            callback(errors)
             return
-        waiting = _Waiting(wanted, told)
+        waiting = _Waiting(wanted, callback)
         waiting.errors.update(errors)
-        waiting.timer = self._state.scheduler.call_later(PATIENCE_MS, lambda: self._tell(waiting))
+        waiting.timer = self._state.scheduler.call_later(PATIENCE_MS, lambda: self._respond(waiting))
         self._waiting.append(waiting)
-        self._go_on()
+        self._create_next()
 
     def _admitted(self, name: str) -> ErrorCode:
         """Return NONE if the creation of the topic is queued or running."""
@@ -89,7 +89,7 @@ class AutoCreation:
             return error.code
         self._refill()
         if len(self._queue) >= self._at_once_max or self._allowed < 1:
-            self._put_off += 1
+            self._deferred += 1
             return ErrorCode.LEADER_NOT_AVAILABLE
         self._allowed -= 1
         self._under_way.add(name)
@@ -102,20 +102,20 @@ class AutoCreation:
         self._allowed = min(float(self._at_once_max), self._allowed + max(0.0, gained))
         self._counted_ms = now_ms
 
-    def _report_put_off(self) -> None:
+    def _report_deferred(self) -> None:
         now_ms = self._state.clock.monotonic_ms()
-        if not self._put_off or (self._reported_ms is not None and now_ms - self._reported_ms < REPORT_MS):
+        if not self._deferred or (self._reported_ms is not None and now_ms - self._reported_ms < REPORT_MS):
             return
         self._state.report(
-            f"clients have named {counted(self._put_off, 'missing topic')} too many to make at once "
+            f"clients have named {counted(self._deferred, 'missing topic')} too many to make at once "
             f"(auto.create.topics.max.per.request={self._at_once_max}, "
-            f"auto.create.topics.max.per.second={self._per_second}); they are told to ask again"
+            f"auto.create.topics.max.per.second={self._per_second}); they get LEADER_NOT_AVAILABLE and retry"
         )
-        self._put_off, self._reported_ms = 0, now_ms
+        self._deferred, self._reported_ms = 0, now_ms
 
     # --- in the queue of changes
 
-    def _go_on(self) -> None:
+    def _create_next(self) -> None:
         """Begin the next few topics, unless some are being created."""
         if not self._queue or len(self._queue) < len(self._under_way):
             return
@@ -128,7 +128,7 @@ class AutoCreation:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
             self._under_way.difference_update(some)
             errors = {name: self._error(name, each) for name, each in zip(some, results, strict=True)}
-            self._state.scheduler.call_soon(self._go_on)  # other changes have their turn
+            self._state.scheduler.call_soon(self._create_next)  # other changes have their turn
             self._note(errors)
 
         self._state.changes.submit("Metadata", change, made)
@@ -153,11 +153,11 @@ class AutoCreation:
             waiting.names -= known
             waiting.errors.update((name, errors[name]) for name in known)
             if not waiting.names:
-                self._tell(waiting)
+                self._respond(waiting)
 
-    def _tell(self, waiting: _Waiting) -> None:
+    def _respond(self, waiting: _Waiting) -> None:
         if waiting.timer is not None:
             waiting.timer.cancel()
         self._waiting.remove(waiting)
         late = dict.fromkeys(waiting.names, ErrorCode.LEADER_NOT_AVAILABLE)
-        waiting.told({**late, **waiting.errors})
+        waiting.callback({**late, **waiting.errors})

@@ -42,8 +42,8 @@ class FetchService:
             if isinstance(results, ApiError):
                 reply(results)
                 return
-            told, nodes = self._leaders.told(results, caller)
-            reply(FetchResult(partitions=told, nodes=nodes))
+            partitions, nodes = self._leaders.add_leaders(results, caller)
+            reply(FetchResult(partitions=partitions, nodes=nodes))
 
         self._read(
             request.partitions,
@@ -68,8 +68,8 @@ class FetchService:
             if isinstance(answer, ApiError):
                 reply(answer)
                 return
-            told, nodes = self._leaders.told(answer.results, caller)
-            reply(FetchResult(partitions=told, nodes=nodes, session_id=answer.session_id, error=answer.error))
+            partitions, nodes = self._leaders.add_leaders(answer.results, caller)
+            reply(FetchResult(partitions=partitions, nodes=nodes, session_id=answer.session_id, error=answer.error))
 
         self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
 

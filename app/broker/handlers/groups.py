@@ -169,14 +169,14 @@ class GroupService:
 
     # --- transactions, and topics that go
 
-    def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
+    def _verify(self, request: TxnOffsetCommit, number: int, callback: Callable[[ErrorCode], None]) -> None:
         """Verify the partition of a transactional commit as produce does, where verification is on."""
         verify = self._state.replicas.verified_appends.verify
         if verify is None:
-            told(ErrorCode.NONE)
+            callback(ErrorCode.NONE)
             return
         place = TopicPartition(OFFSETS_TOPIC, number)
-        verify(request.transactional_id, request.producer_id, request.producer_epoch, place, told)
+        verify(request.transactional_id, request.producer_id, request.producer_epoch, place, callback)
 
     def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
         if key.topic == OFFSETS_TOPIC:
@@ -252,7 +252,7 @@ class GroupService:
     def _serve(self, loading: Loading) -> None:
         self.coordinator.loaded(loading)
         for topic_id, partitions in self._deleted:
-            self.coordinator.partitions_deleted(topic_id, partitions, kept_in=loading.partition)
+            self.coordinator.partitions_deleted(topic_id, partitions, stored_in=loading.partition)
         self._forget_deleted()
 
     def _forget_deleted(self) -> None:

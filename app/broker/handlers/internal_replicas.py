@@ -64,7 +64,7 @@ class InternalReplicas:
         else:
             grown = counted(len(after.adding), f"partition of {name} gets", f"partitions of {name} get")
             state.report(info(f"{grown} more replicas, since more brokers live"))
-        await self._topics.settle(name)
+        await self._topics.apply_topic(name)
 
     def _ended(self, name: str, error: BarnabasError | None) -> None:
         """End an attempt. A failure, which is reported, is retried at the next change of the cluster."""

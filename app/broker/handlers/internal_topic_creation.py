@@ -14,14 +14,14 @@ class InternalTopics:
         self._state = state
         self._topics = topics
 
-    def make(self, name: str, told: Callable[[str], None]) -> None:
+    def make(self, name: str, callback: Callable[[str], None]) -> None:
         """Call back when the topic exists, at once or later: with an empty text, or the error of its creation."""
         if name in self._state.image.topics:
-            told("")
+            callback("")
             return
 
         async def made() -> None:
             if name not in self._state.image.topics:
                 await self._topics.create_one(NewTopic(name=name))
 
-        self._state.changes.submit(f"making {name}", made, lambda error: told("" if error is None else str(error)))
+        self._state.changes.submit(f"making {name}", made, lambda error: callback("" if error is None else str(error)))

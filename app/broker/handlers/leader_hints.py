@@ -27,18 +27,20 @@ class Leaders:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
+    def add_leaders(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
         """Return the results, with the current leaders where it is not this broker or epoch, and their nodes."""
         for result in results:  # a loop: it costs a third of `any` with a generator, in every produce and fetch
             if result.error in _ERRORS:
-                return self._told(results, caller)
+                return self._add_leaders(results, caller)
         return results, ()
 
-    def _told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
-        told = [self._with_leader(result) for result in results]
-        named = {result.current_leader.leader_id for result in told if result.current_leader is not None}
+    def _add_leaders(
+        self, results: Sequence[ResultT], caller: Caller
+    ) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
+        hinted = [self._with_leader(result) for result in results]
+        named = {result.current_leader.leader_id for result in hinted if result.current_leader is not None}
         live = {each: broker for each, broker in self._state.image.brokers.items() if each in named}
-        return told, self._state.endpoints.nodes(live, caller)
+        return hinted, self._state.endpoints.nodes(live, caller)
 
     def _with_leader(self, result: ResultT) -> ResultT:
         if result.error not in _ERRORS or not result.topic:

@@ -54,8 +54,8 @@ class MetadataService:
         asked = request.include_cluster_authorized_operations
         every_one = request.topics is None and not request.topic_ids
         key = (nodes, asked, request.include_topic_authorized_operations)
-        if every_one and (kept := self._views.whole(key)) is not None:
-            return kept
+        if every_one and (cached := self._views.whole(key)) is not None:
+            return cached
         version = self._views.version
         if every_one:
             topics = yield from self._views.all_topics(operations=request.include_topic_authorized_operations)

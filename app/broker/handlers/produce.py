@@ -36,8 +36,8 @@ class ProduceService:
             if isinstance(results, ApiError):
                 reply(results)
                 return
-            told, nodes = self._leaders.told(results, caller)
-            reply(ProduceResult(partitions=told, nodes=nodes))
+            partitions, nodes = self._leaders.add_leaders(results, caller)
+            reply(ProduceResult(partitions=partitions, nodes=nodes))
 
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else 0
         if request.transactional_id is not None:

@@ -25,16 +25,16 @@ class ProducerIds:
         fresh, self._ids = self._ids[0], self._ids[1:]
         return fresh
 
-    def take(self, told: Callable[[int | None], None]) -> None:
+    def generate_producer_id(self, callback: Callable[[int | None], None]) -> None:
         """Call back with an unused id, at once or later; None: none is available now."""
-        self.when_some(lambda there_are: told(self.next() if there_are else None))
+        self.when_some(lambda there_are: callback(self.next() if there_are else None))
 
-    def when_some(self, told: Callable[[bool], None]) -> None:
+    def when_some(self, callback: Callable[[bool], None]) -> None:
         """Call back with True when an id is left, at once or later; False: none is available now."""
         if self._ids:
-            told(True)
+            callback(True)
             return
-        self._waiting.append(told)
+        self._waiting.append(callback)
         if len(self._waiting) == 1:
             self._claim()
 
@@ -47,9 +47,9 @@ class ProducerIds:
     def _claimed(self, block: range | BarnabasError) -> None:
         waiting, self._waiting = self._waiting, []
         if isinstance(block, BarnabasError):
-            for told in waiting:
-                told(False)
+            for callback in waiting:
+                callback(False)
             return
         self._ids = block
-        for told in waiting:
-            self.when_some(told)
+        for callback in waiting:
+            self.when_some(callback)

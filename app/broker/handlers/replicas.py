@@ -62,10 +62,10 @@ class ReplicaService:
             if isinstance(result, BarnabasError):
                 reply(ElectLeadersResult(partitions=(), error=as_api_error(result).code))
                 return
-            told = result
+            changes = result
             if request.topics is None:
-                told = [outcome for outcome in result if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
-            reply(ElectLeadersResult(partitions=told))
+                changes = [outcome for outcome in result if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
+            reply(ElectLeadersResult(partitions=changes))
 
         async def electing() -> Sequence[PartitionChange]:
             return await self._elect(asked, kind)
@@ -159,10 +159,12 @@ class ReplicaService:
         def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
                 error = as_api_error(result)
-                told = AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
+                response = AlterPartitionReassignmentsResult(
+                    partitions=(), error=error.code, error_message=error.message
+                )
             else:
-                told = AlterPartitionReassignmentsResult(partitions=result)
-            reply(evolve(told, allow_replication_factor_change=may_grow))
+                response = AlterPartitionReassignmentsResult(partitions=result)
+            reply(evolve(response, allow_replication_factor_change=may_grow))
 
         async def moving() -> Sequence[PartitionChange]:
             return [await self._move(wanted, may_grow=may_grow) for wanted in request.partitions]
@@ -197,9 +199,9 @@ class ReplicaService:
                 try:
                     await state.registry.move(after, states)
                 except BadVersion:
-                    await self._topics.settle(key.topic)
+                    await self._topics.apply_topic(key.topic)
                     continue
-                await self._topics.settle(key.topic)  # opens logs that move here, removes those that move away
+                await self._topics.apply_topic(key.topic)  # opens logs that move here, removes those that move away
             return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {key.topic} as often as it is tried")
 

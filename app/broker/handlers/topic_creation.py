@@ -48,10 +48,10 @@ class Creating:
         self._timer: Timer | None = None
         self._answered = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         request = self._request
         self._waiting = self._acceptable()
-        self._go_on()
+        self._create_next()
         if self._answered or request.validate_only:
             return
         if request.timeout_ms <= 0:
@@ -62,7 +62,7 @@ class Creating:
     def _acceptable(self) -> list[NewTopic]:
         """Return the topics that may be created; the others have their result."""
         twice = named_twice(new.name for new in self._request.topics)
-        kept: list[NewTopic] = []
+        accepted: list[NewTopic] = []
         partitions = 0
         for new in self._request.topics:
             if new.name in self._outcomes:
@@ -72,19 +72,19 @@ class Creating:
             if new.name in twice:
                 text = f"topic {new.name[:260]!r} is named twice in the request"
                 self._outcomes[new.name] = _failed(new.name, ApiError(ErrorCode.INVALID_REQUEST, text))
-            elif kept and partitions > PARTITIONS_PER_REQUEST_MAX:
+            elif accepted and partitions > PARTITIONS_PER_REQUEST_MAX:
                 text = f"one request makes at most {PARTITIONS_PER_REQUEST_MAX} partitions; ask for the others later"
                 self._outcomes[new.name] = _failed(new.name, ApiError(ErrorCode.POLICY_VIOLATION, text))
             else:
-                kept.append(new)
-        return kept
+                accepted.append(new)
+        return accepted
 
     def _partitions_of(self, new: NewTopic) -> int:
         if new.assignments is not None:
             return len(new.assignments)
         return self._state.settings.static.num_partitions if new.partitions == -1 else max(0, new.partitions)
 
-    def _go_on(self) -> None:
+    def _create_next(self) -> None:
         some = self._waiting[:TOPICS_AT_A_TIME]
         del self._waiting[:TOPICS_AT_A_TIME]
         if not some:
@@ -99,7 +99,7 @@ class Creating:
             for new, each in zip(some, results, strict=True):
                 self._outcomes[new.name] = self._outcome(new, each)
             if self._waiting:
-                self._state.scheduler.call_soon(self._go_on)  # other changes have their turn
+                self._state.scheduler.call_soon(self._create_next)  # other changes have their turn
             else:
                 self._answer()
 

@@ -75,8 +75,8 @@ class TopicViews:
         """Cache a response that was made since the last change."""
         if len(self._whole) >= _WHOLE_MAX:
             self._whole.clear()
-        kept = self._whole[key] = evolve(result, encoded={})
-        return kept
+        whole = self._whole[key] = evolve(result, encoded={})
+        return whole
 
     @property
     def version(self) -> object:

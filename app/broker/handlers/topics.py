@@ -49,13 +49,13 @@ class TopicService:
         self._state = state
         self._registry = state.registry
         self._changes = state.changes
-        self._told_orphans: set[str] = set()
+        self._reported_orphans: set[str] = set()
 
     # --- create
 
     def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
         """Create a few topics at a time, so that other changes have their turn in between; see `Creating`."""
-        Creating(self._state, request, self.create_some, reply).begin()
+        Creating(self._state, request, self.create_some, reply).start()
 
     async def create_one(self, new: NewTopic) -> Topic:
         """Create a topic and its logs. Raises the errors of `create_some`.
@@ -128,7 +128,7 @@ class TopicService:
         image = self._state.image
         if not (name in image.topics or name in image.deleting or name in image.unreadable):
             with self.doubting(name):
-                await self.settle(name)
+                await self.apply_topic(name)
 
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
@@ -156,8 +156,8 @@ class TopicService:
         if orphans:
             text = f"the broker has data of a topic {name!r} that the coordination tree does not know"
             cure = "take it back with 'barnabas topics recover', or move the folder away"
-            if name not in self._told_orphans:
-                self._told_orphans.add(name)
+            if name not in self._reported_orphans:
+                self._reported_orphans.add(name)
                 self._state.report(f"topic {name} is not made: {text}, in {orphans[0]}: {cure}")
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"{text}: {cure}")
 
@@ -200,7 +200,7 @@ class TopicService:
                     await registry.resize(grown, added)
                 break
             except BadVersion:  # another broker has changed it in between
-                await self.settle(new.topic)
+                await self.apply_topic(new.topic)
         else:
             text = f"others change topic {new.topic} as often as it is tried"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -254,7 +254,7 @@ class TopicService:
                     topic = await self._registry.begin_delete(name, {each for some in replicas for each in some})
                 break
             except BadVersion:  # the topic was deleted, or created again, and this broker has not heard of it yet
-                await self.settle(name)
+                await self.apply_topic(name)
         else:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {name} as often as it is tried")
         try:
@@ -284,12 +284,12 @@ class TopicService:
 
     def doubting(self, name: str) -> AbstractContextManager[None]:
         """Return the context of each write of a topic."""
-        return self._changes.doubting(_subject(name), partial(self.settle, name))
+        return self._changes.doubting(_subject(name), partial(self.apply_topic, name))
 
     async def settle_some(self, names: Sequence[str]) -> None:
         """Apply the tree's state of a topic, or of several that are new, to this broker."""
         if len(names) == 1:
-            await self.settle(names[0])
+            await self.apply_topic(names[0])
             return
         state = self._state
         await self._registry.reread(*names)
@@ -302,7 +302,7 @@ class TopicService:
             if (going := state.image.deleting.get(name)) is not None:
                 await self._finish_delete(going)
 
-    async def settle(self, name: str) -> None:
+    async def apply_topic(self, name: str) -> None:
         """Apply the tree's state of a topic to this broker."""
         state = self._state
         before = state.image.topics.get(name)
@@ -336,8 +336,8 @@ class TopicService:
         own, deleted = await elsewhere(partial(self._registry.coordination.get_many, wanted))
         by_hand = own is None and deleted is None and self._state.owns_topics
         if by_hand:
-            cure = "put the node back before the broker stops, or let 'barnabas topics recover' make it anew then"
-            self._tell_once(topic.name, f"{wanted[0]} was removed by somebody; the topic is still served: {cure}")
+            cure = "put the node back before the broker stops, or let 'barnabas topics recover' create it again then"
+            self._report_once(topic.name, f"{wanted[0]} was removed by hand; the topic is still served: {cure}")
         return by_hand
 
     def _is_orphaned(self, name: str) -> bool:
@@ -345,12 +345,12 @@ class TopicService:
         if not self._state.logs.orphans_of(name):
             return False
         cure = "restart the broker to open them"
-        self._tell_once(name, f"topic {name} has come back to the coordination tree, and has folders here: {cure}")
+        self._report_once(name, f"topic {name} has come back to the coordination tree, and has folders here: {cure}")
         return True
 
-    def _tell_once(self, name: str, text: str) -> None:
-        if name not in self._told_orphans:
-            self._told_orphans.add(name)
+    def _report_once(self, name: str, text: str) -> None:
+        if name not in self._reported_orphans:
+            self._reported_orphans.add(name)
             self._state.report(text)
 
     async def _each(

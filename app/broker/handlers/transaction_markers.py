@@ -32,7 +32,7 @@ class MarkerService:
         written: list[Sequence[WrittenTxnMarker]] = [()] * len(portions)
         left = len(portions) + 1
 
-        def told(number: int, some: Sequence[WrittenTxnMarker]) -> None:
+        def on_written(number: int, some: Sequence[WrittenTxnMarker]) -> None:
             written[number] = some
             finish()
 
@@ -44,7 +44,7 @@ class MarkerService:
 
         def portion_by_portion() -> Steps[None]:
             for number, portion in enumerate(portions):
-                self._markers.write(portion, partial(told, number), TIMEOUT_MS)
+                self._markers.write(portion, partial(on_written, number), TIMEOUT_MS)
                 yield None
 
         def begun(outcome: Outcome[None]) -> None:

@@ -75,7 +75,7 @@ class TransactionService:
             scheduler=state.scheduler,
             append=self._log.append,
             markers=self._markers,
-            fresh_id=ids.take,
+            fresh_id=ids.generate_producer_id,
             refusal=self._refusal,
             offsets_partition=self._offsets_partition,
             leads=state.replicas.leading(TRANSACTIONS_TOPIC),
@@ -152,12 +152,12 @@ class TransactionService:
         if state.classic.has(name) or state.classic.is_created_classic(name):
             return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         topic = state.image.topics.get(name)
-        is_there = topic is not None and number in topic.partitions
-        return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        exists = topic is not None and number in topic.partitions
+        return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        is_there = self._refusal(partition) is ErrorCode.NONE
-        return self._state.image.state(partition).leader if is_there else None
+        exists = self._refusal(partition) is ErrorCode.NONE
+        return self._state.image.state(partition).leader if exists else None
 
     def _look_up(self, partitions: Collection[TopicPartition], looked: Callable[[PartitionLookup], None]) -> None:
         """Compare the image with the tree, and pass on the deleted and the unknown partitions.
@@ -168,7 +168,7 @@ class TransactionService:
         classic = {each for each in partitions if state.classic.has(each.topic)}
         names = sorted({each.topic for each in partitions})
 
-        def told(outcome: Outcome[dict[str, Topic | None]]) -> None:
+        def on_read(outcome: Outcome[dict[str, Topic | None]]) -> None:
             if outcome.error is not None:
                 text = "looking for the topics of transactions whose markers are to be written failed"
                 state.report(f"{text}; it is tried again: {outcome.error}")
@@ -185,7 +185,7 @@ class TransactionService:
             unknown = {each for each in partitions if each.topic not in known}
             looked(PartitionLookup(deleted=deleted | classic, not_known_here=unknown - deleted - classic))
 
-        state.scheduler.offload(lambda: read_live_topics(state.registry.coordination, names), told)
+        state.scheduler.offload(lambda: read_live_topics(state.registry.coordination, names), on_read)
 
     def _coordinator_of(self, transactional_id: str) -> int:
         topic = self._state.image.topics.get(TRANSACTIONS_TOPIC)

@@ -45,6 +45,6 @@ def _noted(log_dirs: Sequence[LogDir]) -> int | None:
         if identity is not None and identity.broker_id is not None:
             noted[identity.broker_id] = log_dir.path
     if len(noted) > 1:
-        told = ", ".join(f"{path} to broker {number}" for number, path in noted.items())
-        raise ConfigError(f"the data folders belong to different brokers, says their {META_PROPERTIES}: {told}")
+        owners = ", ".join(f"{path} to broker {number}" for number, path in noted.items())
+        raise ConfigError(f"the data folders belong to different brokers, says their {META_PROPERTIES}: {owners}")
     return next(iter(noted), None)

@@ -298,14 +298,14 @@ class BrokerServer:
         """Return the reason why the broker takes no requests, or None. Any thread."""
         return None if self._ready else "the broker stops" if self._stopping else "the broker is starting"
 
-    def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
+    def when_ready(self, callback: Callable[[BarnabasError | None], None]) -> None:
         """Call back once the broker is registered, at once or later, or with the error why it never will be."""
         if self._ready:
-            told(None)
+            callback(None)
         elif self._stopping:
-            told(ClosedError("the broker has stopped"))
+            callback(ClosedError("the broker has stopped"))
         else:
-            self._when_ready.append(told)
+            self._when_ready.append(callback)
 
     def _register(
         self, state: BrokerState, api: BrokerService, coordination: Coordination, lease: Lease | None
@@ -332,7 +332,7 @@ class BrokerServer:
         elif self._outside.shared:
             follower = follower_of(state, api.topics)
             self._fronts.callback(follower.close)
-            follower.begin()
+            follower.start_watching()
         self._waits_for_registrar = not registrar.begin()
         self._look_if_ready()
 
@@ -355,7 +355,7 @@ class BrokerServer:
         )
         self._waits_for_member = True
         self._fronts.callback(member.close)
-        member.begin()
+        member.start()
 
     def _registrar_ready(self) -> None:
         self._waits_for_registrar = False
@@ -374,10 +374,10 @@ class BrokerServer:
         held, self._held = self._held, []
         for connection in held:
             connection.resume()
-        self._tell_started()
-        self._tell_ready(None)
+        self._report_started()
+        self._notify_ready(None)
 
-    def _tell_started(self) -> None:
+    def _report_started(self) -> None:
         state, took_ms = self.state, self._outside.clock.monotonic_ms() - self._began_ms
         where = " ".join(str(listener) for listener in self.listeners)
         topics, partitions = len(state.image.topics), len(state.logs.logs())
@@ -385,15 +385,15 @@ class BrokerServer:
         text += f": {counted(topics, 'topic')}, {counted(partitions, 'partition')} here"
         self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
 
-    def _tell_ready(self, error: BarnabasError | None) -> None:
+    def _notify_ready(self, error: BarnabasError | None) -> None:
         waiting, self._when_ready = self._when_ready, []
-        for told in waiting:
-            told(error)
+        for callback in waiting:
+            callback(error)
 
     def _fail(self, error: BarnabasError) -> None:
         """Stop the broker after a fatal error."""
         self._report(f"broker {self._config.broker_id} stops: {error}")
-        self._tell_ready(error)
+        self._notify_ready(error)
         if self.failed is not None:
             self.failed(error)
         else:
@@ -437,7 +437,7 @@ class BrokerServer:
         self._stopping = True
         self._began_ms = self._outside.clock.monotonic_ms()
         self._report(info(f"broker {self._config.broker_id} stops"))
-        self._tell_ready(ClosedError("the broker was stopped before it was ready"))
+        self._notify_ready(ClosedError("the broker was stopped before it was ready"))
         if self.member is not None and self._config.controlled_shutdown_enable:
             self.member.hand_over(self._close_fronts)
         else:

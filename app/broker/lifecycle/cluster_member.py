@@ -127,11 +127,11 @@ class ClusterMember:
         state.replicas.listen(self._opened, self._dropped)
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Register, and start to follow the cluster."""
-        self._follower.begin()
+        self._follower.start_watching()
         self._check_producer_ids()
-        self._membership.begin()
+        self._membership.start()
         self._balance_in_time()
         if self._state.not_opened():
             self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
@@ -348,7 +348,7 @@ class ClusterMember:
         async def fitting() -> None:
             topic = self._state.image.topics.get(name)
             if topic is not None and self._does_not_fit(topic):
-                await self._topics.settle(name)
+                await self._topics.apply_topic(name)
 
         def fitted(error: BarnabasError | None) -> None:
             if error is not None and not self._is_closed:

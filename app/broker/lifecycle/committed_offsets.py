@@ -44,8 +44,8 @@ class ReadByGroups:
         """Fetch all offsets that were wanted since the last round, and forget the others."""
         self._is_due = False
         wanted, self._wanted = self._wanted, {}
-        kept = {(group_id, partition) for group_id, partitions in wanted.items() for partition in partitions}
-        self._known = {key: offset for key, offset in self._known.items() if key in kept}
+        still_wanted = {(group_id, partition) for group_id, partitions in wanted.items() for partition in partitions}
+        self._known = {key: offset for key, offset in self._known.items() if key in still_wanted}
         for group_id, partitions in wanted.items():
             self._ask_about(group_id, list(partitions))
 

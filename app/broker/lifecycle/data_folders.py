@@ -114,6 +114,6 @@ def _check_nothing_is_lost(
     raise CoordinationError(
         f"{folders} has {held} (such as {min(topics)}), but the coordination tree "
         f"({config.coordination}) knows no topic: it was lost, emptied, or is not the one of this broker. Bring it "
-        f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' make "
-        "it anew from the folders; to begin without this data, move the folders of the partitions away"
+        f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' "
+        "create it again from the folders; to begin without this data, move the folders of the partitions away"
     )

@@ -58,9 +58,9 @@ def id_nodes(
 
 
 def _classic_broker(state: BrokerState, started_ms: int) -> ClassicBroker:
-    told = state.endpoints.told(CLASSIC)
-    creator = f"{told.host.replace(':', '.')}-{started_ms}"  # a ':' (IPv6) would end it
-    return ClassicBroker(broker_id=state.node_id, creator_id=creator, host=told.host, port=told.port)
+    listener = state.endpoints.advertised_listener(CLASSIC)
+    creator = f"{listener.host.replace(':', '.')}-{started_ms}"  # a ':' (IPv6) would end it
+    return ClassicBroker(broker_id=state.node_id, creator_id=creator, host=listener.host, port=listener.port)
 
 
 def _current_id_node(own: BrokerRegistration) -> IdNode:

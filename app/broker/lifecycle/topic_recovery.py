@@ -94,8 +94,8 @@ class _Planner:
         if len(formats) > 1:
             return FoundTopic(name=name, action=REFUSE, note="its folders hold logs of both generations")
         if len(labels) > 1:
-            told = ", ".join(f"{found.partition.partition}: {_shown(found.topic_id)}" for found in folders)
-            return FoundTopic(name=name, action=REFUSE, note=f"its folders are of different topics ({told})")
+            topic_ids = ", ".join(f"{found.partition.partition}: {_shown(found.topic_id)}" for found in folders)
+            return FoundTopic(name=name, action=REFUSE, note=f"its folders are of different topics ({topic_ids})")
         count = max(found.partition.partition for found in folders) + 1
         if count > PARTITIONS_PER_REQUEST_MAX:
             return FoundTopic(name=name, action=REFUSE, note=f"a partition {count - 1} is more than is possible")
@@ -105,10 +105,10 @@ class _Planner:
     def _grown(self, known: Topic, count: int, label: bytes | None) -> FoundTopic | None:
         present = len(known.partitions)
         if label is not None and label != known.topic_id:
-            told = (
+            note = (
                 f"the tree has another topic of this name, {_shown(known.topic_id)}; the folders are of {_shown(label)}"
             )
-            return FoundTopic(name=known.name, action=REFUSE, note=told)
+            return FoundTopic(name=known.name, action=REFUSE, note=note)
         if count <= present:
             return None
         grown = known.with_partitions(dict.fromkeys(range(present, count), (self._broker_id,)))
@@ -158,12 +158,12 @@ class _Planner:
         }
 
 
-def check_nobody_lives(coordination: Coordination, report: Callable[[str], None]) -> None:
+def check_no_live_brokers(coordination: Coordination, report: Callable[[str], None]) -> None:
     """Raise `ConfigError` while a broker uses the tree, which knows its topics then."""
     live = live_brokers(coordination, report)
     if live:
-        told = ", ".join(str(broker.broker_id) for broker in live)
-        text = f"the coordination tree is in use by the brokers {told}; stop them first"
+        broker_ids = ", ".join(str(broker.broker_id) for broker in live)
+        text = f"the coordination tree is in use by the brokers {broker_ids}; stop them first"
         raise ConfigError(f"{text} (if one died, wait for its session to end)")
 
 

@@ -145,13 +145,13 @@ class BrokerState:
             case ConfigsChanged():
                 self.apply_broker_configs()
 
-    def listen_offline(self, told: Callable[[TopicPartition], None]) -> None:
+    def listen_offline(self, callback: Callable[[TopicPartition], None]) -> None:
         """Add a listener for partitions whose log goes out of use here."""
-        self._when_offline.append(told)
+        self._when_offline.append(callback)
 
     def _went_offline(self, key: TopicPartition) -> None:
-        for told in self._when_offline:
-            told(key)
+        for callback in self._when_offline:
+            callback(key)
 
     def apply_states(self, topic: Topic) -> None:
         """Let the open partitions of a topic lead, follow, or neither, by the image."""

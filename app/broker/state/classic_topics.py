@@ -47,9 +47,9 @@ class ClassicTopics:
         """Add a listener for each log that is opened from now on."""
         self._when_opened.append(opened)
 
-    def _tell_opened(self, key: TopicPartition, log: UnifiedLog) -> None:
-        for told in self._when_opened:
-            told(key, log)
+    def _notify_opened(self, key: TopicPartition, log: UnifiedLog) -> None:
+        for callback in self._when_opened:
+            callback(key, log)
 
     # --- topics
 
@@ -65,7 +65,7 @@ class ClassicTopics:
                 self._report(f"the log of {key} is left alone: {error.message}")
                 continue
             self._shown.add(key.topic)
-            self._tell_opened(key, log)
+            self._notify_opened(key, log)
 
     @property
     def names(self) -> list[str]:
@@ -121,7 +121,7 @@ class ClassicTopics:
         if not is_classic(made):  # left by an earlier topic of the current generation
             self._logs.rename_to_stray(key)
             made = self._logs.create(key)
-        self._tell_opened(key, made)
+        self._notify_opened(key, made)
         if topic not in self._shown:
             self.show(topic)
         return made
@@ -129,15 +129,15 @@ class ClassicTopics:
     def show(self, topic: str) -> None:
         """Announce a topic that is new to this broker, or has another number of partitions."""
         self._shown.add(topic)
-        for told in self._when_appeared:
-            told(topic)
+        for callback in self._when_appeared:
+            callback(topic)
 
     def dropped(self, topic: str) -> None:
         """Announce a topic that was deleted."""
         if topic in self._shown:
             self._shown.discard(topic)
-            for told in self._when_vanished:
-                told(topic)
+            for callback in self._when_vanished:
+                callback(topic)
 
     def _check(self, topic: str) -> None:
         """Raise `ApiError` for a name that no classic topic has, or may have."""

@@ -33,26 +33,26 @@ class Endpoints:
         self.inter_broker = inter_broker
         self._node_id = node_id
         self._everywhere = [not listener.host and not given for listener in bound]
-        self._told = advertised(bound, given, host_name)
+        self._advertised = advertised(bound, given, host_name)
         self._index = {str(listener): index for index, listener in enumerate(bound)}
 
     def registered(self) -> tuple[str, ...]:
         """Return the endpoints for the registry of brokers."""
-        return tuple(str(listener) for listener in self._told)
+        return tuple(str(listener) for listener in self._advertised)
 
-    def told(self, protocol: str) -> ListenAddress:
+    def advertised_listener(self, protocol: str) -> ListenAddress:
         """Return the advertised address of the first listener of a protocol; there must be one."""
-        return next(listener for listener in self._told if listener.protocol == protocol)
+        return next(listener for listener in self._advertised if listener.protocol == protocol)
 
     def own_address(self, caller: Caller) -> Address:
         """Return the address at which `caller` reaches this broker."""
-        if not self._told:
+        if not self._advertised:
             return IN_PROCESS
         index = self._index.get(caller.listener, 0)
-        told = self._told[index]
+        listener = self._advertised[index]
         if self._everywhere[index] and _is_loopback(caller.host):
-            return ("127.0.0.1", told.port)
-        return (told.host, told.port)
+            return ("127.0.0.1", listener.port)
+        return (listener.host, listener.port)
 
     def is_from_broker(self, caller: Caller) -> bool:
         """Return True if the caller may be another broker, by its listener, or is this broker."""
@@ -77,10 +77,10 @@ class Endpoints:
         if index >= len(broker.endpoints):
             return None
         try:
-            told = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
+            listener = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
         except ConfigError:
             return None  # a registration of a newer broker, whose protocol we do not know
-        return (told.host, told.port)
+        return (listener.host, listener.port)
 
 
 def inter_broker_address(broker: BrokerRegistration) -> Address | None:
@@ -88,10 +88,10 @@ def inter_broker_address(broker: BrokerRegistration) -> Address | None:
     if not 0 <= broker.inter_broker < len(broker.endpoints):
         return None
     try:
-        told = parse_listener(broker.endpoints[broker.inter_broker], f"broker {broker.broker_id}")
+        listener = parse_listener(broker.endpoints[broker.inter_broker], f"broker {broker.broker_id}")
     except ConfigError:
         return None
-    return (told.host, told.port)
+    return (listener.host, listener.port)
 
 
 def _is_loopback(host: str) -> bool:

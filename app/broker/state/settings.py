@@ -53,7 +53,7 @@ class BrokerSettings:
         self._report = report
         self._check_deletion_policy = check_deletion_policy
         self._set = registry.image.configs
-        self._kept_layers = self._made_layers()
+        self._cached_layers = self._made_layers()
         self._topic_maps = topic_maps(config, report)
         self._last_config: tuple[_Asked, LogConfig] | None = None
         self._last_entries: tuple[_Asked, list[ConfigEntry]] | None = None
@@ -64,8 +64,8 @@ class BrokerSettings:
         """The layers of configuration, rebuilt when the image has other configs."""
         if self._registry.image.configs is not self._set:
             self._set = self._registry.image.configs
-            self._kept_layers = self._made_layers()
-        return self._kept_layers
+            self._cached_layers = self._made_layers()
+        return self._cached_layers
 
     def _made_layers(self) -> BrokerLayers:
         own, everywhere = dict(self._set.get(self.static.broker_id, {})), self._set.get(None, {})

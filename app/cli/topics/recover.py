@@ -33,7 +33,7 @@ def recover(
     from ....core.cluster.change_queue import complete
     from ....core.cluster.layout import encode_id
     from ....core.cluster.registry import ClusterRegistry
-    from ...broker.lifecycle.topic_recovery import REFUSE, carry_out, check_nobody_lives, plan_recovery
+    from ...broker.lifecycle.topic_recovery import REFUSE, carry_out, check_no_live_brokers, plan_recovery
     from ...compose.broker import system_entropy
     from ...config import read_config
     from ...logs import log_report
@@ -47,7 +47,7 @@ def recover(
         raise ConfigError("coordination=memory loses all topics at every stop: there is no tree to recover")
     entropy = system_entropy()
     with opened_offline(broker, log_report, to_write=execute) as (log_dirs, coordination):
-        check_nobody_lives(coordination, log_report)
+        check_no_live_brokers(coordination, log_report)
         registry = ClusterRegistry(coordination, log_report)
         complete(registry.load())
         plan = plan_recovery(log_dirs, broker, registry, entropy, log_report)

@@ -15,7 +15,7 @@ class Causes:
         if len(self._texts) < CAUSES_MAX:
             self._texts.append(text)
 
-    def take(self) -> list[str]:
+    def take_texts(self) -> list[str]:
         texts, self._texts = self._texts, []
         return texts
 

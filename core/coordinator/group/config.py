@@ -28,7 +28,7 @@ class GroupConfig:
     members_max_bytes: int = 512 * _MIB
     """The most memory for the members of all groups together; further members, and further assignments, are answered
     with COORDINATOR_NOT_AVAILABLE."""
-    promised_ids_max: int = 100_000
+    pending_ids_max: int = 100_000
     """Member ids that were given out and not used yet; the oldest are forgotten."""
-    promised_bytes_max: int = 64 * _MIB
+    pending_bytes_max: int = 64 * _MIB
     """The most bytes of unused member ids and the names of their groups."""

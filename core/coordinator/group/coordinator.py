@@ -97,8 +97,8 @@ class GroupCoordinator:
         self._entropy = entropy
         self._positions = Positions(self._shard, topic_id_of)
         self._transactional = TransactionalPositions(self._shard, self._positions, verify)
-        self._promised: deque[tuple[str, str]] = deque()
-        self._promised_bytes = 0
+        self._pending_ids: deque[tuple[str, str]] = deque()
+        self._pending_bytes = 0
         self._expiry: Timer | None = None
 
     @property
@@ -164,11 +164,11 @@ class GroupCoordinator:
         self._shard.unload(partition)
 
     def partitions_deleted(
-        self, topic_id: bytes, partitions: Collection[TopicPartition], *, kept_in: int | None = None
+        self, topic_id: bytes, partitions: Collection[TopicPartition], *, stored_in: int | None = None
     ) -> None:
         """Forget the positions in deleted partitions of the topic with this id, in all groups or only in those that
-        the partition `kept_in` of `__consumer_offsets` stores (it was loaded with positions in deleted partitions)."""
-        self._positions.forget_partitions(topic_id, partitions, kept_in)
+        the partition `stored_in` of `__consumer_offsets` stores (loaded with positions in deleted partitions)."""
+        self._positions.forget_partitions(topic_id, partitions, stored_in)
 
     # --- how much there is
 
@@ -203,9 +203,9 @@ class GroupCoordinator:
         entry = self._table.get(request.group_id) or self._shard.create(request.group_id)
         fresh_id = "" if request.member_id else self._fresh_id(request.group_instance_id or caller.client_id or "")
         effects = entry.group.join(request, caller, reply, self._shard.now_ms, fresh_id)
-        promised = fresh_id in entry.group.promised
+        is_pending = fresh_id in entry.group.pending_members
         runtime.apply(entry, effects)
-        if promised:
+        if is_pending:
             self._remember_promise(request.group_id, fresh_id)
 
     def sync(self, request: SyncGroup, _caller: Caller, reply: Reply[SyncGroupResult]) -> None:
@@ -315,14 +315,14 @@ class GroupCoordinator:
     def _remember_promise(self, group_id: str, member_id: str) -> None:
         """Note a member id that was given out; beyond the limits of the settings the oldest ones are forgotten."""
         config = self.config
-        self._promised.append((group_id, member_id))
-        self._promised_bytes += len(group_id) + len(member_id)
-        while len(self._promised) > config.promised_ids_max or self._promised_bytes > config.promised_bytes_max:
-            oldest_group, oldest_id = self._promised.popleft()
-            self._promised_bytes -= len(oldest_group) + len(oldest_id)
+        self._pending_ids.append((group_id, member_id))
+        self._pending_bytes += len(group_id) + len(member_id)
+        while len(self._pending_ids) > config.pending_ids_max or self._pending_bytes > config.pending_bytes_max:
+            oldest_group, oldest_id = self._pending_ids.popleft()
+            self._pending_bytes -= len(oldest_group) + len(oldest_id)
             entry = self._table.get(oldest_group)
             if entry is not None:
-                self._runtime.apply(entry, entry.group.forget_promised(oldest_id, self._shard.now_ms))
+                self._runtime.apply(entry, entry.group.remove_pending_member(oldest_id, self._shard.now_ms))
 
     def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
         error = self._table.check_key(group_id, may_be_empty=True)

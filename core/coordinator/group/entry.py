@@ -37,12 +37,17 @@ class GroupEntry:
     def is_void(self) -> bool:
         """True if nothing of the group is stored, nor need be."""
         group = self.group
-        return group.state is GroupState.EMPTY and not group.generation and not group.promised and self.offsets.is_void
+        return (
+            group.state is GroupState.EMPTY
+            and not group.generation
+            and not group.pending_members
+            and self.offsets.is_void
+        )
 
     @property
     def is_over(self) -> bool:
         """True if it has neither members nor positions."""
-        return self.group.state is GroupState.EMPTY and not self.group.promised and self.offsets.is_void
+        return self.group.state is GroupState.EMPTY and not self.group.pending_members and self.offsets.is_void
 
 
 GroupTable = CoordinatorTable[GroupEntry, Loading]

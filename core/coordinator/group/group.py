@@ -48,7 +48,7 @@ class Group:
         self._deadlines = Deadlines()
         self._members = Members(self._deadlines)
         self.roster = self._members.roster
-        self.promised: AbstractSet[str] = self._members.promised
+        self.pending_members: AbstractSet[str] = self._members.pending_members
         self._agreed = Agreement()
         self._unsynced: set[str] = set()
         self._storing: Store | None = None
@@ -57,7 +57,7 @@ class Group:
         """The rebalance in preparation is the first of an empty group, which waits for more members to come."""
         self._grew = False
         """A member came since the initial rebalance was last delayed."""
-        self._put_off_until_ms = 0.0
+        self._initial_delay_until_ms = 0.0
         self._lost = False
         """A member of the present generation has gone."""
 
@@ -194,18 +194,18 @@ class Group:
             )
             for entry in request.members
         ]
-        self._go_on(now_ms, out)
+        self._advance_rebalance(now_ms, out)
         out.append(Answer(to, LeaveGroupResult(members=left)))
         return out
 
     def tick(self, now_ms: float) -> Effects:
-        """Handle the deadlines that are due: sessions, promised ids, the rebalance, members that do not synchronize."""
+        """Handle the deadlines that are due: sessions, pending members, the rebalance, members without SyncGroup."""
         out: Effects = []
         due = self._deadlines.due(now_ms)
         for kind, member_id in due:
             if kind == Due.SESSION:
                 self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "was not heard of in its session")
-            elif kind == Due.PROMISED:
+            elif kind == Due.PENDING_MEMBER:
                 self._members.break_promise(member_id)
             elif kind == Due.SYNC:
                 for late in sorted(self._unsynced):
@@ -213,7 +213,7 @@ class Group:
         if self.state is _PREPARING and REBALANCE in due:
             self._rebalance_due(now_ms, out)
         elif due:
-            self._go_on(now_ms, out)
+            self._advance_rebalance(now_ms, out)
         return out
 
     def restart_sessions(self, now_ms: float) -> None:
@@ -221,12 +221,12 @@ class Group:
         for member in self.roster:
             self._members.refresh(member, now_ms)
 
-    def forget_promised(self, member_id: str, now_ms: float) -> Effects:
-        """Withdraw a promised id before its time."""
+    def remove_pending_member(self, member_id: str, now_ms: float) -> Effects:
+        """Withdraw a pending member id before its time."""
         out: Effects = []
-        if member_id in self.promised:
+        if member_id in self.pending_members:
             self._members.break_promise(member_id)
-            self._go_on(now_ms, out)
+            self._advance_rebalance(now_ms, out)
         return out
 
     def stored(self, store: Store, error: ErrorCode, now_ms: float) -> Effects:
@@ -282,7 +282,7 @@ class Group:
             if roster.waiting >= full and (member is None or member.joining is None):
                 if member is not None:
                     self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out, "found the group full")
-                    self._go_on(now_ms, out)
+                    self._advance_rebalance(now_ms, out)
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
         elif member is None and len(roster) >= full:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -296,7 +296,7 @@ class Group:
         return ErrorCode.NONE
 
     def _join_known(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, out: Effects) -> None:
-        if request.member_id in self.promised and request.group_instance_id is None:
+        if request.member_id in self.pending_members and request.group_instance_id is None:
             self._members.break_promise(request.member_id)
             self._add(Member.joined(request.member_id, request, caller), request, to, now_ms, out)
             return
@@ -345,7 +345,7 @@ class Group:
         """Replace a static member that has come back without its member id, after a restart; the old id is fenced."""
         old = self.roster.get(self.roster.static_id(request.group_instance_id))
         assert old is not None  # asked by the caller
-        was_leader, told_leader = old.member_id == self.leader, self.leader or ""
+        was_leader, old_leader = old.member_id == self.leader, self.leader or ""
         topics = self._agreed.topics_of(old)
         self._members.let_go(old, ErrorCode.FENCED_INSTANCE_ID, out)
         self._members.stop_session(old.member_id)
@@ -361,7 +361,7 @@ class Group:
             return
         result = self._joined(member)
         if was_leader and not request.can_skip_assignment:
-            result = self._joined(member, leader=told_leader)  # else it would send an assignment that no member gets
+            result = self._joined(member, leader=old_leader)  # else it would send an assignment that no member gets
         answer = Answer(to, result)
         assignments = {each.member_id: each.assignment for each in self.roster}
         stored = self._stored(assignments)
@@ -388,15 +388,15 @@ class Group:
             longest = self.roster.longest_rebalance_ms()
             wait = longest
             if self._initial:
-                self._put_off_until_ms = now_ms + longest
+                self._initial_delay_until_ms = now_ms + longest
                 wait = min(self.config.group_initial_rebalance_delay_ms, longest)
             self._deadlines.set(REBALANCE, now_ms + wait)
-        self._go_on(now_ms, out)
+        self._advance_rebalance(now_ms, out)
 
-    def _go_on(self, now_ms: float, out: Effects) -> None:
-        """After whatever may have been waited for, or may have changed who there is."""
+    def _advance_rebalance(self, now_ms: float, out: Effects) -> None:
+        """Start or complete a rebalance if the members or the deadlines now allow it."""
         if self.state is _PREPARING:
-            everybody = self.roster.waiting == len(self.roster) and not self.promised
+            everybody = self.roster.waiting == len(self.roster) and not self.pending_members
             if everybody and (not self._initial or not len(self.roster)):
                 self._next_generation(now_ms, out)
             elif self._deadlines.get(REBALANCE) <= now_ms:
@@ -405,11 +405,11 @@ class Group:
             self._prepare(now_ms, out)
 
     def _rebalance_due(self, now_ms: float, out: Effects) -> None:
-        if self._initial and self._grew and now_ms < self._put_off_until_ms:
+        if self._initial and self._grew and now_ms < self._initial_delay_until_ms:
             self._grew = False
             delay = self.config.group_initial_rebalance_delay_ms
             if delay > 0:
-                self._deadlines.set(REBALANCE, min(now_ms + delay, self._put_off_until_ms))
+                self._deadlines.set(REBALANCE, min(now_ms + delay, self._initial_delay_until_ms))
                 return
         self._next_generation(now_ms, out)
 
@@ -461,7 +461,7 @@ class Group:
         member_id, instance_id = leaving.member_id, leaving.group_instance_id
         if not member_id:
             member_id = self.roster.static_id(instance_id) or ""
-        elif member_id in self.promised and instance_id is None:
+        elif member_id in self.pending_members and instance_id is None:
             self._members.break_promise(member_id)
             return ErrorCode.NONE
         error = self._members.identify(member_id, instance_id)
@@ -470,7 +470,7 @@ class Group:
         return error
 
     def _remove(self, member_id: str, error: ErrorCode, out: Effects, why: str) -> None:
-        """The member is gone, if it was there; `_go_on` is to follow."""
+        """The member is gone, if it was there; `_advance_rebalance` is to follow."""
         member = self.roster.get(member_id)
         if member is None:
             return

@@ -185,12 +185,12 @@ class Roster:
         self.waiting -= to is not None
         return to
 
-    def supports(self, names: Iterable[str], besides: Member | None = None) -> bool:
-        """True if every member, `besides` left aside, knows one of the protocols (whichever, but all the same)."""
-        if besides is None:
+    def supports(self, names: Iterable[str], excluded: Member | None = None) -> bool:
+        """True if every member, except `excluded`, knows one of the protocols (whichever, but all the same)."""
+        if excluded is None:
             return any(self._support[name] == len(self._members) for name in names)
         others = len(self._members) - 1
-        return any(self._support[name] - (name in besides.protocols) == others for name in names)
+        return any(self._support[name] - (name in excluded.protocols) == others for name in names)
 
     def elected_protocol(self) -> str:
         """Among those that all members know, the first choice of most; a step per member. There is at least one."""

@@ -13,7 +13,7 @@ class Due(IntEnum):
     """The purpose of a deadline."""
 
     SESSION = 0
-    PROMISED = 1
+    PENDING_MEMBER = 1
     """A member id that was given out must be used by then."""
     REBALANCE = 2
     SYNC = 3
@@ -29,7 +29,7 @@ class Members:
 
     def __init__(self, deadlines: Deadlines) -> None:
         self.roster = Roster()
-        self.promised: set[str] = set()
+        self.pending_members: set[str] = set()
         """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
         self._deadlines = deadlines
 
@@ -42,16 +42,16 @@ class Members:
             return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
 
-    # --- promised ids
+    # --- pending members
 
     def promise(self, member_id: str, until_ms: float) -> None:
         """Note a member id that was given out and must be used until this time."""
-        self.promised.add(member_id)
-        self._deadlines.set((Due.PROMISED, member_id), until_ms)
+        self.pending_members.add(member_id)
+        self._deadlines.set((Due.PENDING_MEMBER, member_id), until_ms)
 
     def break_promise(self, member_id: str) -> None:
-        self.promised.discard(member_id)
-        self._deadlines.drop((Due.PROMISED, member_id))
+        self.pending_members.discard(member_id)
+        self._deadlines.drop((Due.PENDING_MEMBER, member_id))
 
     # --- sessions
 
@@ -107,7 +107,7 @@ class Members:
         for member in self.roster:
             self.let_go(member, error, out)
         self.roster.clear()
-        self.promised.clear()
+        self.pending_members.clear()
 
 
 def answer_sync(member: Member, error: ErrorCode, out: Effects) -> bool:

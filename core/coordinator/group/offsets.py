@@ -7,7 +7,7 @@ from ....ports.types import TopicPartition
 from .records import StoredOffset
 from .states import GroupState
 
-NOBODY = -1
+NO_PRODUCER = -1
 """The producer of positions that belong to no transaction."""
 
 
@@ -68,14 +68,16 @@ class GroupOffsets:
         keys = self._committed.keys(), self._pending.keys()
         return not all(known.isdisjoint(partitions) for known in keys)
 
-    def begin(self, positions: dict[TopicPartition, StoredOffset], producer_id: int = NOBODY) -> PendingCommit:
+    def prepare_commit(
+        self, positions: dict[TopicPartition, StoredOffset], producer_id: int = NO_PRODUCER
+    ) -> PendingCommit:
         """Note positions that are being written. They count once `finish` is called with `stored`, those of a
         producer's transaction once `end` is called with `committed`; a commit that began later wins."""
         self._begun += 1
         commit = PendingCommit(positions, self._begun, producer_id)
         for partition in positions:
             self._pending.setdefault(partition, {})[commit.number] = commit
-        if producer_id != NOBODY:
+        if producer_id != NO_PRODUCER:
             self._open.setdefault(producer_id, {})[commit.number] = commit
         return commit
 
@@ -86,7 +88,7 @@ class GroupOffsets:
                 self._committed[partition] = position
                 self._applied[partition] = commit.number
             self._no_longer_pending(partition, commit)
-        if commit.producer_id != NOBODY:
+        if commit.producer_id != NO_PRODUCER:
             opened = self._open.get(commit.producer_id, {})
             opened.pop(commit.number, None)
             if not opened:
@@ -159,15 +161,15 @@ class GroupOffsets:
         if state is GroupState.EMPTY or is_simple:
             # A position that was set while the group was empty already is kept as long as any other.
             since_ms = -1 if is_simple else state_since_ms
-            kept: Collection[str] = ()
+            subscribed: Collection[str] = ()
         elif state is GroupState.STABLE and topics is not None:
-            since_ms, kept = -1, topics
+            since_ms, subscribed = -1, topics
         else:
             return []
         return [
             partition
             for partition, position in self._committed.items()
-            if partition.topic not in kept
+            if partition.topic not in subscribed
             and partition not in self._pending
             and now_ms >= _keep_until_ms(position, since_ms, retention_ms)
         ]

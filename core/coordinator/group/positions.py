@@ -106,13 +106,13 @@ class Positions:
         self._runtime.on_event(entry)
 
     def forget_partitions(
-        self, topic_id: bytes, partitions: Collection[TopicPartition], kept_in: int | None = None
+        self, topic_id: bytes, partitions: Collection[TopicPartition], stored_in: int | None = None
     ) -> None:
         """Forget the positions in deleted partitions of a topic, in all groups or in those that one partition of
-        `__consumer_offsets` stores (`kept_in`). Positions of another topic of the same name stay."""
+        `__consumer_offsets` stores (`stored_in`). Positions of another topic of the same name stay."""
         deleted = frozenset(partitions)
         for entry in list(self._shard.table):
-            if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
+            if stored_in in (None, entry.partition) and entry.offsets.touch(deleted):
                 self.forget(entry, deleted, self._noted(entry), topic_id)
 
     def drop_from_log(self, partition: int, stale: Mapping[str, Collection[TopicPartition]]) -> None:
@@ -177,14 +177,14 @@ class Positions:
         if request.retention_ms >= 0:
             expire_ms = min(runtime.clock.now_ms() + request.retention_ms, LONG_MAX)
         accepted = self.accept(request.group_id, request.partitions, expire_ms)
-        commit = entry.offsets.begin(accepted.positions)
+        commit = entry.offsets.prepare_commit(accepted.positions)
 
         def done(error: ErrorCode) -> None:
             entry.offsets.finish(commit, stored=error is ErrorCode.NONE)
             if error is ErrorCode.NONE:
                 self._shard.counters.commits.add(len(accepted.positions))
             runtime.on_event(entry)
-            runtime.respond(reply, OffsetCommitResult(partitions=accepted.told(commit_error(error))))
+            runtime.respond(reply, OffsetCommitResult(partitions=accepted.build_outcomes(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done)
 
@@ -248,7 +248,7 @@ class AcceptedPositions(NamedTuple):
     records: dict[TopicPartition, Record]
     outcomes: list[PartitionOutcome]
 
-    def told(self, error: ErrorCode) -> list[PartitionOutcome]:
+    def build_outcomes(self, error: ErrorCode) -> list[PartitionOutcome]:
         """Return the outcomes after a write with this result; the error of an invalid position stays."""
         if error is ErrorCode.NONE:
             return self.outcomes

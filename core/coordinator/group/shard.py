@@ -127,7 +127,7 @@ class GroupShard:
         )
         self.table.add(entry)
         for producer_id, tp, offset in loaded.open:
-            entry.offsets.begin({tp: offset}, producer_id)
+            entry.offsets.prepare_commit({tp: offset}, producer_id)
             self.transactions.add(partition, producer_id, group_id)
         self.runtime.apply(entry, group.shrink(self.now_ms))
 

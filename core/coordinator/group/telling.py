@@ -13,7 +13,7 @@ def rebalance(group: Group, before: int) -> Line | None:
     begins = group.state is GroupState.PREPARING_REBALANCE
     if group.generation == before and not begins:
         return None
-    causes = group.causes.take()
+    causes = group.causes.take_texts()
     why = f"; {', '.join(causes)}" if causes else ""
     names = [member.name for member in group.roster]
     text = f"group {group.group_id}: "

@@ -19,8 +19,8 @@ _SAID_OF_THE_TRANSACTION = (
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 
-Told = Callable[[ErrorCode], None]
-Verify = Callable[[TxnOffsetCommit, int, Told], None]
+VerifyCallback = Callable[[ErrorCode], None]
+Verify = Callable[[TxnOffsetCommit, int, VerifyCallback], None]
 """Asks the transaction's coordinator if this partition of `__consumer_offsets` belongs to it (KIP-890)."""
 
 
@@ -96,7 +96,7 @@ class TransactionalPositions:
         key = partition, request.producer_id
         self._asking.setdefault(key, []).append(question)
 
-        def told(error: ErrorCode) -> None:
+        def on_verified(error: ErrorCode) -> None:
             self._asking[key].remove(question)
             if not self._asking[key]:
                 del self._asking[key]
@@ -109,7 +109,7 @@ class TransactionalPositions:
             else:
                 self._refuse(request, reply, error)
 
-        verify(request, partition, told)
+        verify(request, partition, on_verified)
 
     def _write(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
         runtime, producer_id = self._runtime, request.producer_id
@@ -120,7 +120,7 @@ class TransactionalPositions:
         entry = self._shard.table.get(request.group_id) or self._shard.create(request.group_id)
         # `ended` is called when a marker is replicated, which may be before `done` is called for this write.
         self._shard.transactions.add(entry.partition, producer_id, request.group_id)
-        commit = entry.offsets.begin(accepted.positions, producer_id)
+        commit = entry.offsets.prepare_commit(accepted.positions, producer_id)
 
         def done(error: ErrorCode) -> None:
             if error in _IN_THE_LOG:
@@ -130,7 +130,7 @@ class TransactionalPositions:
                 if self._shard.table.get(request.group_id) is entry and not entry.offsets.is_open(producer_id):
                     self._shard.transactions.discard(entry.partition, producer_id, request.group_id)
             runtime.on_event(entry)
-            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.told(commit_error(error))))
+            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.build_outcomes(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done, (producer_id, request.producer_epoch))
 

@@ -292,5 +292,5 @@ class TransactionCoordinator:
 
 def _each(request: AddPartitionsToTxn, errors: Sequence[ErrorCode]) -> AddPartitionsToTxnResult:
     """Return the result with the outcome of each partition."""
-    told = [PartitionOutcome(*each, error) for each, error in zip(request.partitions, errors, strict=True)]
-    return AddPartitionsToTxnResult(partitions=told, transactional_id=request.transactional_id)
+    outcomes = [PartitionOutcome(*each, error) for each, error in zip(request.partitions, errors, strict=True)]
+    return AddPartitionsToTxnResult(partitions=outcomes, transactional_id=request.transactional_id)

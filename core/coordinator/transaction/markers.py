@@ -52,7 +52,7 @@ _AT_ONCE = 2
 """The most requests in flight to one leader; markers that come meanwhile share the next one."""
 _PARTITIONS_MAX = 2000
 """The most partitions in one request."""
-_TOLD = frozenset(
+_COMPLETED = frozenset(
     (
         ErrorCode.NONE,
         ErrorCode.INVALID_PRODUCER_EPOCH,  # it knows a later producer: this one's transaction has ended there
@@ -310,10 +310,10 @@ class MarkerSender:
 
     def _answered(self, batch: dict[_Sending, list[TopicPartition]], written: Sequence[WrittenTxnMarker]) -> None:
         for number, (sending, partitions) in enumerate(batch.items()):
-            told = written[number].partitions if number < len(written) else ()
-            codes = {TopicPartition(each.topic, each.partition): each.error for each in told}
-            failed = [each for each in partitions if codes.get(each) not in _TOLD]
-            sending.left.difference_update(each for each in partitions if codes.get(each) in _TOLD)
+            results = written[number].partitions if number < len(written) else ()
+            codes = {TopicPartition(each.topic, each.partition): each.error for each in results}
+            failed = [each for each in partitions if codes.get(each) not in _COMPLETED]
+            sending.left.difference_update(each for each in partitions if codes.get(each) in _COMPLETED)
             strange = {code for each in failed if (code := codes.get(each)) is not None and code not in _ORDINARY}
             if strange:
                 self._complain(sending, ", ".join(sorted(code.name for code in strange)))

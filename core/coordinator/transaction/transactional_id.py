@@ -231,10 +231,10 @@ class TransactionalId:
             return []
         asked = pending.asked
         if error is not NONE:
-            told_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-            told: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(told_error))]
+            answer_error = write_error(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+            answers: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(answer_error))]
             # The waiting request fails, too: handled now, it would write again at once, as long as the log fails.
-            return told + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(told_error))
+            return answers + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(answer_error))
         if pending.value is None:
             self.stored = evolve(self.stored, producer_epoch=-1)
             return self._next()
@@ -251,8 +251,8 @@ class TransactionalId:
         """Refuse all requests with NOT_COORDINATOR: another broker coordinates the id."""
         pending, self.pending = self.pending, None
         asked = None if pending is None else pending.asked
-        told = [] if asked is None else _refused(asked, ErrorCode.NOT_COORDINATOR)
-        return told + self.give_up_waiting(ErrorCode.NOT_COORDINATOR)
+        answers = [] if asked is None else _refused(asked, ErrorCode.NOT_COORDINATOR)
+        return answers + self.give_up_waiting(ErrorCode.NOT_COORDINATOR)
 
     # --- within
 

@@ -13,7 +13,7 @@ from ...client.driver import Submit
 from .coordinator import TransactionCoordinator
 
 _Transaction = tuple[str, int, int]
-_Told = Callable[[ErrorCode], None]
+_Callback = Callable[[ErrorCode], None]
 _BROKER = Caller(origin=Origin.BROKER)
 
 
@@ -45,23 +45,23 @@ class TransactionVerifier:
         self._scheduler = scheduler
         self._is_on = is_on
         self._failures = failures
-        self._waiting: dict[_Transaction, dict[TopicPartition, list[_Told]]] = {}
+        self._waiting: dict[_Transaction, dict[TopicPartition, list[_Callback]]] = {}
         self._is_due = False
 
     def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, told: _Told
+        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, callback: _Callback
     ) -> None:
         """Call the callback with NONE, the coordinator's error, or COORDINATOR_NOT_AVAILABLE if it cannot be asked; at
         once or later."""
         if not self._is_on():
-            told(ErrorCode.NONE)
+            callback(ErrorCode.NONE)
             return
         transaction = transactional_id, producer_id, epoch
         node = self._coordinator_of(transactional_id)
         if node == self._own_id:
-            self._ask(node, transaction, {partition: [told]})
+            self._ask(node, transaction, {partition: [callback]})
             return
-        self._waiting.setdefault(transaction, {}).setdefault(partition, []).append(told)
+        self._waiting.setdefault(transaction, {}).setdefault(partition, []).append(callback)
         if not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self._ask_others)
@@ -72,7 +72,7 @@ class TransactionVerifier:
         for transaction, partitions in waiting.items():
             self._ask(self._coordinator_of(transaction[0]), transaction, partitions)
 
-    def _ask(self, node: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Told]]) -> None:
+    def _ask(self, node: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Callback]]) -> None:
         request = AddPartitionsToTxn(
             transactional_id=transaction[0],
             producer_id=transaction[1],
@@ -89,8 +89,8 @@ class TransactionVerifier:
                 error = codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 if error is not ErrorCode.NONE:
                     self._failures.add()
-                for told in waiting:
-                    told(error)
+                for callback in waiting:
+                    callback(error)
 
         if node == self._own_id:
             self._coordinator.add_partitions(request, _BROKER, answered)

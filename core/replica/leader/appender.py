@@ -225,7 +225,7 @@ class ReplicaAppender:
         if partition is not None:
             partition.log.producers.reject_retriable(entry.records, code)
         else:
-            self._early.note(entry, self._clock.now_ms())
+            self._early.record_refusal(entry, self._clock.now_ms())
 
     def opened(self, partition: Partition) -> None:
         """Apply the noted early batches to a partition that was opened."""

@@ -22,8 +22,8 @@ class EarlyBatches:
         self._by_place: dict[tuple[str, int], dict[int, tuple[BatchHeader, int]]] = {}
         self._count = 0
 
-    def note(self, entry: ProducePartition, now_ms: int) -> None:
-        """Note a refused batch."""
+    def record_refusal(self, entry: ProducePartition, now_ms: int) -> None:
+        """Record a refused batch."""
         try:
             header = parse_header(entry.records)
         except ApiError:

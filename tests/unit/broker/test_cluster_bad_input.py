@@ -106,4 +106,4 @@ def test_a_tree_that_is_half_deleted_is_served_on(world: World) -> None:
         session.delete(layout.CONTROLLER_EPOCH)
         world.run(2)
         assert producer.send("t", value=b"y").result(PATIENCE_S).offset == 1
-    assert any("was removed by somebody" in line for line in world.reports)
+    assert any("was removed by hand" in line for line in world.reports)

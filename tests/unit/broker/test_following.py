@@ -103,7 +103,7 @@ def test_a_topic_that_is_removed_by_hand_keeps_its_data(broker: ManualBroker, ot
     a_moment(broker)
     a_moment(broker)
     assert broker.values("t") == [b"kept"]
-    assert sum("was removed by somebody" in line for line in broker.reports) == 1
+    assert sum("was removed by hand" in line for line in broker.reports) == 1
     other.create(layout.topic_path("t"), data)
     a_moment(broker)
     broker.restart()

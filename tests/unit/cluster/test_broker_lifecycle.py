@@ -108,8 +108,8 @@ class Member:
             submit_topics=submit,
             settle=self._settle,
         )
-        self.follower.begin()
-        self.membership.begin()
+        self.follower.start_watching()
+        self.membership.start()
 
     async def _settle(self, names: Sequence[str]) -> None:
         self.settled_together.append(len(names))

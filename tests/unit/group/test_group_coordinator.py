@@ -151,7 +151,7 @@ def test_a_commit_that_is_being_written_for_the_next_topic_of_the_name_stays() -
     house = House()
     house.commit("g", {("t", 0): 1})
     offsets = house.coordinator._table.get("g").offsets  # type: ignore[union-attr]
-    pending = offsets.begin({TopicPartition("t", 0): StoredOffset(2, topic_id=OTHER_ID)})
+    pending = offsets.prepare_commit({TopicPartition("t", 0): StoredOffset(2, topic_id=OTHER_ID)})
     house.coordinator.partitions_deleted(ID, [TopicPartition("t", 0)])
     assert offsets.get(TopicPartition("t", 0)) is None
     (records,) = [entries for entries in house.log.values() if entries]

@@ -63,7 +63,7 @@ def test_a_large_group_survives_a_restart() -> None:
 
 
 def test_ids_that_were_given_out_are_bounded() -> None:
-    house = House(promised_ids_max=100)
+    house = House(pending_ids_max=100)
     asked = [house.join(f"g{number % 150}", at_once=False).result.member_id for number in range(1000)]
     assert len(house.listed()) == 100
     assert house.join("g0", asked[0]).error is E.UNKNOWN_MEMBER_ID
@@ -115,7 +115,7 @@ def test_assignments_are_bounded_all_together() -> None:
 
 
 def test_the_names_of_ids_that_were_given_out_are_bounded() -> None:
-    house = House(promised_bytes_max=100_000)
+    house = House(pending_bytes_max=100_000)
     for number in range(20):
         house.join(f"{number:020000d}", at_once=False)
     assert sorted(house.listed()) == [f"{number:020000d}" for number in range(16, 20)]

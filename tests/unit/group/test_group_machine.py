@@ -109,7 +109,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(member=_members)
     def forget_promise(self, member: str) -> None:
-        self.driver.carry_out(self.driver.group.forget_promised(member, self.driver.now_ms))
+        self.driver.carry_out(self.driver.group.remove_pending_member(member, self.driver.now_ms))
 
     @rule()
     def restart(self) -> None:
@@ -183,7 +183,7 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.driver.group
         waiting = sum(asked.waits for asked in self.asked)
         assert waiting == sum((member.joining is not None) + (member.syncing is not None) for member in group.roster)
-        if waiting or len(group.roster) or group.promised:
+        if waiting or len(group.roster) or group.pending_members:
             assert group.next_due_ms is not None or self.driver.held
         self.asked = [asked for asked in self.asked if asked.waits]
 

@@ -25,19 +25,19 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 def test_a_position_counts_once_it_is_written() -> None:
     offsets = GroupOffsets()
-    commit = offsets.begin({A0: StoredOffset(5)})
+    commit = offsets.prepare_commit({A0: StoredOffset(5)})
     assert offsets.get(A0) is None
     assert offsets.is_pending(A0)
     offsets.finish(commit, stored=True)
     assert offsets.get(A0) == StoredOffset(5)
     assert not offsets.is_pending(A0)
-    offsets.finish(offsets.begin({A0: StoredOffset(6)}), stored=False)
+    offsets.finish(offsets.prepare_commit({A0: StoredOffset(6)}), stored=False)
     assert offsets.get(A0) == StoredOffset(5)
 
 
 def test_the_later_commit_counts_whichever_is_written_first() -> None:
     offsets = GroupOffsets()
-    early, late = offsets.begin({A0: StoredOffset(1)}), offsets.begin({A0: StoredOffset(2)})
+    early, late = offsets.prepare_commit({A0: StoredOffset(1)}), offsets.prepare_commit({A0: StoredOffset(2)})
     offsets.finish(late, stored=True)
     offsets.finish(early, stored=True)
     assert offsets.get(A0) == StoredOffset(2)
@@ -45,7 +45,7 @@ def test_the_later_commit_counts_whichever_is_written_first() -> None:
 
 def test_what_is_forgotten_does_not_come_back_with_a_late_write() -> None:
     offsets = GroupOffsets({A1: StoredOffset(9)})
-    commit = offsets.begin({A0: StoredOffset(1), A1: StoredOffset(10)})
+    commit = offsets.prepare_commit({A0: StoredOffset(1), A1: StoredOffset(10)})
     assert offsets.forget([A0, B0]) == [A0]
     offsets.finish(commit, stored=True)
     assert dict.fromkeys(offsets) == {A1: None}
@@ -91,7 +91,7 @@ def test_a_group_with_members_forgets_what_they_do_not_read() -> None:
     assert _expired(offsets, 100, state=GroupState.STABLE, topics={"a"}) == {B0}
     assert not _expired(offsets, 100, state=GroupState.STABLE)
     assert not _expired(offsets, 100, state=GroupState.PREPARING_REBALANCE, topics={"a"})
-    offsets.begin({B0: StoredOffset(2)})
+    offsets.prepare_commit({B0: StoredOffset(2)})
     assert not _expired(offsets, 100, state=GroupState.STABLE, topics={"a"})
 
 
@@ -116,7 +116,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     def begin(self, partitions: set[TopicPartition]) -> None:
         self.count += 1
         positions = {each: StoredOffset(self.count) for each in sorted(partitions)}
-        commit = self.offsets.begin(dict(positions))
+        commit = self.offsets.prepare_commit(dict(positions))
         self.pending.append(commit)
         self.log += [(commit, each, position) for each, position in positions.items()]
 

@@ -97,7 +97,7 @@ def _die(driver: Driver, names: dict[str, str]) -> None:
 
 
 def _forget_promise(driver: Driver, names: dict[str, str]) -> None:
-    driver.carry_out(driver.group.forget_promised(names.get("P", "P"), driver.now_ms))
+    driver.carry_out(driver.group.remove_pending_member(names.get("P", "P"), driver.now_ms))
 
 
 EVENTS: dict[str, Event] = {

@@ -58,7 +58,7 @@ def test_an_id_is_required_of_clients_that_know_of_it() -> None:
     assert (join.error, join.result.member_id) == (E.MEMBER_ID_REQUIRED, "m1")
     assert driver.state() is GroupState.EMPTY
     assert driver.join("m1", at_once=False).result.generation_id == 1
-    assert not driver.group.promised
+    assert not driver.group.pending_members
 
 
 def test_reserved_member_id_expires_after_session_timeout() -> None:

@@ -28,7 +28,7 @@ def errors(asked: Asked) -> list[E]:
 
 def test_they_count_when_the_transaction_has_committed() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1)})
-    offsets.written(offsets.begin({A0: StoredOffset(2), A1: StoredOffset(3)}, P))
+    offsets.written(offsets.prepare_commit({A0: StoredOffset(2), A1: StoredOffset(3)}, P))
     assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(1), None)
     assert [offsets.is_pending(each) for each in ALL] == [True, True, False]
     assert offsets.is_open(P)
@@ -41,7 +41,7 @@ def test_they_count_when_the_transaction_has_committed() -> None:
 
 def test_they_never_do_when_it_is_aborted() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1)})
-    offsets.written(offsets.begin({A0: StoredOffset(2)}, P))
+    offsets.written(offsets.prepare_commit({A0: StoredOffset(2)}, P))
     assert offsets.end(P, committed=False) == 0
     assert offsets.get(A0) == StoredOffset(1)
     assert not offsets.is_pending(A0)
@@ -50,13 +50,13 @@ def test_they_never_do_when_it_is_aborted() -> None:
 def test_later_log_record_wins_between_plain_and_transactional_commit() -> None:
     """The later record of the log counts, whenever the transaction ends."""
     offsets = GroupOffsets()
-    offsets.written(offsets.begin({A0: StoredOffset(1)}, P))
-    offsets.finish(offsets.begin({A0: StoredOffset(2)}), stored=True)
+    offsets.written(offsets.prepare_commit({A0: StoredOffset(1)}, P))
+    offsets.finish(offsets.prepare_commit({A0: StoredOffset(2)}), stored=True)
     assert (offsets.get(A0), offsets.is_pending(A0)) == (StoredOffset(2), True)
     offsets.end(P, committed=True)
     assert offsets.get(A0) == StoredOffset(2)
-    offsets.finish(offsets.begin({A0: StoredOffset(3)}), stored=True)
-    offsets.written(offsets.begin({A0: StoredOffset(4)}, P))
+    offsets.finish(offsets.prepare_commit({A0: StoredOffset(3)}), stored=True)
+    offsets.written(offsets.prepare_commit({A0: StoredOffset(4)}, P))
     offsets.end(P, committed=True)
     assert offsets.get(A0) == StoredOffset(4)
 
@@ -64,7 +64,7 @@ def test_later_log_record_wins_between_plain_and_transactional_commit() -> None:
 def test_a_long_transaction_keeps_one_position_of_a_partition() -> None:
     offsets = GroupOffsets()
     for number in range(1000):
-        offsets.written(offsets.begin({(A0, A1)[number % 2]: StoredOffset(number)}, P))
+        offsets.written(offsets.prepare_commit({(A0, A1)[number % 2]: StoredOffset(number)}, P))
     assert sum(len(commits) for commits in offsets._pending.values()) == 2
     assert len(offsets._open[P]) == 2
     assert offsets.end(P, committed=True) == 2
@@ -73,7 +73,7 @@ def test_a_long_transaction_keeps_one_position_of_a_partition() -> None:
 
 def test_marker_before_write_completion_commits_offset() -> None:
     offsets = GroupOffsets()
-    commit = offsets.begin({A0: StoredOffset(1)}, P)
+    commit = offsets.prepare_commit({A0: StoredOffset(1)}, P)
     offsets.end(P, committed=True)
     offsets.written(commit)
     assert (offsets.get(A0), offsets.is_pending(A0)) == (StoredOffset(1), False)
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
     @rule(partitions=st.sets(st.sampled_from(ALL), min_size=1), is_kept=st.booleans())
     def commit(self, partitions: set[TopicPartition], is_kept: bool) -> None:
         positions = self.positions(partitions)
-        self.pending.append((self.offsets.begin(dict(positions)), is_kept))
+        self.pending.append((self.offsets.prepare_commit(dict(positions)), is_kept))
         if is_kept:
             self.log.append(("plain", 0, dict(positions)))
 
@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
     )
     def commit_in(self, partitions: set[TopicPartition], producer: int, fate: int) -> None:
         positions = self.positions(partitions)
-        commit = self.offsets.begin(dict(positions), producer)
+        commit = self.offsets.prepare_commit(dict(positions), producer)
         if not fate:
             self.offsets.finish(commit, stored=False)
             return
@@ -142,7 +142,7 @@ class Machine(RuleBasedStateMachine):
                 transactions.overwrite(list(records))
                 said |= records
             elif kind == "open":
-                transactions.take(producer, list(records.items()))
+                transactions.add_records(producer, list(records.items()))
             else:
                 said |= dict(transactions.end(producer, committed=kind == "committed"))
         for name, each in names.items():

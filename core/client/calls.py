@@ -68,7 +68,7 @@ class LeaderCall(Generic[ItemT]):
     """One request about several partitions; each item is sent to the leader of its partition."""
 
     items: Sequence[ItemT]
-    place: Callable[[ItemT], TopicPartition]
+    partition_of: Callable[[ItemT], TopicPartition]
     build: Callable[[Sequence[ItemT]], Request[Any]]
     outcomes: Callable[[Any], Sequence[tuple[ErrorCode, Any]]]
     """Result → per item, in the order of the request, its error and its answer."""
@@ -107,8 +107,8 @@ class Calls:
         Raises `TypeError` or `ValueError` for a topic, partition, group or transactional id that no request can carry.
         """
         if isinstance(call, LeaderCall):
-            places = [as_topic_partition(call.place(item)) for item in call.items]
-            self._view.add_topics({place.topic for place in places})
+            partitions = [as_topic_partition(call.partition_of(item)) for item in call.items]
+            self._view.add_topics({tp.topic for tp in partitions})
             call.known = self._view.updates
         elif isinstance(call.target, CoordinatorOf) and not isinstance(call.target.key, str):
             raise TypeError(f"name: expected str, got {type(call.target.key).__name__} ({call.target.key!r:.80})")
@@ -170,11 +170,11 @@ class Calls:
         answers = dict(call.answers)
         for index in range(len(call.items)):
             if index not in answers:
-                answers[index] = _given_up(call, str(call.place(call.items[index])), self._why(call, index))
+                answers[index] = _given_up(call, str(call.partition_of(call.items[index])), self._why(call, index))
         self._finish(call, answers)
 
     def _why(self, call: LeaderCall[Any], index: int) -> BarnabasError | None:
-        topic = call.place(call.items[index]).topic
+        topic = call.partition_of(call.items[index]).topic
         error = self._view.topic_errors.get(topic)
         if error is not None:
             return ApiError(error, f"topic {topic}")
@@ -276,7 +276,7 @@ class Calls:
             return []
         groups: dict[int, list[int]] = {}
         for index in sorted(call.waiting):
-            topic, partition = call.place(call.items[index])
+            topic, partition = call.partition_of(call.items[index])
             node = self._view.leader(topic, partition)
             error = self._refusal(topic, partition, call.known)
             if node is not None:
@@ -319,7 +319,7 @@ class Calls:
             for index, (error, answer) in zip(indexes, outcomes, strict=True):
                 failure = answer if isinstance(answer, BarnabasError) else None
                 if error is not ErrorCode.NONE:
-                    failure = ApiError(error, str(call.place(call.items[index])))
+                    failure = ApiError(error, str(call.partition_of(call.items[index])))
                 if failure is not None and (again or error.retriable):
                     call.last[index] = failure
                     continue

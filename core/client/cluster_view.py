@@ -37,7 +37,7 @@ class TopicView:
     epochs: tuple[int, ...]
     available: tuple[int, ...]
     """The partitions that have a leader; all of them while none has."""
-    places: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...]
     """The partitions by their full names."""
 
 
@@ -107,16 +107,16 @@ class ClusterView:
         view = self._topics.get(name)
         return NO_TOPIC_ID if view is None else view.topic_id
 
-    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
         """Return why a position in the topic of this id has no meaning now: that topic was deleted."""
-        view, error = self._topics.get(place.topic), self.topic_errors.get(place.topic)
+        view, error = self._topics.get(tp.topic), self.topic_errors.get(tp.topic)
         if topic_id == NO_TOPIC_ID:
             return None
         if view is None and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return ApiError(error, f"topic {place.topic} was deleted")
+            return ApiError(error, f"topic {tp.topic} was deleted")
         if view is None or view.topic_id in (NO_TOPIC_ID, topic_id):
             return None
-        text = f"topic {place.topic} was deleted and made again: a position in the one that was read means nothing now"
+        text = f"topic {tp.topic} was deleted and made again: a position in the one that was read means nothing now"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -134,13 +134,13 @@ class ClusterView:
             return -1, -1
         return view.leaders[partition], view.epochs[partition]
 
-    def update_leader(self, place: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
+    def update_leader(self, tp: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
         """Take the leader from a broker's error response (KIP-951). Return True if its epoch is a newer one."""
-        view = self._topics.get(place.topic)
-        if leader is None or view is None or not 0 <= place.partition < len(view.leaders):
+        view = self._topics.get(tp.topic)
+        if leader is None or view is None or not 0 <= tp.partition < len(view.leaders):
             return False
         node, epoch = leader.leader_id, leader.leader_epoch
-        if node < 0 or epoch <= view.epochs[place.partition]:
+        if node < 0 or epoch <= view.epochs[tp.partition]:
             return False
         addresses = {each.node_id: (each.host, each.port) for each in nodes}
         if node not in self.brokers and node not in addresses:
@@ -148,8 +148,8 @@ class ClusterView:
         if node in addresses:
             self.brokers = {**self.brokers, node: addresses[node]}
         leaders, epochs = list(view.leaders), list(view.epochs)
-        leaders[place.partition], epochs[place.partition] = node, epoch
-        self._topics[place.topic] = _with_leaders(view, leaders, epochs)
+        leaders[tp.partition], epochs[tp.partition] = node, epoch
+        self._topics[tp.topic] = _with_leaders(view, leaders, epochs)
         return True
 
     def add_topics(self, topics: Iterable[str]) -> None:
@@ -371,8 +371,8 @@ def _view_of(topic: TopicMetadata, old: TopicView | None) -> TopicView:
             is_back = -1 < epochs[index] < old.epochs[index]
             if is_back or (index >= count and old.epochs[index] >= 0):
                 leaders[index], epochs[index] = old.leaders[index], old.epochs[index]
-    places = tuple(TopicPartition(topic.name or "", index) for index in range(len(leaders)))
-    return _with_leaders(TopicView(topic.topic_id, (), (), (), places), leaders, epochs)
+    partitions = tuple(TopicPartition(topic.name or "", index) for index in range(len(leaders)))
+    return _with_leaders(TopicView(topic.topic_id, (), (), (), partitions), leaders, epochs)
 
 
 def _with_leaders(view: TopicView, leaders: Sequence[int], epochs: Sequence[int]) -> TopicView:

@@ -21,7 +21,7 @@ class MessageCounter(Protocol):
         """
         ...
 
-    def unprobed(self, places: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
+    def unprobed(self, partitions: Iterable[TopicPartition]) -> Sequence[TopicPartition]:
         """Return the partitions of the source whose log end offsets are to be looked up now."""
         ...
 

@@ -160,7 +160,7 @@ def test_an_interrupt_while_messages_are_waited_for_commits(broker: Broker, monk
     with pytest.raises(KeyboardInterrupt), consumer_of(broker) as consumer:
         consumer.subscribe("t")
         assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
-        monkeypatch.setattr(consumer, "_wait_for_chunk", interrupted)
+        monkeypatch.setattr(consumer, "_wait_for_fetch", interrupted)
         next(iter(consumer))
     assert committed(broker) == {T0: 10, T1: 5}
 
@@ -174,7 +174,7 @@ def test_after_a_caught_interrupt_the_next_messages_are_not_done(
     with pytest.raises(ZeroDivisionError), consumer_of(broker) as consumer:
         consumer.subscribe("t")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(consumer, "_wait_for_chunk", interrupted)
+            patch.setattr(consumer, "_wait_for_fetch", interrupted)
             consumer.poll(10)
         assert consumer.poll(10) is not None
         1 / 0  # noqa: B018  # the user's work fails

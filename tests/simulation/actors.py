@@ -253,18 +253,18 @@ class Consumer(Client):
             self._fetcher.seek(place, AtTime(EARLIEST))
 
     def act(self) -> float:
-        chunk = self._fetcher.next_chunk()
-        if chunk is not None:
-            assert chunk.error is None, chunk.error
-            assert chunk.damage is None, chunk.damage
-            state = self._fetcher.partitions[chunk.place]
-            for message in chunk.messages:
+        fetched = self._fetcher.next_completed_fetch()
+        if fetched is not None:
+            assert fetched.error is None, fetched.error
+            assert fetched.damage is None, fetched.damage
+            state = self._fetcher.partitions[fetched.tp]
+            for message in fetched.messages:
                 assert message.offset == state.read_offset, f"skipped: {state.read_offset} to {message.offset}"
                 assert message.value is not None
-                self.books[chunk.place.partition].observe(message.offset, message.value)
+                self.books[fetched.tp.partition].observe(message.offset, message.value)
                 state.read_offset += 1
                 self.read += 1
-            assert state.read_offset == chunk.next_offset
+            assert state.read_offset == fetched.next_offset
         elif self.entropy.below(50) == 0:
             self.rewind()
         return self.entropy.below(30)

@@ -84,17 +84,17 @@ class ClusterReader(Client):
             self._fetcher.seek(place, AtTime(EARLIEST))
 
     def act(self) -> float:
-        while (chunk := self._fetcher.next_chunk()) is not None:
-            if isinstance(chunk.error, CorruptRecord) and self.world.reached["fault: rot"]:  # perhaps repaired since
+        while (fetched := self._fetcher.next_completed_fetch()) is not None:
+            if isinstance(fetched.error, CorruptRecord) and self.world.reached["fault: rot"]:  # perhaps repaired since
                 self.world.reached["rot: met by a reader"] += 1
                 self.rewind()
                 break
-            if chunk.error is not None or chunk.damage is not None:
-                raise Broken(f"consumer: {chunk.place} gives {chunk.error or chunk.damage}")
-            state, number = self._fetcher.partitions[chunk.place], chunk.place.partition
-            for message in chunk.messages:
+            if fetched.error is not None or fetched.damage is not None:
+                raise Broken(f"consumer: {fetched.tp} gives {fetched.error or fetched.damage}")
+            state, number = self._fetcher.partitions[fetched.tp], fetched.tp.partition
+            for message in fetched.messages:
                 if message.offset != state.read_offset:
-                    raise Broken(f"consumer: {chunk.place} goes from {state.read_offset} to {message.offset}")
+                    raise Broken(f"consumer: {fetched.tp} goes from {state.read_offset} to {message.offset}")
                 assert message.value is not None
                 self._books[number].observe(message.offset, message.value)
                 state.read_offset += 1

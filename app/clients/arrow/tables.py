@@ -32,14 +32,14 @@ SCHEMA = pa.schema(
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 
-def record_batch(place: TopicPartition, columns: ArrowColumns) -> pa.RecordBatch:
+def record_batch(tp: TopicPartition, columns: ArrowColumns) -> pa.RecordBatch:
     """Return a batch of the records of one partition, with headers if `columns` has them."""
     count = len(columns)
     arrays = [
         columns.keys,
         columns.values,
-        pa.repeat(pa.scalar(place.topic, pa.string()), count),
-        pa.array(np.full(count, place.partition, dtype=np.int32)),
+        pa.repeat(pa.scalar(tp.topic, pa.string()), count),
+        pa.array(np.full(count, tp.partition, dtype=np.int32)),
         pa.array(columns.offsets),
         pa.array(columns.timestamps_ms.clip(*TIMESTAMPS_MS) * 1000).cast(SCHEMA.field("timestamp").type),
         pa.array(columns.log_append_time.astype(np.int32)),
@@ -60,30 +60,30 @@ class GatheredRows:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, place: TopicPartition, columns: ArrowColumns) -> None:
+    def add(self, tp: TopicPartition, columns: ArrowColumns) -> None:
         """Append records."""
         if len(columns):
-            self._batches.append(record_batch(place, columns))
+            self._batches.append(record_batch(tp, columns))
             self._rows += len(columns)
 
     def add_set(self, messages: MessageSet, *, upto: int | None = None, skip_damaged: bool = False) -> None:
         """Append the messages of a set before `upto`. Raises `CorruptRecord`; with `skip_damaged` it logs a warning."""
-        place = TopicPartition(messages.topic, messages.partition)
+        tp = TopicPartition(messages.topic, messages.partition)
         position = messages.from_offset
         if skip_damaged:
-            messages.on_damage = partial(_left_out, place)
+            messages.on_damage = partial(_left_out, tp)
         try:
             for columns in decode_set(messages, upto=upto, with_headers=self.with_headers):
-                self.add(place, columns)
+                self.add(tp, columns)
                 position = columns.next_offset
         except ApiError as error:
-            raise (CorruptRecord(*place, position, error.message) if is_damage(error) else error) from error
+            raise (CorruptRecord(*tp, position, error.message) if is_damage(error) else error) from error
 
     def table(self) -> pa.Table:
         """Return the table of all records."""
         return pa.Table.from_batches(self._batches, SCHEMA_WITH_HEADERS if self.with_headers else SCHEMA)
 
 
-def _left_out(place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
-    damage = Damage(*place, header.base_offset, header.next_offset, error.message)
+def _left_out(tp: TopicPartition, header: BatchHeader, error: ApiError) -> None:
+    damage = Damage(*tp, header.base_offset, header.next_offset, error.message)
     logger.warning("left out, since it is damaged: %s", damage)

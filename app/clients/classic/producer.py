@@ -490,14 +490,14 @@ class ClassicProducer(AnyProducer):
     def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no run: failed, or (None) handled elsewhere. For the hooks' path."""
         with self._lock:
-            home: BatchFuture = handle.home
-            if home.done:
+            future: BatchFuture = handle.batch_future
+            if future.done:
                 return
-            home.finish(error)
+            future.finish(error)
             self.failed += error is not None
-            self._unseen.add(home, 1)
+            self._unseen.add(future, 1)
             self.shell.changed.notify_all()
-        home.run_callbacks(self._callback_failed)
+        future.run_callbacks(self._callback_failed)
 
     def _stop(self) -> None:
         closed = ClosedError("the producer was closed before the message was sent")

@@ -326,7 +326,7 @@ class Consumer:
     def buffered(self) -> bool:
         """True while fetched messages are there; False if the consumer has to wait for the next one."""
         return self._reading.holds or any(
-            state.chunks and not state.paused for state in self._fetcher.partitions.values()
+            state.completed_fetches and not state.paused for state in self._fetcher.partitions.values()
         )
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
@@ -457,20 +457,20 @@ class Consumer:
             self._failure = error  # the next call raises it
 
     def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
-        """Take the next chunk. Return False on timeout, or when all ends are reached. Raises a chunk's error."""
+        """Take the next completed fetch. Return False on timeout, or when all ends are reached. Raises its error."""
         deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
         self._asked = True
         while True:
             self._handle_events()
             if ends is not None and self._is_member:
                 self._follow(ends)
-            took = self._wait_for_chunk(deadline, ends)
+            took = self._wait_for_fetch(deadline, ends)
             if took or self._group is None or not self._group.wanted:
                 self._asked = False
                 return took
 
-    def _wait_for_chunk(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
-        """Wait for a chunk. Return False on timeout, at all ends, or when the group needs the user's thread."""
+    def _wait_for_fetch(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """Wait for a fetch. Return False on timeout, at all ends, or when the group needs the user's thread."""
         reading, group = self._reading, self._group
         took = False
 

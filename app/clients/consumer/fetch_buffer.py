@@ -32,15 +32,15 @@ Ends = Mapping[TopicPartition, int]
 
 @define(eq=False)
 class _CurrentFetch:
-    """The chunk that the user reads now, and its remaining messages."""
+    """The completed fetch that the user reads now, and its remaining messages."""
 
-    chunk: CompletedFetch
+    completed_fetch: CompletedFetch
     state: TopicPartitionState
     messages: Iterator[Message]
 
 
 class FetchBuffer:
-    """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
+    """Hands out the messages of the completed fetches one by one. One thread at a time.
 
     A message counts as read once it is handed out: `TopicPartitionState.read_offset` is then the offset after it.
     """
@@ -59,36 +59,36 @@ class FetchBuffer:
 
     @property
     def holds(self) -> bool:
-        """True while there is a chunk to continue with."""
+        """True while there is a fetch to continue with."""
         return self._current is not None or any(not current.state.paused for current in self._suspended.values())
 
     @property
     def progress(self) -> object:
         """A value that changes with every message handed out, and only through actions of the user."""
         latest = self._latest
-        return None if latest is None else (latest.place, latest.read_offset)
+        return None if latest is None else (latest.tp, latest.read_offset)
 
     def epoch_of(self, state: TopicPartitionState) -> int:
         """Return the leader epoch of the last message handed out of this partition; -1 = not known."""
-        current = self._suspended.get(state.place, self._current)
+        current = self._suspended.get(state.tp, self._current)
         is_current = current is not None and current.state is state
-        return current.chunk.messages.leader_epoch if current is not None and is_current else state.read_epoch
+        return current.completed_fetch.messages.leader_epoch if current is not None and is_current else state.read_epoch
 
     def rest(self, ends: Ends | None) -> Iterator[Message]:
-        """Yield the remaining messages of the current chunk, until the chunk is suspended."""
+        """Yield the remaining messages of the current fetch, until it is suspended."""
         current = self._current
         if current is None:
             return
-        chunk, state = current.chunk, current.state
-        end = NO_END if ends is None else ends.get(chunk.place, NO_END)
+        completed_fetch, state = current.completed_fetch, current.state
+        end = NO_END if ends is None else ends.get(completed_fetch.tp, NO_END)
         plain = self._plain
         try:
             for message in current.messages:
                 offset = message.offset
                 if offset >= end:
                     with self._shell.lock:
-                        self._fetcher.seek(chunk.place, offset)
-                        self.drop([chunk.place])
+                        self._fetcher.seek(completed_fetch.tp, offset)
+                        self.drop([completed_fetch.tp])
                         self._shell.wake()
                     return
                 state.read_offset = offset + 1
@@ -101,17 +101,17 @@ class FetchBuffer:
         self._finish(current)
 
     def rest_as_arrow(self, into: GatheredRows) -> None:
-        """Add the remaining messages of the current chunk to `into`, as bytes, without the decoders."""
+        """Add the remaining messages of the current fetch to `into`, as bytes, without the decoders."""
         from ..arrow.decode import decode_set
 
         current = self._current
         if current is None:
             return
-        chunk, state = current.chunk, current.state
-        start = max(chunk.messages.from_offset, state.read_offset)
+        completed_fetch, state = current.completed_fetch, current.state
+        start = max(completed_fetch.messages.from_offset, state.read_offset)
         try:
-            for piece in decode_set(chunk.messages, from_offset=start, with_headers=into.with_headers):
-                into.add(chunk.place, piece)
+            for piece in decode_set(completed_fetch.messages, from_offset=start, with_headers=into.with_headers):
+                into.add(completed_fetch.tp, piece)
                 state.read_offset = piece.next_offset
         except ApiError as error:
             failure = self._cannot_read(state, error)
@@ -119,49 +119,49 @@ class FetchBuffer:
         self._finish(current)
 
     def select_next_fetch(self) -> bool:
-        """Make the next chunk the current one; return False if there is none. Lock held; raises a chunk's error."""
-        for place, current in self._suspended.items():
+        """Make the next completed fetch the current one; return False if there is none. Lock held; raises its error."""
+        for tp, current in self._suspended.items():
             if not current.state.paused:
-                self._current = self._suspended.pop(place)
+                self._current = self._suspended.pop(tp)
                 self._latest = current.state
                 return True
-        chunk = self._fetcher.next_chunk()
-        if chunk is None:
+        completed_fetch = self._fetcher.next_completed_fetch()
+        if completed_fetch is None:
             return False
         self._shell.wake()
-        if chunk.go_back is not None:
-            logger.warning("%s: going on at %s", chunk.error, _text_of(chunk.go_back))
-            self._fetcher.seek(chunk.place, chunk.go_back)
+        if completed_fetch.go_back is not None:
+            logger.warning("%s: going on at %s", completed_fetch.error, _text_of(completed_fetch.go_back))
+            self._fetcher.seek(completed_fetch.tp, completed_fetch.go_back)
             return self.select_next_fetch()
-        if chunk.error is not None:
-            raise chunk.error
-        self._latest = state = self._fetcher.partitions[chunk.place]
-        if chunk.damage is not None:
-            self._left_out(chunk.damage)
+        if completed_fetch.error is not None:
+            raise completed_fetch.error
+        self._latest = state = self._fetcher.partitions[completed_fetch.tp]
+        if completed_fetch.damage is not None:
+            self._left_out(completed_fetch.damage)
         if self._fetcher.settings.skip_damaged:
-            chunk.messages.on_damage = partial(self._cannot_decode, chunk.place)
-        self._current = _CurrentFetch(chunk, state, iter(chunk.messages))
+            completed_fetch.messages.on_damage = partial(self._cannot_decode, completed_fetch.tp)
+        self._current = _CurrentFetch(completed_fetch, state, iter(completed_fetch.messages))
         return True
 
     def suspend_current(self) -> None:
         """End `rest` before its next message; `select_next_fetch` continues there. Lock held, any thread."""
         if self._current is not None:
-            self._suspended[self._current.chunk.place] = self._current
+            self._suspended[self._current.completed_fetch.tp] = self._current
             self._current = None
 
-    def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Drop the chunks that are in use (None: of all partitions), so that reading begins elsewhere. Lock held."""
+    def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Drop the fetches that are in use (None: of all partitions), so that reading begins elsewhere. Lock held."""
         self.suspend_current()
-        for place in list(self._suspended) if places is None else places:
-            self._suspended.pop(place, None)
+        for tp in list(self._suspended) if partitions is None else partitions:
+            self._suspended.pop(tp, None)
 
     def at(self, ends: Ends) -> bool:
         """Return True if all messages before these offsets were handed out, paused partitions aside. Lock held."""
-        for place, end in ends.items():
-            state = self._fetcher.partitions.get(place)
+        for tp, end in ends.items():
+            state = self._fetcher.partitions.get(tp)
             if state is None or state.paused:
                 continue
-            if state.read_offset < end and not (state.stopped and not state.chunks):
+            if state.read_offset < end and not (state.stopped and not state.completed_fetches):
                 return False
         return True
 
@@ -169,24 +169,24 @@ class FetchBuffer:
         self.damaged.append(damage)
         logger.warning("left out, since it is damaged: %s", damage)
 
-    def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
-        self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
+    def _cannot_decode(self, tp: TopicPartition, header: BatchHeader, error: ApiError) -> None:
+        self._left_out(Damage(*tp, header.base_offset, header.next_offset, error.message))
 
     def _finish(self, current: _CurrentFetch) -> None:
-        """Move the position behind a chunk whose messages were all handed out."""
-        current.state.read_offset = max(current.state.read_offset, current.chunk.next_offset)
-        current.state.read_epoch = current.chunk.messages.leader_epoch
+        """Move the position behind a fetch whose messages were all handed out."""
+        current.state.read_offset = max(current.state.read_offset, current.completed_fetch.next_offset)
+        current.state.read_epoch = current.completed_fetch.messages.leader_epoch
         with self._shell.lock:
-            self.drop([current.chunk.place])
+            self.drop([current.completed_fetch.tp])
 
     def _cannot_read(self, state: TopicPartitionState, error: ApiError) -> ApiError:
         """Stop a partition whose batch cannot be read; `resume` tries it again, `seek` continues elsewhere."""
-        failure = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
+        failure = CorruptRecord(*state.tp, state.read_offset, error.message) if is_damage(error) else error
         with self._shell.lock:
             state.jump(None, state.read_offset)
             state.last_error = failure
             state.stopped = True
-            self.drop([state.place])
+            self.drop([state.tp])
         return failure
 
     def _decoded(self, message: Message) -> Message:

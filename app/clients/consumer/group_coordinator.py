@@ -190,14 +190,14 @@ class GroupCoordinatorClient:
         Waits for the coordinator at most `timeout_s` seconds.
         """
         deadline_ms = self._shell.now_ms() + timeout_s * 1000
-        places = list(self._fetcher.partitions)
+        partitions = list(self._fetcher.partitions)
         if auto_commit and self._auto_due_ms < NEVER:
             self._commit_quietly(timeout_s)
         try:
-            if self.membership.subscribed and places:
-                self._listener.on_revoked(places)
+            if self.membership.subscribed and partitions:
+                self._listener.on_revoked(partitions)
         finally:
-            self._leave(places, max(0.0, deadline_ms - self._shell.now_ms()) / 1000)
+            self._leave(partitions, max(0.0, deadline_ms - self._shell.now_ms()) / 1000)
             self._call_back()
 
     def end(self) -> None:
@@ -208,12 +208,12 @@ class GroupCoordinatorClient:
 
     # --- positions
 
-    def positions(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
+    def positions(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
         """Return the user's positions in all partitions that are read (or in these). Lock held."""
         states = self._fetcher.partitions
-        chosen = [states[place] for place in (states if places is None else places) if place in states]
+        chosen = [states[tp] for tp in (states if partitions is None else partitions) if tp in states]
         return {
-            state.place: CommittedOffset(state.read_offset, self._reading.epoch_of(state), topic_id=state.topic_id)
+            state.tp: CommittedOffset(state.read_offset, self._reading.epoch_of(state), topic_id=state.topic_id)
             for state in chosen
             if state.read_offset >= 0
         }
@@ -272,13 +272,13 @@ class GroupCoordinatorClient:
             self.membership.commit(offsets, done, deadline_ms=self._shell.now_ms() + timeout_s * 1000)
             self._shell.wake()
 
-    def committed(self, places: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, Any]:
+    def committed(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, Any]:
         """Return for each partition the `CommittedOffset`, or None. Raises `ApiError`, `ClientTimeout`."""
         answers: list[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError] = []
         with self._shell.lock:
             self._check_open()
             deadline_ms = self._shell.now_ms() + timeout_s * 1000
-            self.membership.committed(list(places), self._shell.putter(answers), deadline_ms=deadline_ms)
+            self.membership.committed(list(partitions), self._shell.putter(answers), deadline_ms=deadline_ms)
             self._await(answers, timeout_s)
         if isinstance(answers[0], BarnabasError):
             raise answers[0]
@@ -308,16 +308,16 @@ class GroupCoordinatorClient:
         reset = self._settings.auto_offset_reset.value
         default = AtTime(reset) if reset else None
         starts = {
-            place: default if at is None else AtOffset(at.offset, at.leader_epoch, self._topic_of(place, at.offset))
-            for place, at in event.positions.items()
+            tp: default if at is None else AtOffset(at.offset, at.leader_epoch, self._topic_of(tp, at.offset))
+            for tp, at in event.positions.items()
         }
         with self._shell.lock:
             self._fetcher.add(starts)
             self._fetcher.pause(self._paused & starts.keys(), True)
             self._paused.clear()
-            self._known |= {place: at.offset for place, at in event.positions.items() if at is not None}
-            for place in starts:
-                self._left.pop(place, None)
+            self._known |= {tp: at.offset for tp, at in event.positions.items() if at is not None}
+            for tp in starts:
+                self._left.pop(tp, None)
         try:
             self._listener.on_assigned(list(starts))
         finally:
@@ -325,50 +325,50 @@ class GroupCoordinatorClient:
                 self._refuse_nowhere(starts)
                 self._shell.wake()
 
-    def _topic_of(self, place: TopicPartition, offset: int) -> bytes:
+    def _topic_of(self, tp: TopicPartition, offset: int) -> bytes:
         """Return the id of the topic of a committed offset, if this member gave up the partition at that offset.
 
         Its commit may have arrived after that topic was deleted and another one got its name.
         """
-        left_at, topic_id = self._left.get(place, (-1, NO_TOPIC_ID))
+        left_at, topic_id = self._left.get(tp, (-1, NO_TOPIC_ID))
         return topic_id if left_at == offset else NO_TOPIC_ID
 
-    def _refuse_nowhere(self, places: Iterable[TopicPartition]) -> None:
-        for place in places:
-            state = self._fetcher.partitions.get(place)
+    def _refuse_nowhere(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            state = self._fetcher.partitions.get(tp)
             if state is not None and state.lookup is None and state.fetch_offset < 0:
-                text = f"the group has no offset of {place}, and auto.offset.reset is none: seek"
-                self._fetcher.surface(place, NoOffset(text))
+                text = f"the group has no offset of {tp}, and auto.offset.reset is none: seek"
+                self._fetcher.surface(tp, NoOffset(text))
 
     def _revoke(self, event: Revoke) -> None:
-        places = list(event.partitions)
+        partitions = list(event.partitions)
         try:
             if self._auto_due_ms < NEVER:
                 settings = self._settings
                 self._commit_quietly(min(settings.default_api_timeout_ms, settings.max_poll_interval_ms / 2) / 1000)
-            self._listener.on_revoked(places)
+            self._listener.on_revoked(partitions)
         finally:
             with self._shell.lock:
-                self._forget(places)
+                self._forget(partitions)
                 self.membership.revoked_done()
 
-    def _forget(self, places: Iterable[TopicPartition]) -> None:
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions. Lock held."""
-        for place in places:
-            state = self._fetcher.partitions.get(place)
+        for tp in partitions:
+            state = self._fetcher.partitions.get(tp)
             if state is not None and state.paused:
-                self._paused.add(place)
+                self._paused.add(tp)
             if state is not None:
-                self._left[place] = (state.read_offset, state.topic_id)
-            self._known.pop(place, None)
-        self._reading.drop(places)
-        self._fetcher.remove(places)
+                self._left[tp] = (state.read_offset, state.topic_id)
+            self._known.pop(tp, None)
+        self._reading.drop(partitions)
+        self._fetcher.remove(partitions)
 
-    def _leave(self, places: Iterable[TopicPartition], timeout_s: float) -> None:
+    def _leave(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
         left: list[bool] = []
         with self._shell.lock:
             self._auto_due_ms = self._look_ms = NEVER
-            self._forget(places)
+            self._forget(partitions)
             self._paused.clear()
             self._left.clear()
             if not self._shell.closed:
@@ -410,12 +410,10 @@ class GroupCoordinatorClient:
 
     def _news(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions that are not committed yet. Lock held."""
-        return {
-            place: position for place, position in self.positions().items() if position.offset != self._known.get(place)
-        }
+        return {tp: position for tp, position in self.positions().items() if position.offset != self._known.get(tp)}
 
     def _know(self, offsets: Offsets) -> None:
-        self._known |= {place: at.offset for place, at in offsets.items() if place in self._fetcher.partitions}
+        self._known |= {tp: at.offset for tp, at in offsets.items() if tp in self._fetcher.partitions}
 
     def _call_back(self) -> None:
         while self._ready_callbacks:

@@ -41,7 +41,7 @@ class ConsumerPositions:
         with self._shell.lock:
             if not self._shell.wait(lambda: state.read_offset >= 0 or state.stopped, limit) or state.read_offset < 0:
                 raise state.last_error or ClientTimeout(
-                    f"no position of {state.place} within {limit} s{self._fetcher.why(state)}"
+                    f"no position of {state.tp} within {limit} s{self._fetcher.why(state)}"
                 )
             return state.read_offset
 

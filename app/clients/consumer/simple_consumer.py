@@ -184,7 +184,7 @@ class SimpleConsumer(AnySimpleConsumer):
                 isolation_level=self.settings.isolation_level,
             )
 
-        answers = self._shell.ask_leaders([TopicPartition(topic, partition)], lambda place: place, build, _listed)
+        answers = self._shell.ask_leaders([TopicPartition(topic, partition)], lambda tp: tp, build, _listed)
         first_error(answers)
         offset: int = answers[0]
         return offset
@@ -219,9 +219,7 @@ class SimpleConsumer(AnySimpleConsumer):
     def _fetch(
         self, fetch_positions: Sequence[FetchPosition], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
     ) -> list[FetchResultPartition | BarnabasError]:
-        partitions = [
-            FetchPartition(*fetch_position.place, *fetch_position.ask()) for fetch_position in fetch_positions
-        ]
+        partitions = [FetchPartition(*fetch_position.tp, *fetch_position.ask()) for fetch_position in fetch_positions]
 
         def build(group: Sequence[FetchPartition]) -> Fetch:
             return Fetch(
@@ -290,7 +288,7 @@ def _next(
             return fetch_position.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer
         return fetch_position.answered(answer, first=first), answer
     if fetch_position.exploring and isinstance(answer, ApiError) and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        return fetch_position.refused("", out_of_range=True), FetchResultPartition(*fetch_position.place)
+        return fetch_position.refused("", out_of_range=True), FetchResultPartition(*fetch_position.tp)
     raise answer
 
 

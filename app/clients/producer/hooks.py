@@ -109,7 +109,7 @@ class BatchHooks:
         """Report a batch whose outcome is known. Call it on the reactor, or when that has stopped."""
         if batch.numbered is None:
             return
-        outcome = BatchOutcome(batch.place.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
+        outcome = BatchOutcome(batch.tp.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
         if self._transactional:
             self._in_transaction.append(outcome)
         else:

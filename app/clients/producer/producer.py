@@ -581,18 +581,18 @@ class Producer(AnyProducer):
     def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no batch: failed, or (None) handled elsewhere. For the hooks' path."""
         with self._lock:
-            home = handle.home
-            if home.done:
+            future = handle.batch_future
+            if future.done:
                 return
-            home.finish(error)
+            future.finish(error)
             self.failed += error is not None
             if self._transactions is None:
-                self._unseen.add(home, 1)
+                self._unseen.add(future, 1)
                 self._warn_soon()
             elif error is not None:
                 self._transactions.machine.failed(error)
             self._shell.changed.notify_all()
-        home.run_callbacks(self._callback_failed)
+        future.run_callbacks(self._callback_failed)
 
     def _stop(self) -> None:
         closed = ClosedError("the producer was closed before the message was delivered")

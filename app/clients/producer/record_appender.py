@@ -124,8 +124,8 @@ class RecordAppender:
             view = self.view.topic(topic)
             if view is None or topic in self.unplaced:
                 return self._place_later(topic, PendingMessage(message, partition, size, handle), on_delivery)
-            place = self.resolve_partition(view, topic, message, partition)
-            batch = self.accumulator.append(place, message, size)
+            tp = self.resolve_partition(view, topic, message, partition)
+            batch = self.accumulator.append(tp, message, size)
             index = batch.count - 1
             if not index:
                 self.shell.wake()
@@ -151,7 +151,7 @@ class RecordAppender:
             partition = choose_partition(self.partitioner, topic, message, view)
         elif not 0 <= partition < len(view.leaders):
             raise no_partition(topic, len(view.leaders), partition)
-        return view.places[partition]
+        return view.partitions[partition]
 
     def wait_for_room(self, size: int) -> None:
         """Wait for room in the buffer, up to `max.block.ms`. Raises `QueueFull`, `ClosedError`."""
@@ -176,7 +176,7 @@ class RecordAppender:
             handle = DeliveryHandle(BatchFuture(), 0, self.shell)
             unplaced = evolve(unplaced, token=handle)
         if on_delivery is not None:
-            handle.home.callbacks.append((0, on_delivery))
+            handle.batch_future.callbacks.append((0, on_delivery))
         self.unplaced.put(topic, unplaced, self.shell.now_ms())
         self.accumulator.hold(unplaced.size)
         self.shell.wake()
@@ -188,9 +188,9 @@ class RecordAppender:
             raise BarnabasError(f"topic {topic} has gone")
         if self.transaction is not None:
             self.transaction.check_sending(late=True)
-        place = self.resolve_partition(view, topic, unplaced.message, unplaced.partition)
+        tp = self.resolve_partition(view, topic, unplaced.message, unplaced.partition)
         self.accumulator.hold(-unplaced.size)
-        batch = self.accumulator.append(place, unplaced.message, unplaced.size, since_ms)
+        batch = self.accumulator.append(tp, unplaced.message, unplaced.size, since_ms)
         handle.move(batch, batch.count - 1)
 
     def _not_placed(self, group: Sequence[PendingMessage], error: BarnabasError) -> None:
@@ -198,8 +198,8 @@ class RecordAppender:
             self.accumulator.hold(-unplaced.size)
         self._on_not_placed(group, error)
 
-    def _batch_closed(self, place: TopicPartition) -> None:
+    def _batch_closed(self, tp: TopicPartition) -> None:
         try:
-            self.partitioner.next_batch(*place)
+            self.partitioner.next_batch(*tp)
         except Exception as error:  # noqa: BLE001  # no message is to blame; its next choice may fail one
             self.shell.report(f"the partitioner {type(self.partitioner).__name__} failed in next_batch", error)

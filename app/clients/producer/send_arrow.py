@@ -139,7 +139,7 @@ class _ArrowSender:
             if view is None or partition >= len(view.leaders):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition} has gone")
             batch = PrebuiltBatch(
-                view.places[partition],
+                view.partitions[partition],
                 appender.shell.now_ms(),
                 block.records,
                 block.count,

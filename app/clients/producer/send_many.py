@@ -79,8 +79,8 @@ def _send_values(appender: RecordAppender, topic: str, values: list[bytes], part
             except QueueFull as error:
                 error.taken = ManyHandle(shell, runs, singles)
                 raise
-            place = appender.resolve_partition(view, topic, (None, None, (), None), partition)
-            batch, taken = accumulator.extend(place, values, ends, at)
+            tp = appender.resolve_partition(view, topic, (None, None, (), None), partition)
+            batch, taken = accumulator.extend(tp, values, ends, at)
             runs.append((batch, batch.count - taken, taken))
             at += taken
         shell.wake()

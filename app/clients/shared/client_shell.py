@@ -109,7 +109,7 @@ class ClientShell(BlockingShell):
     def ask_leaders(
         self,
         items: Sequence[ItemT],
-        place: Callable[[ItemT], TopicPartition],
+        partition_of: Callable[[ItemT], TopicPartition],
         build: Callable[[Sequence[ItemT]], Request[Any]],
         outcomes: Callable[[Any], Sequence[tuple[ErrorCode, Any]]],
         *,
@@ -124,7 +124,7 @@ class ClientShell(BlockingShell):
         box: list[Any] = []
         call = LeaderCall(
             items=items,
-            place=place,
+            partition_of=partition_of,
             build=build,
             outcomes=outcomes,
             done=self.putter(box),

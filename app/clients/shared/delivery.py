@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class DeliveryHandle:
     """The handle of one sent message. It knows its batch and its index there; the batch has the outcome."""
 
-    __slots__ = ("_home", "_index", "_shell")
+    __slots__ = ("_future", "_index", "_shell")
 
-    def __init__(self, home: BatchFuture, index: int, shell: BlockingShell) -> None:
-        self._home = home
+    def __init__(self, future: BatchFuture, index: int, shell: BlockingShell) -> None:
+        self._future = future
         self._index = index
         self._shell = shell
 
@@ -45,23 +45,23 @@ class DeliveryHandle:
         return self._outcome()
 
     @property
-    def home(self) -> BatchFuture:
+    def batch_future(self) -> BatchFuture:
         """The batch, or the future, that holds the message now. For the producer."""
-        return self._home
+        return self._future
 
-    def move(self, home: BatchFuture, index: int) -> None:
+    def move(self, future: BatchFuture, index: int) -> None:
         """Move the message, with its callbacks, to another batch. With the shell's lock held."""
-        home.callbacks += [(index, callback) for _, callback in self._home.callbacks]
-        self._home.callbacks = []
-        self._home, self._index = home, index
+        future.callbacks += [(index, callback) for _, callback in self._future.callbacks]
+        self._future.callbacks = []
+        self._future, self._index = future, index
 
     def add_callback(self, callback: DeliveryCallback) -> None:
         """Call `callback(error, delivery)` once: on the producer's thread, or immediately if done already."""
         self._shell.check_process()
         with self._shell.lock:
-            home, index = self._find()
-            if not home.done:
-                home.callbacks.append((index, callback))
+            future, index = self._find()
+            if not future.done:
+                future.callbacks.append((index, callback))
                 return
         try:
             delivery = self._outcome()
@@ -86,14 +86,14 @@ class DeliveryHandle:
 
     def _outcome(self) -> Delivery:
         """Return or raise the known outcome, and note that the program has asked for it."""
-        home, index = self._find()
-        if home.unseen is not None and not self._shell.is_foreign:
+        future, index = self._find()
+        if future.unseen is not None and not self._shell.is_foreign:
             with self._shell.lock:
-                UnseenFailures.saw(home, index)
-        return home.delivery(index)
+                UnseenFailures.saw(future, index)
+        return future.delivery(index)
 
     def _find(self) -> tuple[BatchFuture, int]:
-        return self._home.find(self._index)
+        return self._future.find(self._index)
 
     def __repr__(self) -> str:
         return f"<DeliveryHandle {'done' if self.done else 'on its way'}>"
@@ -121,7 +121,7 @@ class ManyHandle:
     @property
     def done(self) -> bool:
         """True when every outcome is known."""
-        return all(handle.done for handle in self._singles) and all(home.done_all() for home, _, _ in self._runs)
+        return all(handle.done for handle in self._singles) and all(future.done_all() for future, _, _ in self._runs)
 
     def result(self, timeout: float | None = None) -> int:
         """Wait up to `timeout` seconds (None: for ever), and return the number of messages, all of them delivered.
@@ -129,7 +129,7 @@ class ManyHandle:
         Raises the error of the first message that failed, or `ClientTimeout` while not all outcomes are known.
         """
         self._wait(timeout)
-        if self._singles or not all(home.all_delivered() for home, _, _ in self._runs):
+        if self._singles or not all(future.all_delivered() for future, _, _ in self._runs):
             failed = [each for each in self._outcomes() if isinstance(each, BarnabasError)]
             if failed:
                 raise failed[0]
@@ -158,8 +158,8 @@ class ManyHandle:
 
     def _handles(self) -> chain[DeliveryHandle]:
         runs = (
-            DeliveryHandle(home, index, self._shell)
-            for home, first, count in self._runs
+            DeliveryHandle(future, index, self._shell)
+            for future, first, count in self._runs
             for index in range(first, first + count)
         )
         return chain(self._singles, runs)
@@ -174,13 +174,13 @@ class ManyHandle:
                 raise ClientTimeout(text)
 
 
-def all_done(homes: list[BatchFuture], handles: list[DeliveryHandle]) -> bool:
+def all_done(futures: list[BatchFuture], handles: list[DeliveryHandle]) -> bool:
     """Return True if all have ended; removes ended ones from the lists."""
-    while homes:
-        last = homes[-1]
+    while futures:
+        last = futures[-1]
         if not last.done_all():
             return False
-        homes.pop()
+        futures.pop()
     while handles:
         if not handles[-1].done:
             return False

@@ -132,7 +132,7 @@ class HookPath(ABC):
         """Queue a message. If a hook raises, the handle fails. Raises `QueueFull`, `ClosedError`."""
         handle = DeliveryHandle(BatchFuture(), 0, self._shell)
         if on_delivery is not None:
-            handle.home.callbacks.append((0, on_delivery))
+            handle.batch_future.callbacks.append((0, on_delivery))
         item = ProducerItem(
             topic=topic,
             value=value,

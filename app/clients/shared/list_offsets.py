@@ -17,8 +17,8 @@ def list_offsets(
     def build(group: Sequence[tuple[TopicPartition, int]]) -> ListOffsets:
         return ListOffsets(
             partitions=[
-                ListOffsetsPartition(topic=place.topic, partition=place.partition, timestamp=timestamp)
-                for place, timestamp in group
+                ListOffsetsPartition(topic=tp.topic, partition=tp.partition, timestamp=timestamp)
+                for tp, timestamp in group
             ],
             isolation_level=isolation_level,
         )

@@ -117,8 +117,8 @@ class FetchPosition:
     records advance the position, and fetches without any are bounded, so that damage cannot cause endless fetches.
     """
 
-    def __init__(self, place: TopicPartition, rules: PartitionFetchSettings) -> None:
-        self.place = place
+    def __init__(self, tp: TopicPartition, rules: PartitionFetchSettings) -> None:
+        self.tp = tp
         self.rules = rules
         self.position = -1
         """The next offset to hand out; -1 while not known."""
@@ -224,7 +224,7 @@ class FetchPosition:
         """After damage, a broker may not find a batch that it sent before, and so not what followed it either."""
         base = chain.batches[0][1].base_offset
         if self._has_rejected and self._probe_state is _ProbeState.CHECK_PREDECESSOR and base > self.position:
-            return Damage(*self.place, self.position, base, "the broker does not find what is there")
+            return Damage(*self.tp, self.position, base, "the broker does not find what is there")
         return None
 
     def _on_suspect_checked(
@@ -259,7 +259,7 @@ class FetchPosition:
             try:
                 batches = filter_aborted(batches, records, found.aborted)
             except ApiError as error:
-                raise CorruptRecord(*self.place, self.position, error.message) from error
+                raise CorruptRecord(*self.tp, self.position, error.message) from error
         position, header = chain.batches[-1]
         begin = self.position if damage is None else damage.end
         piece = CheckedRecords(records[: position + header.size], batches, begin, chain.next_offset, damage)
@@ -275,7 +275,7 @@ class FetchPosition:
             self.pause = True
             return None
         if not self.rules.skip_damaged:
-            raise CorruptRecord(*self.place, self.position, fault.reason)
+            raise CorruptRecord(*self.tp, self.position, fault.reason)
         if trust.log_end_offset <= self.position:  # there is no record behind it yet
             self.pause = self.at_end = True
             return None
@@ -293,13 +293,13 @@ class FetchPosition:
         position, header = behind
         sure = evolve(trust, allows_gaps=True, starts_at_boundary=True, has_more=False)
         chain = validate_batches(records, header.base_offset, sure, position)
-        damage = Damage(*self.place, self.position, header.base_offset, fault.reason)
+        damage = Damage(*self.tp, self.position, header.base_offset, fault.reason)
         return self._advance(chain, records, found, damage if damage.start < damage.end else None)
 
     def _start_probe(self, reason: str) -> CheckedRecords | None:
         """Search for the next readable offset, when nothing shows where the damage ends."""
         if not self.rules.skip_damaged:
-            raise CorruptRecord(*self.place, self.position, reason)
+            raise CorruptRecord(*self.tp, self.position, reason)
         self._has_rejected = True
         self._probe = CorruptionProbe(self.position, self._end if self._end > self.position else LONG_MAX, reason)
         return self._finish_probe(self._probe)
@@ -314,7 +314,7 @@ class FetchPosition:
         return None if probe.found is None else self._skip(probe.found, probe.reason)
 
     def _skip(self, behind: int, reason: str) -> CheckedRecords:
-        damage = Damage(*self.place, self.position, behind, reason)
+        damage = Damage(*self.tp, self.position, behind, reason)
         self._move(behind)
         self._probe_state = _ProbeState.ACCEPT_GAP
         return CheckedRecords(b"", [], behind, behind, damage)

@@ -45,7 +45,7 @@ _BEHIND = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE)
 class Fetcher:
     """Positions, lookups and fetches of the assigned partitions; one fetch per broker at a time.
 
-    Used under one lock. The reader takes chunks by `next_chunk` and sets each partition's `read_offset`.
+    Used under one lock. The reader calls `next_completed_fetch` and sets the `read_offset` of each partition.
     """
 
     def __init__(
@@ -73,22 +73,22 @@ class Fetcher:
 
     def add(self, positions: Mapping[TopicPartition, StartPosition | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
-        for place, position in positions.items():
-            self.partitions[place] = TopicPartitionState(place, FetchPosition(place, self.settings.rules))
+        for tp, position in positions.items():
+            self.partitions[tp] = TopicPartitionState(tp, FetchPosition(tp, self.settings.rules))
             if position is not None:
-                self.seek(place, position)
+                self.seek(tp, position)
         self._order = list(self.partitions)
-        self._view.add_topics(sorted({place.topic for place in positions}))
+        self._view.add_topics(sorted({tp.topic for tp in positions}))
 
-    def remove(self, places: Iterable[TopicPartition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions, and drop what was fetched of them."""
-        for place in places:
-            self.partitions.pop(place, None)
-        self._order = [place for place in self._order if place in self.partitions]
+        for tp in partitions:
+            self.partitions.pop(tp, None)
+        self._order = [tp for tp in self._order if tp in self.partitions]
 
-    def seek(self, place: TopicPartition, position: StartPosition) -> None:
+    def seek(self, tp: TopicPartition, position: StartPosition) -> None:
         """Continue at this position. Raises `KeyError` for a partition that is not assigned."""
-        state = self.partitions[place]
+        state = self.partitions[tp]
         if isinstance(position, AtTime):
             state.jump(position)
         elif isinstance(position, AtOffset):
@@ -96,29 +96,29 @@ class Fetcher:
         else:
             state.jump(None, position)
 
-    def pause(self, places: Iterable[TopicPartition], paused: bool) -> None:
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Stop or resume fetching and delivering these. Raises `KeyError` for a partition that is not assigned."""
-        for state in [self.partitions[place] for place in places]:
+        for state in [self.partitions[tp] for tp in partitions]:
             state.paused = paused
             if not paused:
                 state.stopped = False
 
-    def surface(self, place: TopicPartition, error: BarnabasError) -> None:
+    def surface(self, tp: TopicPartition, error: BarnabasError) -> None:
         """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
-        self._surface(self.partitions[place], error)
+        self._surface(self.partitions[tp], error)
 
     def why(self, state: TopicPartitionState) -> str:
         """Return the reason why the partition makes no progress, as the end of a text."""
         waits_for = silent(self._view.address(state.tried[0])) if state.busy else state.last_error
         return self._view.why if waits_for is None else f"; last: {waits_for}"
 
-    def next_chunk(self) -> CompletedFetch | None:
-        """Return the next chunk for the reader, partitions in turn; None when there is none yet."""
-        for turn, place in enumerate(self._order):
-            state = self.partitions[place]
-            if state.chunks and not state.paused:
+    def next_completed_fetch(self) -> CompletedFetch | None:
+        """Return the next completed fetch for the reader, partitions in turn; None when there is none yet."""
+        for turn, tp in enumerate(self._order):
+            state = self.partitions[tp]
+            if state.completed_fetches and not state.paused:
                 self._order = [*self._order[turn + 1 :], *self._order[: turn + 1]]
-                return state.chunks.popleft()
+                return state.completed_fetches.popleft()
         return None
 
     def poll(self, now_ms: float) -> Poll:
@@ -128,11 +128,11 @@ class Fetcher:
         fetches: dict[int, list[TopicPartitionState]] = {}
         full: set[int] = set()
         no_room = self._buffered() >= self.settings.max_bytes
-        for place in self._order:
-            state = self.partitions[place]
+        for tp in self._order:
+            state = self.partitions[tp]
             if state.busy or state.stopped or (state.paused and state.lookup is None):
                 continue
-            if state.lookup is not None and state.chunks:
+            if state.lookup is not None and state.completed_fetches:
                 continue  # out of range, but what was fetched before is still to be read
             if state.lookup is None and state.fetch_offset < 0:
                 continue  # it has no start position yet
@@ -144,7 +144,7 @@ class Fetcher:
                 continue
             if state.lookup is not None:
                 lookups.setdefault(node, []).append(state)
-            elif no_room or len(state.chunks) >= self.settings.chunks_per_partition:
+            elif no_room or len(state.completed_fetches) >= self.settings.fetches_per_partition:
                 full.add(node)
             elif self._is_another(state):
                 self._replaced(state)
@@ -156,15 +156,17 @@ class Fetcher:
 
     def _buffered(self) -> int:
         """Return the bytes that wait to be read; those of paused partitions do not count, and so block no others."""
-        return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
+        return sum(
+            fetch.messages.size for s in self.partitions.values() if not s.paused for fetch in s.completed_fetches
+        )
 
     def _has_moved(self, state: TopicPartitionState) -> bool:
         """Return True if the metadata has a leader of a later epoch, so that a retry need not wait (KIP-951)."""
-        node, epoch = self._view.leadership(*state.place)
+        node, epoch = self._view.leadership(*state.tp)
         return state.failures > 0 and node >= 0 and epoch > state.tried[1]
 
     def _node_of(self, state: TopicPartitionState, now_ms: float) -> int | None:
-        topic, partition = state.place
+        topic, partition = state.tp
         if state.near >= 0 and state.lookup is None:
             if now_ms < state.near_until_ms and self._view.address(state.near) is not None:
                 return state.near
@@ -191,12 +193,12 @@ class Fetcher:
 
     def _topic_id(self, state: TopicPartitionState) -> bytes:
         """Return the id of the topic that exists now; NO_TOPIC_ID if it is not known, or brokers have no topic ids."""
-        return self._view.topic_id(state.place.topic)
+        return self._view.topic_id(state.tp.topic)
 
     def _begin(self, state: TopicPartitionState) -> int:
         """Mark the partition as busy, and return the leader epoch for the request."""
         state.busy = True
-        state.tried = self._view.leadership(*state.place)
+        state.tried = self._view.leadership(*state.tp)
         return state.tried[1] if state.fenced < FENCED_MAX else -1
 
     def _lookup(self, node: int, states: Sequence[TopicPartitionState]) -> Send:
@@ -206,8 +208,8 @@ class Fetcher:
         request = ListOffsets(
             partitions=[
                 ListOffsetsPartition(
-                    topic=state.place.topic,
-                    partition=state.place.partition,
+                    topic=state.tp.topic,
+                    partition=state.tp.partition,
                     timestamp=state.lookup.timestamp_ms,
                     current_leader_epoch=self._begin(state),
                 )
@@ -234,9 +236,9 @@ class Fetcher:
         if isinstance(outcome, BarnabasError):
             self._failed(state, outcome, now_ms, refresh=True)
         elif outcome.error is not ErrorCode.NONE:
-            self._refused(state, ApiError(outcome.error, f"offset of {state.place}"), now_ms)
+            self._refused(state, ApiError(outcome.error, f"offset of {state.tp}"), now_ms)
         elif outcome.offset < 0 and state.lookup == AtTime(LATEST):
-            error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.place} returned no end offset")
+            error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.tp} returned no end offset")
             self._failed(state, error, now_ms, refresh=True)
         elif outcome.offset < 0:  # all records are older: continue at the end
             state.lookup = AtTime(LATEST)
@@ -270,7 +272,7 @@ class Fetcher:
                     continue
                 state.busy = False
                 if isinstance(result, FetchResult) and isinstance(outcome, FetchResultPartition):
-                    self._view.update_leader(state.place, outcome.current_leader, result.nodes)
+                    self._view.update_leader(state.tp, outcome.current_leader, result.nodes)
                 self._fetched(state, outcome, now_ms, first=turn == 0)
 
         return Send(node, request, answered)
@@ -278,7 +280,7 @@ class Fetcher:
     def _question(self, state: TopicPartitionState) -> FetchPartition:
         offset, size = state.fetch_position.ask()
         return FetchPartition(
-            *state.place,
+            *state.tp,
             offset,
             size,
             current_leader_epoch=self._begin(state),
@@ -303,7 +305,7 @@ class Fetcher:
         elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(state)
         elif outcome.error is not ErrorCode.NONE:
-            error = ApiError(outcome.error, f"fetch of {state.place} from {state.fetch_offset}")
+            error = ApiError(outcome.error, f"fetch of {state.tp} from {state.fetch_offset}")
             self._refused(state, error, now_ms)
         elif outcome.diverging is not None:
             self._truncated(state, outcome.diverging)
@@ -331,41 +333,41 @@ class Fetcher:
             messages = MessageSet(
                 piece.records,
                 self._codecs,
-                topic=state.place.topic,
-                partition=state.place.partition,
+                topic=state.tp.topic,
+                partition=state.tp.partition,
                 from_offset=piece.from_offset,
                 check_crc=False,  # it is checked
                 batches=piece.batches,
                 next_offset=piece.next_offset,
             )
-            state.chunks.append(CompletedFetch(state.place, messages, piece.next_offset, damage=piece.damage))
+            state.completed_fetches.append(CompletedFetch(state.tp, messages, piece.next_offset, damage=piece.damage))
 
     def _out_of_range(self, state: TopicPartitionState) -> None:
         reset = self.settings.reset
         if reset is not Reset.NONE:
             state.lookup = AtTime(reset.value)
             return
-        text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
+        text = f"{state.tp} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
         self._surface(state, NoOffset(text))
 
     def _truncated(self, state: TopicPartitionState, diverging: DivergingEpoch) -> None:
         """Handle a log that lost the records from there on: a leader was elected that did not have them (KIP-320)."""
         here, end = state.fetch_offset, diverging.end_offset
-        text = f"{state.place} was read up to offset {here}, and its log has lost what it had from {end} on"
+        text = f"{state.tp} was read up to offset {here}, and its log has lost what it had from {end} on"
         error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
         self._go_back(state, text, AtOffset(end, diverging.epoch), error)
 
     def _replaced(self, state: TopicPartitionState) -> None:
         """Deliver what was fetched before; then read the new topic from the position by `auto.offset.reset`."""
-        text = f"topic {state.place.topic} was deleted and made again, so that {state.place} is another log"
+        text = f"topic {state.tp.topic} was deleted and made again, so that {state.tp} is another log"
         go_back = AtTime(self.settings.reset.value)
         self._go_back(state, text, go_back, NoOffset(f"{text}, and auto.offset.reset is none: seek"))
 
     def _go_back(self, state: TopicPartitionState, text: str, where: AtOffset | AtTime, error: NoOffset) -> None:
-        """After the chunks before it, the reader continues at `where`; without a reset policy it gets the error."""
+        """Make the reader continue at `where` after earlier fetches; without a reset policy it gets the error."""
         resets = self.settings.reset is not Reset.NONE
         self._surface(state, BarnabasError(text) if resets else error)
-        state.chunks[-1].go_back = where if resets else None
+        state.completed_fetches[-1].go_back = where if resets else None
 
     def _refused(self, state: TopicPartitionState, error: ApiError, now_ms: float) -> None:
         state.fenced = state.fenced + 1 if error.code is ErrorCode.FENCED_LEADER_EPOCH else 0
@@ -387,5 +389,5 @@ class Fetcher:
         state.last_error = error
         state.stopped = True
         nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)
-        state.chunks.append(CompletedFetch(state.place, nothing, state.fetch_offset, error))
+        state.completed_fetches.append(CompletedFetch(state.tp, nothing, state.fetch_offset, error))
         self._surfaced()

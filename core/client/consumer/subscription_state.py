@@ -58,7 +58,7 @@ class FetcherSettings:
     check_crc: bool = True
     skip_damaged: bool = False
     """Skip records that are not valid, instead of raising `CorruptRecord`."""
-    chunks_per_partition: int = 2
+    fetches_per_partition: int = 2
     """The number of responses per partition that may wait to be read; further fetches leave the partition out."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
@@ -82,7 +82,7 @@ class FetcherSettings:
 class CompletedFetch:
     """The result of one fetch of one partition: messages from `messages.from_offset` on, or an error to be raised."""
 
-    place: TopicPartition
+    tp: TopicPartition
     messages: MessageSet
     next_offset: int
     error: BarnabasError | None = None
@@ -96,7 +96,7 @@ class CompletedFetch:
 class TopicPartitionState:
     """One assigned partition."""
 
-    place: TopicPartition
+    tp: TopicPartition
     fetch_position: FetchPosition
     """The position of the next fetch. Without one and without a lookup, the partition waits for a `seek`."""
     lookup: AtTime | None = None
@@ -114,7 +114,7 @@ class TopicPartitionState:
     end_offset: int = -1
     """The end of what the user may read, as of the last fetch; with read_committed the last stable offset."""
     log_start_offset: int = -1
-    chunks: deque[CompletedFetch] = field(factory=deque)
+    completed_fetches: deque[CompletedFetch] = field(factory=deque)
     version: int = 0
     """The number of jumps, by which responses to earlier requests are recognised."""
     busy: bool = False
@@ -144,7 +144,7 @@ class TopicPartitionState:
         self.fetch_position.jump(offset, epoch)
         self.read_offset = offset
         self.read_epoch = -1
-        self.chunks.clear()
+        self.completed_fetches.clear()
         self.busy = self.stopped = False
         self.failures = 0
         self.not_before_ms = 0.0

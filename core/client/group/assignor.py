@@ -67,8 +67,8 @@ class RangeAssignor:
         for topic, takers in subscribers(wanted_topics(members), partitions).items():
             each, over = divmod(partitions[topic], len(takers))
             start = 0
-            for place, member in enumerate(takers):
-                end = start + each + (place < over)
+            for index, member in enumerate(takers):
+                end = start + each + (index < over)
                 if start == end:
                     break
                 shares[member] += [TopicPartition(topic, number) for number in range(start, end)]

@@ -47,14 +47,14 @@ class CommitMembership(Protocol):
         """Return the coordinator, over a connection that is free; None during a lookup."""
         ...
 
-    def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+    def identity(self, partitions: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         """Return the identity for a commit of these partitions now; or the error that prevents it.
 
         `since` is the member's identity when the commit was first tried.
         """
         ...
 
-    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
+    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
         """Return the error of a position in the topic of this id, if that topic was deleted."""
         ...
 
@@ -68,7 +68,7 @@ class _Call:
     """A commit, or a fetch of committed offsets."""
 
     number: int = 0
-    places: TopicPartitions
+    partitions: TopicPartitions
     positions: Mapping[TopicPartition, CommittedOffset] | None
     """The positions to commit; None for a fetch."""
     done: Callable[[Any], None]
@@ -118,14 +118,16 @@ class CommitRequestManager:
             done(None)
             return
         snapshot = dict(positions)
-        self._add(_Call(places=snapshot.keys(), positions=snapshot, done=done, deadline_ms=deadline_ms, retry=retry))
+        self._add(
+            _Call(partitions=snapshot.keys(), positions=snapshot, done=done, deadline_ms=deadline_ms, retry=retry)
+        )
 
-    def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
+    def committed(self, partitions: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
         """See `ConsumerCoordinator.committed`."""
-        if not places:
+        if not partitions:
             done({})
             return
-        self._add(_Call(places=list(places), positions=None, done=done, deadline_ms=deadline_ms, retry=True))
+        self._add(_Call(partitions=list(partitions), positions=None, done=done, deadline_ms=deadline_ms, retry=True))
 
     def fail_all(self, error: BarnabasError) -> None:
         """Fail all calls, because the coordinator cannot be found."""
@@ -167,12 +169,12 @@ class CommitRequestManager:
 
     def _send(self, call: _Call, now_ms: float) -> Send | None:
         if call.positions is not None:
-            identity = self._membership.identity(call.places, call.identity)
+            identity = self._membership.identity(call.partitions, call.identity)
             if isinstance(identity, BarnabasError):
                 self._finish(call, identity)
                 return None
             call.identity = identity
-            if call.last is not None and any(self._sent.get(place, 0) > call.number for place in call.places):
+            if call.last is not None and any(self._sent.get(tp, 0) > call.number for tp in call.partitions):
                 self._finish(call, call.last)
                 return None
             self._drop_stale(call, now_ms)
@@ -184,14 +186,14 @@ class CommitRequestManager:
         call.in_flight = True
         if call.positions is None:
             return Send(node, self._question(call), lambda result, now: self._found(call, result, now))
-        self._sent.update(dict.fromkeys(call.places, call.number))
+        self._sent.update(dict.fromkeys(call.partitions, call.number))
         return Send(node, self._commit(call.positions, call.identity), lambda r, now: self._committed(call, r, now))
 
     def _drop_stale(self, call: _Call, now_ms: float) -> None:
         """Leave out positions in topics that were deleted: the coordinator would take them for the topic that has the
         name now. The rest is committed, and then the call fails."""
         assert call.positions is not None
-        stale = {place: self._membership.stale(place, at.topic_id) for place, at in call.positions.items()}
+        stale = {tp: self._membership.stale(tp, at.topic_id) for tp, at in call.positions.items()}
         error = next((each for each in stale.values() if each is not None), None)
         if error is None:
             return
@@ -200,7 +202,7 @@ class CommitRequestManager:
             self._again(call, error, now_ms)
             return
         call.stale = error
-        call.positions = {place: at for place, at in call.positions.items() if stale[place] is None}
+        call.positions = {tp: at for tp, at in call.positions.items() if stale[tp] is None}
         if not call.positions:
             self._finish(call, error)
 
@@ -211,8 +213,8 @@ class CommitRequestManager:
         return OffsetCommit(
             group_id=self._settings.group_id,
             partitions=[
-                OffsetCommitPartition(*place, each.offset, each.leader_epoch, each.metadata, each.topic_id)
-                for place, each in positions.items()
+                OffsetCommitPartition(*tp, each.offset, each.leader_epoch, each.metadata, each.topic_id)
+                for tp, each in positions.items()
             ],
             generation_id=who.generation_id,
             member_id=who.member_id,
@@ -220,7 +222,7 @@ class CommitRequestManager:
         )
 
     def _question(self, call: _Call) -> OffsetFetch:
-        asked = OffsetFetchGroup(group_id=self._settings.group_id, partitions=list(call.places))
+        asked = OffsetFetchGroup(group_id=self._settings.group_id, partitions=list(call.partitions))
         return OffsetFetch(groups=[asked], require_stable=self._stable)
 
     def _committed(self, call: _Call, result: Any, now_ms: float) -> None:
@@ -262,11 +264,11 @@ class CommitRequestManager:
             self._failed(call, ApiError(wrong.error, f"committed offset of {wrong.topic}-{wrong.partition}"), now_ms)
         else:
             self._finder.reset_backoff()
-            found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(call.places)
+            found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(call.partitions)
             for part in group.partitions:
                 if part.offset >= 0:
-                    place = TopicPartition(part.topic, part.partition)
-                    found[place] = CommittedOffset(part.offset, part.leader_epoch, part.metadata or "")
+                    tp = TopicPartition(part.topic, part.partition)
+                    found[tp] = CommittedOffset(part.offset, part.leader_epoch, part.metadata or "")
             self._finish(call, found)
 
     def _failed(self, call: _Call, result: Any, now_ms: float) -> None:

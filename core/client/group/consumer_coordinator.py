@@ -113,9 +113,9 @@ class ConsumerCoordinator:
         """
         self._member.positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
-    def committed(self, places: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
+    def committed(self, partitions: TopicPartitions, done: OffsetsCallback, *, deadline_ms: float) -> None:
         """Fetch the group's committed offsets. `done` is called exactly once, maybe at once."""
-        self._member.positions.committed(places, done, deadline_ms=deadline_ms)
+        self._member.positions.committed(partitions, done, deadline_ms=deadline_ms)
 
     # --- what is so now
 

@@ -107,13 +107,13 @@ def decode_assignment(data: bytes) -> Assignment:
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """Return `[topic [partition]]`, topics and partitions in ascending order."""
-    topics = [(topic, list(places)) for topic, places in groupby(sorted(partitions), attrgetter("topic"))]
+    topics = [(topic, list(group)) for topic, group in groupby(sorted(partitions), attrgetter("topic"))]
     out = bytearray(_I32.pack(len(topics)))
-    for topic, places in topics:
+    for topic, group in topics:
         _put_text(out, topic)
-        out += _I32.pack(len(places))
-        for place in places:
-            out += _I32.pack(place.partition)
+        out += _I32.pack(len(group))
+        for tp in group:
+            out += _I32.pack(tp.partition)
     return bytes(out)
 
 

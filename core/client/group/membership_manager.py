@@ -169,7 +169,7 @@ class MembershipManager:
         if self._phase is MembershipState.STABLE and reason is not None and not self.owned.revoking:
             keep = self.topics.names if self._cooperative else frozenset()
             self._phase = MembershipState.REVOKING
-            self._revoke({place for place in self.owned.assigned if place.topic not in keep}, reason, now_ms)
+            self._revoke({tp for tp in self.owned.assigned if tp.topic not in keep}, reason, now_ms)
         if self._phase is MembershipState.REVOKING and not self.owned.revoking:
             self._start_round(reason or "")
 
@@ -177,8 +177,8 @@ class MembershipManager:
         self._phase = MembershipState.JOINING
         self._joiner.start_round(reason)
 
-    def _revoke(self, places: TopicPartitions, reason: str, now_ms: float) -> None:
-        self.owned.revoke(places, reason)
+    def _revoke(self, partitions: TopicPartitions, reason: str, now_ms: float) -> None:
+        self.owned.revoke(partitions, reason)
         self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
         if self.owned.revoking:
             self._notify()
@@ -202,7 +202,7 @@ class MembershipManager:
         self._phase = MembershipState.STABLE
         self._not_member_reason = ""
         self._views_seen = -1
-        mine = {place for place in partitions if place.topic in self.topics.names}
+        mine = {tp for tp in partitions if tp.topic in self.topics.names}
         moved = self.owned.assigned - mine
         self.owned.assigned |= mine
         if moved:
@@ -270,18 +270,18 @@ class MembershipManager:
         """Return the coordinator; while it holds a join, over another connection, since that one is blocked."""
         return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
 
-    def identity(self, places: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+    def identity(self, partitions: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         group = f"group {self._settings.group_id}"
         if not self.topics.active:
             return CommitIdentity()
         if self._phase in (MembershipState.STABLE, MembershipState.REVOKING) or (
-            self._phase is MembershipState.JOINING and self._keeps(places)
+            self._phase is MembershipState.JOINING and self._keeps(partitions)
         ):
             if self.owned.has_lost:  # it is a member again, but others may have had the partitions since
                 text = f"{group} went on without this member, which learns of it when it asks for messages"
                 return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
             now = CommitIdentity(self.generation.member_id, self.generation.generation_id)
-            if since in (None, now) or self.owned.assigned.issuperset(places):
+            if since in (None, now) or self.owned.assigned.issuperset(partitions):
                 return now
             text = f"the partitions went to other members of {group} before the commit did"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
@@ -292,12 +292,12 @@ class MembershipManager:
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
         return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._not_member_reason}")
 
-    def stale(self, place: TopicPartition, topic_id: bytes) -> ApiError | None:
-        return self._view.stale(place, topic_id)
+    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
+        return self._view.stale(tp, topic_id)
 
-    def _keeps(self, places: TopicPartitions) -> bool:
+    def _keeps(self, partitions: TopicPartitions) -> bool:
         """Return True if the member continues to read these while it joins."""
-        return self._cooperative and self.generation.is_member() and self.owned.user_partitions.issuperset(places)
+        return self._cooperative and self.generation.is_member() and self.owned.user_partitions.issuperset(partitions)
 
     def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
         group = self._settings.group_id

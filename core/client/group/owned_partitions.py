@@ -31,13 +31,13 @@ class OwnedPartitions:
 
     def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
         """Give the user these partitions, if they are the member's and new to the user."""
-        new = {place: positions[place] for place in sorted(positions) if place in self.assigned - self.user_partitions}
+        new = {tp: positions[tp] for tp in sorted(positions) if tp in self.assigned - self.user_partitions}
         self.user_partitions |= new.keys()
         self.events.append(Assigned(positions=new, generation_id=generation_id))
 
-    def revoke(self, places: Iterable[TopicPartition], reason: str) -> None:
+    def revoke(self, partitions: Iterable[TopicPartition], reason: str) -> None:
         """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
-        wanted = set(places)
+        wanted = set(partitions)
         self.assigned -= wanted - self.user_partitions
         asked = sorted(wanted & self.user_partitions)
         if asked:
@@ -84,6 +84,6 @@ class OwnedPartitions:
         self.events.clear()
         self._open = None
 
-    def _drop(self, places: Iterable[TopicPartition]) -> None:
-        self.user_partitions.difference_update(places)
-        self.assigned.difference_update(places)
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        self.user_partitions.difference_update(partitions)
+        self.assigned.difference_update(partitions)

@@ -59,10 +59,10 @@ class CooperativeStickyAssignor:
         }
         owners: dict[TopicPartition, set[str]] = {}
         for member, claim in claims.items():
-            for place in claim.partitions:
-                owners.setdefault(place, set()).add(member)
+            for tp in claim.partitions:
+                owners.setdefault(tp, set()).add(member)
         return {
-            member: [place for place in share if place not in owners or member in owners[place]]
+            member: [tp for tp in share if tp not in owners or member in owners[tp]]
             for member, share in balanced(members, partitions, claims).items()
         }
 
@@ -146,14 +146,14 @@ class _Balancer:
         best: dict[TopicPartition, tuple[int, int]] = {}
         for number, member in enumerate(self._ids):
             claim, topics = claims[member], self._members[number].group.topics
-            for place in claim.partitions:
-                if place.topic in topics and 0 <= place.partition < self._partitions[place.topic]:
-                    known = best.get(place)
+            for tp in claim.partitions:
+                if tp.topic in topics and 0 <= tp.partition < self._partitions[tp.topic]:
+                    known = best.get(tp)
                     if known is None or claim.generation_id > known[0]:
-                        best[place] = (claim.generation_id, number)
-        for place in sorted(best):
-            self._members[best[place][1]].retained.setdefault(place.topic, []).append(place.partition)
-            self._members[best[place][1]].count += 1
+                        best[tp] = (claim.generation_id, number)
+        for tp in sorted(best):
+            self._members[best[tp][1]].retained.setdefault(tp.topic, []).append(tp.partition)
+            self._members[best[tp][1]].count += 1
         self._owned.update(best)
         for group in self._groups.values():
             group.heap = [(self._members[number].count, number) for _, number in group.heap]
@@ -173,12 +173,12 @@ class _Balancer:
                 self._hand_out(topic, free, groups_of[topic])
 
     def _hand_out(self, topic: str, numbers: Iterable[int], groups: Sequence[_SubscriberGroup]) -> None:
-        heap = [(*self._lowest(group), place) for place, group in enumerate(groups)]
+        heap = [(*self._lowest(group), index) for index, group in enumerate(groups)]
         heapify(heap)
         for number in numbers:
-            _, taker, place = heap[0]
+            _, taker, index = heap[0]
             self._take(taker, topic, number)
-            heapreplace(heap, (*self._lowest(groups[place]), place))
+            heapreplace(heap, (*self._lowest(groups[index]), index))
 
     def even_out(self) -> None:
         """Move partitions from the largest shares, until no member has two more than another that could take one."""
@@ -188,7 +188,7 @@ class _Balancer:
     def _one_round(self) -> bool:
         """Return True if something was moved: then further moves may have become possible."""
         groups = list(self._groups.values())
-        low = [(*self._lowest(group), place) for place, group in enumerate(groups)]
+        low = [(*self._lowest(group), index) for index, group in enumerate(groups)]
         heapify(low)
         high = [(-member.count, number) for number, member in enumerate(self._members)]
         heapify(high)
@@ -211,12 +211,12 @@ class _Balancer:
 
     def _give(self, donor: _Member, groups: Sequence[_SubscriberGroup]) -> bool:
         """Move one partition to the smallest share that can take it; preferably one that was not claimed."""
-        takers = sorted((*self._lowest(group), place) for place, group in enumerate(groups))
+        takers = sorted((*self._lowest(group), index) for index, group in enumerate(groups))
         for stock in (donor.given, donor.retained):
-            for count, taker, place in takers:
+            for count, taker, index in takers:
                 if donor.count - count < 2:
                     break
-                topic = next((topic for topic in stock if topic in groups[place].topics), None)
+                topic = next((topic for topic in stock if topic in groups[index].topics), None)
                 if topic is None:
                     continue
                 number = stock[topic].pop()
@@ -243,9 +243,9 @@ class _Balancer:
         return {
             member: sorted(
                 TopicPartition(topic, number)
-                for stock in (self._members[place].retained, self._members[place].given)
+                for stock in (self._members[index].retained, self._members[index].given)
                 for topic, numbers in stock.items()
                 for number in numbers
             )
-            for place, member in enumerate(self._ids)
+            for index, member in enumerate(self._ids)
         }

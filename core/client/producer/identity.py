@@ -75,7 +75,7 @@ class ProducerIdentity:
                 self.producer_id = self.epoch = -1  # a fresh id is asked for
         return self.producer_id >= 0 or not self.supported
 
-    def admits(self, place: TopicPartition) -> bool:  # noqa: ARG002  # a transaction differs by partition
+    def admits(self, tp: TopicPartition) -> bool:  # noqa: ARG002  # a transaction differs by partition
         return True
 
     def take_refusal(self) -> Refusal | None:
@@ -108,7 +108,7 @@ class ProducerIdentity:
     def _begin_epoch_after(self, batch: ProducerBatch) -> None:
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.epoch):
             self._next_epoch = True
-        self._sequences.forget(batch.place)
+        self._sequences.forget(batch.tp)
 
     def _answered(self, result: Any, now_ms: float) -> None:
         self._in_flight = False

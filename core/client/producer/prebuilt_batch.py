@@ -15,7 +15,7 @@ class PrebuiltBatch(ProducerBatch):
 
     def __init__(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         now_ms: float,
         records: memoryview,
         count: int,
@@ -28,7 +28,7 @@ class PrebuiltBatch(ProducerBatch):
 
         `timestamps`: the timestamp of each message in its `Delivery`; None: the base timestamp for all.
         """
-        super().__init__(place, now_ms, base_timestamp)
+        super().__init__(tp, now_ms, base_timestamp)
         self.records = records
         self.count = count
         self.bytes = len(records)

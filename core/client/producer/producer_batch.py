@@ -99,18 +99,18 @@ class ProducerBatch(BatchFuture):
         "log_append_time_ms",
         "not_before_ms",
         "numbered",
-        "place",
         "producer_epoch",
         "producer_id",
         "timestamps",
+        "tp",
         "tried",
         "values",
         "wall_ms",
     )
 
-    def __init__(self, place: TopicPartition, now_ms: float, wall_ms: int) -> None:
+    def __init__(self, tp: TopicPartition, now_ms: float, wall_ms: int) -> None:
         super().__init__()
-        self.place = place
+        self.tp = tp
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
@@ -204,7 +204,7 @@ class ProducerBatch(BatchFuture):
             own = self.timestamps[index] if self.timestamps is not None else None
             timestamp = self.wall_ms if own is None else own
         offset = self.base_offset + index if self.base_offset >= 0 else -1
-        return Delivery(self.place.topic, self.place.partition, offset, -1 if timestamp is None else timestamp)
+        return Delivery(self.tp.topic, self.tp.partition, offset, -1 if timestamp is None else timestamp)
 
     def finish(self, error: BarnabasError | None) -> None:
         super().finish(error)
@@ -213,7 +213,7 @@ class ProducerBatch(BatchFuture):
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Return two batches with half of the messages each, to be sent instead of this one."""
         middle = self.count // 2
-        first, second = (ProducerBatch(self.place, self.created_ms, self.wall_ms) for _ in range(2))
+        first, second = (ProducerBatch(self.tp, self.created_ms, self.wall_ms) for _ in range(2))
         for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
             half.values = self.values[part]
             half.keys = None if self.keys is None else self.keys[part]

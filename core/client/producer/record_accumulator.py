@@ -83,7 +83,7 @@ class RecordAccumulator:
 
     def append(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         message: EncodedMessage,
         size: int,
         since_ms: float | None = None,
@@ -92,7 +92,7 @@ class RecordAccumulator:
 
         `since_ms`: when it was sent, if that was before: its delivery timeout counts from then.
         """
-        batch = self._batch_for(place, size)
+        batch = self._batch_for(tp, size)
         if since_ms is not None and since_ms < batch.created_ms:
             batch.created_ms = since_ms
         batch.add(*message)
@@ -126,7 +126,7 @@ class RecordAccumulator:
         return index
 
     def extend(
-        self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int
+        self, tp: TopicPartition, values: list[bytes], ends: Sequence[int], start: int
     ) -> tuple[ProducerBatch, int]:
         """Append the values from `start` on to one batch, as many as fit and at least one.
 
@@ -134,7 +134,7 @@ class RecordAccumulator:
         values appended.
         """
         before = ends[start - 1] if start else 0
-        batch = self._batch_for(place, ends[start] - before)
+        batch = self._batch_for(tp, ends[start] - before)
         fits = bisect_right(ends, self._settings.batch_size - batch.bytes + before, start)
         end = max(start + 1, min(fits, start + self._settings.batch_messages - batch.count))
         size = ends[end - 1] - before
@@ -148,7 +148,7 @@ class RecordAccumulator:
 
     def put(self, batch: ProducerBatch) -> None:
         """Append a batch that takes no further messages to its partition."""
-        queue = self._queues.setdefault(batch.place, _BatchQueue())
+        queue = self._queues.setdefault(batch.tp, _BatchQueue())
         if queue.batches:
             self._close(queue.batches[-1])
         batch.bytes += HEADER_SIZE
@@ -171,13 +171,13 @@ class RecordAccumulator:
         """
         taken: list[ProducerBatch] = []
         wake = NEVER
-        for place, queue in self._queues.items():
+        for tp, queue in self._queues.items():
             if queue.in_flight or not queue.batches:
                 continue
             due = self._due_ms(queue)
             if due > now_ms and not (queue.batches[0].attempts and has_moved(queue.batches[0])):
                 wake = min(wake, due)
-            elif sendable(place):
+            elif sendable(tp):
                 queue.in_flight = True
                 batch = queue.batches.popleft()
                 self._close(batch)
@@ -200,7 +200,7 @@ class RecordAccumulator:
 
     def give_back(self, batch: ProducerBatch) -> None:
         """A batch that was in flight is first in line again."""
-        queue = self._queues[batch.place]
+        queue = self._queues[batch.tp]
         queue.batches.appendleft(batch)
         queue.in_flight = False
 
@@ -209,18 +209,18 @@ class RecordAccumulator:
         halves = batch.split()
         self.unsettled.discard(batch)
         self.unsettled.update(halves)
-        queue = self._queues[batch.place]
+        queue = self._queues[batch.tp]
         queue.batches.extendleft(reversed(halves))
         queue.in_flight = False
 
     def complete_batch(self, batch: ProducerBatch) -> None:
         """The outcome of a batch that was in flight is known: its memory is free."""
-        self._queues[batch.place].in_flight = False
+        self._queues[batch.tp].in_flight = False
         self._release(batch)
 
     def waiting(self) -> Iterator[TopicPartition]:
         """The partitions with batches that are not in flight."""
-        return (place for place, queue in self._queues.items() if queue.batches)
+        return (tp for tp, queue in self._queues.items() if queue.batches)
 
     def take_all(self, *, tried: bool = True) -> list[ProducerBatch]:
         """Everything not in flight, for failing it; without `tried` only what has no numbers yet."""
@@ -244,17 +244,17 @@ class RecordAccumulator:
         self.bytes -= batch.bytes
         self.messages -= batch.count
 
-    def _batch_for(self, place: TopicPartition, size: int) -> ProducerBatch:
-        queue = self._queues.get(place)
+    def _batch_for(self, tp: TopicPartition, size: int) -> ProducerBatch:
+        queue = self._queues.get(tp)
         if queue is None:
-            queue = self._queues[place] = _BatchQueue()
+            queue = self._queues[tp] = _BatchQueue()
         settings = self._settings
         if queue.batches:
             batch = queue.batches[-1]
             if not batch.full and batch.bytes + size <= settings.batch_size and batch.count < settings.batch_messages:
                 return batch
             self._close(batch)
-        batch = ProducerBatch(place, self._clock.monotonic_ms(), self._clock.now_ms())
+        batch = ProducerBatch(tp, self._clock.monotonic_ms(), self._clock.now_ms())
         self.unsettled.add(batch)
         batch.bytes = HEADER_SIZE
         self.bytes += HEADER_SIZE
@@ -264,7 +264,7 @@ class RecordAccumulator:
     def _close(self, batch: ProducerBatch) -> None:
         if not batch.full:
             batch.full = True
-            self._closed(batch.place)
+            self._closed(batch.tp)
 
     def _due_ms(self, queue: _BatchQueue) -> float:
         head = queue.batches[0]

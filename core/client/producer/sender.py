@@ -107,33 +107,33 @@ class Sender:
         """Take the batches to send now."""
         late, wake_late = self._accumulator.expire(now_ms)
         self._give_up(late)
-        for place in self._accumulator.waiting():
-            if self._view.leader(*place) is None:
+        for tp in self._accumulator.waiting():
+            if self._view.leader(*tp) is None:
                 self._view.request_refresh()
                 break
         identity = self._identity
         if identity is not None and self._settings.transactional_id is not None:
-            for place in self._accumulator.waiting():
-                identity.admits(place)  # those that linger too: the coordinator is asked meanwhile
+            for tp in self._accumulator.waiting():
+                identity.admits(tp)  # those that linger too: the coordinator is asked meanwhile
         nodes: dict[TopicPartition, int] = {}
 
-        def sendable(place: TopicPartition) -> bool:
-            node = self._view.leader(*place)
-            if identity is not None and not identity.admits(place):
+        def sendable(tp: TopicPartition) -> bool:
+            node = self._view.leader(*tp)
+            if identity is not None and not identity.admits(tp):
                 return False
             if node is None or self._in_flight.get(node, 0) >= self._settings.max_in_flight:
                 return False
-            nodes[place] = node
+            nodes[tp] = node
             return True
 
         ready, wake = list[ProducerBatch](), NEVER
         if identity is None or identity.prepare():
             ready, wake = self._accumulator.take_ready(now_ms, sendable, self._has_moved)
             for batch in ready:
-                batch.tried = self._view.leadership(*batch.place)
+                batch.tried = self._view.leadership(*batch.tp)
         if late:
             self._finish(late, self._expired())
-        return Ready([(nodes[batch.place], batch) for batch in ready], min(wake, wake_late))
+        return Ready([(nodes[batch.tp], batch) for batch in ready], min(wake, wake_late))
 
     def encode(self, ready: Ready) -> Encoded:
         """Number the batches and encode them."""
@@ -145,8 +145,8 @@ class Sender:
                 if self._identity is not None:
                     self._identity.number(batch)
                 if self._stamp is not None and batch.numbered is None and not batch.attempts:
-                    batch.numbered = self._stamp(batch.place.topic, batch.count, batch.wall_ms)
-                encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic), transactional)))
+                    batch.numbered = self._stamp(batch.tp.topic, batch.count, batch.wall_ms)
+                encoded.append((node, batch, batch.encode(self._codec_for(batch.tp.topic), transactional)))
             except Exception as error:  # noqa: BLE001  # a codec may be a plug-in; the handles get the error
                 refused.append((batch, _encode_error(batch, error)))
         return Encoded(encoded, refused, ready.wake_ms)
@@ -166,7 +166,7 @@ class Sender:
 
     def _has_moved(self, batch: ProducerBatch) -> bool:
         """Return True if the metadata has a leader of a later epoch, so that a retry need not wait (KIP-951)."""
-        node, epoch = self._view.leadership(*batch.place)
+        node, epoch = self._view.leadership(*batch.tp)
         return node >= 0 and epoch > batch.tried[1]
 
     def fail_waiting(self, error: BarnabasError, *, tried: bool = True) -> None:
@@ -203,7 +203,7 @@ class Sender:
         batches = [batch for batch, _ in group]
         request = Produce(
             partitions=[
-                ProducePartition(*batch.place, memoryview(records), self._view.topic_id(batch.place.topic))
+                ProducePartition(*batch.tp, memoryview(records), self._view.topic_id(batch.tp.topic))
                 for batch, records in group
             ],
             acks=self._settings.acks,
@@ -220,7 +220,7 @@ class Sender:
     def _answered(self, batches: Sequence[ProducerBatch], result: Any, now_ms: float) -> None:
         if isinstance(result, ProduceResult):
             for batch, outcome in zip(batches, result.partitions, strict=True):
-                self._view.update_leader(batch.place, outcome.current_leader, result.nodes)
+                self._view.update_leader(batch.tp, outcome.current_leader, result.nodes)
                 self._outcome(batch, outcome, now_ms)
             return
         again = not isinstance(result, ApiError) or result.retriable
@@ -238,7 +238,7 @@ class Sender:
                 self._identity.take_back(batch)
             self._accumulator.split(batch)
         else:
-            text = outcome.error_message or str(batch.place)
+            text = outcome.error_message or str(batch.tp)
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
             again = code.retriable
             if self._identity is not None and numbered and code in SEQUENCE_LOST:
@@ -294,6 +294,6 @@ def _is_certain(error: BarnabasError) -> bool:
 def _encode_error(batch: ProducerBatch, error: Exception) -> BarnabasError:
     if isinstance(error, BarnabasError):
         return error
-    made = EncodeError(f"a batch of {batch.place} could not be encoded: {error!r}")
+    made = EncodeError(f"a batch of {batch.tp} could not be encoded: {error!r}")
     made.__cause__ = error
     return made

@@ -24,7 +24,7 @@ class SequenceAssigner(Protocol):
         """True if batches can be sent this turn."""
         ...
 
-    def admits(self, place: TopicPartition) -> bool:
+    def admits(self, tp: TopicPartition) -> bool:
         """True if batches of that partition can be sent now; where not, the way there is opened if that is possible."""
         ...
 
@@ -72,20 +72,20 @@ class SequenceNumbers:
 
     def number(self, batch: ProducerBatch, producer_id: int, epoch: int) -> None:
         """Give a batch that has no numbers its own."""
-        run = self._runs.get(batch.place)
+        run = self._runs.get(batch.tp)
         if run is None or run.producer_id != producer_id or run.epoch != epoch:
             run = _NextSequence(producer_id, epoch, 0)
         batch.producer_id, batch.producer_epoch, batch.base_sequence = run
-        self._runs[batch.place] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
+        self._runs[batch.tp] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
 
     def take_back(self, batch: ProducerBatch) -> None:
         """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
-        run = self._runs.get(batch.place)
+        run = self._runs.get(batch.tp)
         if batch.base_sequence >= 0 and run is not None:
             if (run.producer_id, run.epoch) == (batch.producer_id, batch.producer_epoch):
-                self._runs[batch.place] = run._replace(next_sequence=batch.base_sequence)
+                self._runs[batch.tp] = run._replace(next_sequence=batch.base_sequence)
             batch.base_sequence = -1
 
-    def forget(self, place: TopicPartition) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """Forget the numbers of the partition, because those of the broker are not known."""
-        self._runs.pop(place, None)
+        self._runs.pop(tp, None)

@@ -47,12 +47,12 @@ class TransactionRequests:
             producer_epoch=self.producer_epoch,
         )
 
-    def add_partitions(self, places: Sequence[TopicPartition]) -> AddPartitionsToTxn:
+    def add_partitions(self, partitions: Sequence[TopicPartition]) -> AddPartitionsToTxn:
         return AddPartitionsToTxn(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
-            partitions=places,
+            partitions=partitions,
         )
 
     def add_group(self, group_id: str) -> AddOffsetsToTxn:
@@ -75,8 +75,7 @@ class TransactionRequests:
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             partitions=[
-                OffsetCommitPartition(*place, at.offset, at.leader_epoch, at.metadata)
-                for place, at in positions.items()
+                OffsetCommitPartition(*tp, at.offset, at.leader_epoch, at.metadata) for tp, at in positions.items()
             ],
         )
 
@@ -318,8 +317,8 @@ class TransactionManager:
         the position for one in the new topic. The position is not left out either, since the request fences a member
         whose partitions others have had since.
         """
-        for place, at in positions.items():
-            error = view.stale(place, at.topic_id)
+        for tp, at in positions.items():
+            error = view.stale(tp, at.topic_id)
             if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_ID:  # of others the coordinator knows more
                 failure = CommitFailed(error.code, error.message)
                 self._need_abort(failure)
@@ -340,11 +339,11 @@ class TransactionManager:
     def prepare(self) -> bool:
         return self.producer_id >= 0 and self.state is not TxnState.FATAL
 
-    def admits(self, place: TopicPartition) -> bool:
-        if place in self._added:
+    def admits(self, tp: TopicPartition) -> bool:
+        if tp in self._added:
             return True
         if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
-            self._wanted[place] = None
+            self._wanted[tp] = None
         return False
 
     def number(self, batch: ProducerBatch) -> None:
@@ -435,14 +434,14 @@ class TransactionManager:
 
         return _Step(self._asker.identify(self._settings.timeout_ms), self._finder, done)
 
-    def _add_partitions(self, places: Sequence[TopicPartition]) -> _Step:
+    def _add_partitions(self, partitions: Sequence[TopicPartition]) -> _Step:
         def done(_: Any) -> None:
             self._begun = True
-            self._added.update(places)
-            for place in places:
-                self._wanted.pop(place, None)
+            self._added.update(partitions)
+            for tp in partitions:
+                self._wanted.pop(tp, None)
 
-        return _Step(self._asker.add_partitions(places), self._finder, done)
+        return _Step(self._asker.add_partitions(partitions), self._finder, done)
 
     def _add_group(self, group_id: str) -> _Step:
         def done(_: Any) -> None:

@@ -52,7 +52,7 @@ class Bench(Play):
 
         call = LeaderCall(
             items=places,
-            place=lambda place: place,
+            partition_of=lambda tp: tp,
             build=build,
             outcomes=outcomes,
             done=box.append,

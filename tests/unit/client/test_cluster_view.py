@@ -34,7 +34,7 @@ def test_wanted_topics_become_known_with_their_leaders() -> None:
     assert topic is not None
     assert topic.leaders == (1, 2, 1)
     assert topic.available == (0, 1, 2)
-    assert topic.places[2] == TopicPartition("t", 2)
+    assert topic.partitions[2] == TopicPartition("t", 2)
     assert (view.leader("t", 1), view.leader("t", 3), view.leader("u", 0)) == (2, None, None)
     assert view.address(2) == ("broker-2", 9092)
     assert (view.controller, view.cluster_id) == (1, "plain")

@@ -259,14 +259,14 @@ class Reading(Bench):
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**chosen), NO_CODECS)
         self.parts.insert(0, self.fetcher)
 
-    def chunk(self) -> CompletedFetch:
+    def next_fetch(self) -> CompletedFetch:
         found: list[CompletedFetch] = []
 
         def came() -> bool:
-            chunk = self.fetcher.next_chunk()
-            if chunk is not None:
-                found.append(chunk)
-            return chunk is not None
+            completed_fetch = self.fetcher.next_completed_fetch()
+            if completed_fetch is not None:
+                found.append(completed_fetch)
+            return completed_fetch is not None
 
         self.run(came)
         return found[0]
@@ -285,11 +285,11 @@ class Reading(Bench):
 def test_fetch_requests_carry_leader_epoch_and_last_fetched_epoch() -> None:
     bench = Reading()
     bench.fetcher.assign({PLACE: 0})
-    bench.chunk()
-    bench.chunk()
+    bench.next_fetch()
+    bench.next_fetch()
     assert bench.fetches[:2] == [(1, 0, 5, -1), (1, 1, 5, 0)]
     bench.fetcher.seek(PLACE, AtOffset(3, 4))
-    bench.chunk()
+    bench.next_fetch()
     assert (1, 3, 5, 4) in bench.fetches
     request = bench.cluster.of(Fetch)[0]
     assert (request.partitions[0].topic_id, request.rack_id) == (b"t".ljust(16, b"\0"), "")
@@ -298,7 +298,7 @@ def test_fetch_requests_carry_leader_epoch_and_last_fetched_epoch() -> None:
 def test_list_offsets_requests_carry_leader_epoch() -> None:
     bench = Reading()
     bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
-    bench.chunk()
+    bench.next_fetch()
     assert [each.current_leader_epoch for each in bench.cluster.of(ListOffsets)[0].partitions] == [5]
 
 
@@ -308,7 +308,7 @@ def test_fetch_is_resent_at_once_to_leader_named_in_response() -> None:
     bench.answers(error=MOVED, current_leader=CurrentLeader(3, 6))
     began = bench.now
     bench.fetcher.assign({PLACE: 0})
-    bench.chunk()
+    bench.next_fetch()
     assert (bench.fetches, bench.now) == ([(1, 0, 5, -1), (3, 0, 6, -1)], began)
 
 
@@ -330,7 +330,7 @@ def test_what_a_move_brings_about_is_tried_again_after_asking_who_leads(error: E
     bench.answers(error=error)
     asked = bench.asked
     bench.fetcher.assign({PLACE: 0})
-    assert bench.chunk().error is None
+    assert bench.next_fetch().error is None
     assert bench.asked > asked
 
 
@@ -344,7 +344,7 @@ def test_a_leader_that_contradicts_its_cluster_for_ever_is_asked_without_an_epoc
 
     bench.cluster.script(fenced)
     bench.fetcher.assign({PLACE: 0})
-    assert bench.chunk().error is None
+    assert bench.next_fetch().error is None
     assert [epoch for _, _, epoch, _ in bench.fetches[: FENCED_MAX + 2]] == [5] * FENCED_MAX + [-1, 5]
 
 
@@ -352,14 +352,14 @@ def test_a_log_that_lost_what_was_read_is_read_on_from_where_both_agree() -> Non
     bench = Reading(reset=Reset.LATEST)
     bench.fetcher.assign({PLACE: AtOffset(4, 4)})
     bench.answers(diverging=DivergingEpoch(3, 2))
-    chunk = bench.chunk()
-    assert chunk.go_back == AtOffset(2, 3)
-    assert "was read up to offset 4, and its log has lost what it had from 2 on" in str(chunk.error)
+    completed_fetch = bench.next_fetch()
+    assert completed_fetch.go_back == AtOffset(2, 3)
+    assert "was read up to offset 4, and its log has lost what it had from 2 on" in str(completed_fetch.error)
     fetches = len(bench.fetches)
     bench.settle()
     assert len(bench.fetches) == fetches, "until the reader is there"
-    bench.fetcher.seek(PLACE, chunk.go_back)
-    assert [message.value for message in bench.chunk().messages] == [b"2"]
+    bench.fetcher.seek(PLACE, completed_fetch.go_back)
+    assert [message.value for message in bench.next_fetch().messages] == [b"2"]
     assert bench.fetches[fetches] == (1, 2, 5, 3)
 
 
@@ -367,10 +367,10 @@ def test_log_truncation_without_reset_policy_raises_log_truncated() -> None:
     bench = Reading(reset=Reset.NONE)
     bench.fetcher.assign({PLACE: AtOffset(4, 4)})
     bench.answers(diverging=DivergingEpoch(3, 2))
-    chunk = bench.chunk()
-    assert isinstance(chunk.error, LogTruncated)
-    assert (chunk.go_back, chunk.error.offset, chunk.error.end_offset) == (None, 4, 2)
-    assert "seek" in str(chunk.error)
+    completed_fetch = bench.next_fetch()
+    assert isinstance(completed_fetch.error, LogTruncated)
+    assert (completed_fetch.go_back, completed_fetch.error.offset, completed_fetch.error.end_offset) == (None, 4, 2)
+    assert "seek" in str(completed_fetch.error)
 
 
 # --- reading near
@@ -394,12 +394,12 @@ def test_a_reader_goes_where_the_leader_sends_it_and_comes_back_in_time() -> Non
     bench = Reading(rack="here", near_ms=5000)
     near(bench)
     bench.fetcher.assign({PLACE: 0})
-    bench.chunk()
-    bench.chunk()
+    bench.next_fetch()
+    bench.next_fetch()
     assert [node for node, *_ in bench.fetches][:3] == [1, 3, 3]
     bench.clock.advance(5000)
-    bench.chunk()
-    bench.chunk()
+    bench.next_fetch()
+    bench.next_fetch()
     assert [node for node, *_ in bench.fetches].count(1) == 2
 
 
@@ -420,7 +420,7 @@ def test_whatever_a_near_replica_cannot_give_the_leader_is_asked_for(failure: An
         lambda node, request: left.pop() if isinstance(request, Fetch) and node == 3 and left else None
     )
     bench.fetcher.assign({PLACE: 0})
-    assert bench.chunk().error is None
+    assert bench.next_fetch().error is None
     assert [node for node, *_ in bench.fetches][:4] == [1, 3, 1, 3]
 
 
@@ -428,13 +428,13 @@ def test_a_near_replica_that_has_left_is_not_waited_for() -> None:
     bench = Reading(rack="here")
     near(bench)
     bench.fetcher.assign({PLACE: 0})
-    bench.chunk()
+    bench.next_fetch()
     bench.cluster.brokers = 2
     bench.cluster.leaders = {PLACE: 1, TopicPartition("t", 1): 2}
     bench.cluster.scripts.clear()
     bench.refresh()
-    while bench.fetcher.next_chunk() is not None:
+    while bench.fetcher.next_completed_fetch() is not None:
         pass
     bench.fetcher.seek(PLACE, 3)
-    assert [message.value for message in bench.chunk().messages] == [b"3"]
+    assert [message.value for message in bench.next_fetch().messages] == [b"3"]
     assert bench.fetches[-1][0] == 1

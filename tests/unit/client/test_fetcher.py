@@ -35,13 +35,13 @@ class Bench(Play):
         self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**settings), NO_CODECS)
         self.parts = [self.fetcher, self.view]
 
-    def chunk(self) -> CompletedFetch:
+    def next_fetch(self) -> CompletedFetch:
         found: list[CompletedFetch] = []
 
         def came() -> bool:
-            chunk = self.fetcher.next_chunk()
-            if chunk is not None:
-                found.append(chunk)
+            completed_fetch = self.fetcher.next_completed_fetch()
+            if completed_fetch is not None:
+                found.append(completed_fetch)
             return bool(found)
 
         for _ in range(200):
@@ -50,15 +50,15 @@ class Bench(Play):
             self.poll()
             if not self.answer():
                 self.clock.advance(50)
-        raise AssertionError("no chunk")
+        raise AssertionError("no completed fetch")
 
     def read(self, count: int) -> list[bytes | None]:
         values: list[bytes | None] = []
         while len(values) < count:
-            chunk = self.chunk()
-            if chunk.error is not None:
-                raise chunk.error
-            values += [message.value for message in chunk.messages]
+            completed_fetch = self.next_fetch()
+            if completed_fetch.error is not None:
+                raise completed_fetch.error
+            values += [message.value for message in completed_fetch.messages]
         return values
 
 
@@ -109,7 +109,7 @@ def test_partitions_take_turns() -> None:
         filled(cluster, 1, place=other)
     bench = Bench(cluster, max_partition_bytes=1)
     bench.fetcher.assign({PLACE: 0, other: 0})
-    assert [bench.chunk().place for _ in range(4)] == [PLACE, other, PLACE, other]
+    assert [bench.next_fetch().tp for _ in range(4)] == [PLACE, other, PLACE, other]
 
 
 def test_one_fetch_per_broker_with_all_its_partitions() -> None:
@@ -137,7 +137,7 @@ def test_a_partition_with_full_buffers_is_left_out_and_the_others_do_not_wait_lo
     assert [p.partition for p in last.partitions] == [1]
     assert last.max_wait_ms == FULL_BUFFERS_WAIT_MS
     assert cluster.of(Fetch)[0].max_wait_ms == 500
-    assert len(bench.fetcher.partitions[PLACE].chunks) == 2
+    assert len(bench.fetcher.partitions[PLACE].completed_fetches) == 2
 
 
 def test_all_buffers_together_are_bounded() -> None:
@@ -149,7 +149,7 @@ def test_all_buffers_together_are_bounded() -> None:
     bench = Bench(cluster, max_partition_bytes=1, max_bytes=4 * size)
     bench.fetcher.assign(dict.fromkeys(places, 0))
     bench.settle()
-    assert sum(len(state.chunks) for state in bench.fetcher.partitions.values()) == 4
+    assert sum(len(state.completed_fetches) for state in bench.fetcher.partitions.values()) == 4
     assert len(bench.read(12)) == 12
 
 
@@ -158,9 +158,9 @@ def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
     values = filled(cluster, 3)
     bench = Bench(cluster)
     bench.fetcher.assign({PLACE: 0})
-    bench.run(lambda: bool(bench.fetcher.partitions[PLACE].chunks))
+    bench.run(lambda: bool(bench.fetcher.partitions[PLACE].completed_fetches))
     bench.fetcher.pause([PLACE], True)
-    assert bench.fetcher.next_chunk() is None
+    assert bench.fetcher.next_completed_fetch() is None
     bench.fetcher.pause([PLACE], False)
     assert bench.read(3) == values
 
@@ -208,7 +208,7 @@ def test_what_was_fetched_before_is_read_before_a_reset() -> None:
     values = filled(cluster, 1, 1)
     bench = Bench(cluster, max_partition_bytes=1, reset=Reset.EARLIEST)
     bench.fetcher.assign({PLACE: 0})
-    while not bench.fetcher.partitions[PLACE].chunks:
+    while not bench.fetcher.partitions[PLACE].completed_fetches:
         bench.poll()
         bench.answer()
     cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.OFFSET_OUT_OF_RANGE)]))

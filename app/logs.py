@@ -22,7 +22,7 @@ def log_report(text: str) -> None:
         logger.log(level, _one_line(text), extra={FIELDS: fields})
 
 
-def is_told(room: str, level: Level) -> bool:
+def is_enabled_for(room: str, level: Level) -> bool:
     """Return True if the logger of that package shows lines of that level."""
     import logging
 

@@ -10,7 +10,7 @@ from ..ports.report import Report
 from ..ports.storage import LogDir
 from .compose.broker import open_log_dirs_of, plugin_host
 from .compose.coordination import broker_backend, broker_session_request
-from .compose.memory import KeptInMemory
+from .compose.memory import MemoryStorage
 from .config import BrokerConfig
 
 
@@ -33,6 +33,6 @@ def opened_offline(
         if to_write or backend.exists(request):
             coordination = backend.open(request)
         else:
-            coordination = KeptInMemory(report).open_coordination()  # as empty as the file would be
+            coordination = MemoryStorage(report).open_coordination()  # as empty as the file would be
         closing.callback(coordination.close)
         yield log_dirs, coordination

@@ -70,11 +70,11 @@ class SharedSession:
 
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         self._check_open()
-        return self._kept(self._session.watch(path, changed))
+        return self._register_cancel(self._session.watch(path, changed))
 
     def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
         self._check_open()
-        return self._kept(self._session.watch_below(path, changed))
+        return self._register_cancel(self._session.watch_below(path, changed))
 
     def heartbeat(self) -> float:
         self._check_open()
@@ -83,7 +83,7 @@ class SharedSession:
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
 
-        return self._kept(self._session.add_session_listener(on_state_changed))
+        return self._register_cancel(self._session.add_session_listener(on_state_changed))
 
     def close(self) -> None:
         with self._lock:
@@ -103,7 +103,7 @@ class SharedSession:
             except CoordinationError:
                 return  # the session cannot be reached: its end removes them
 
-    def _kept(self, cancel: Cancel) -> Cancel:
+    def _register_cancel(self, cancel: Cancel) -> Cancel:
         with self._lock:
             self._cancels.append(cancel)
         return cancel

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from ..app.broker.broker import Broker
 from ..app.compose.broker import outside_of
-from ..app.compose.memory import KeptInMemory
+from ..app.compose.memory import MemoryStorage
 from ..app.config import BrokerConfig
 from ..core.message.message import Message
 from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
@@ -91,7 +91,7 @@ class TestBroker:
         self._settings = settings
         self._data_dir = data_dir
         self._plugins = tuple(plugins)
-        self._memory = KeptInMemory() if data_dir is None else None
+        self._memory = MemoryStorage() if data_dir is None else None
         self._ports = ExitStack()
         self._listeners = tuple(listeners)
         self.clock = JumpingClock()

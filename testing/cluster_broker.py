@@ -11,7 +11,7 @@ from attrs import evolve
 
 from ..app.broker.broker import Broker
 from ..app.compose.broker import outside_of
-from ..app.compose.memory import KeptFolders
+from ..app.compose.memory import MemoryLogDirs
 from ..ports.broker_api.envelope import Request, ResultT
 from ..ports.errors import ClosedError
 from ..ports.types import TopicPartition
@@ -54,7 +54,7 @@ class ClusterBroker:
         self._plugins = tuple(plugins)
         self._tree = tree
         self._network = network
-        self._folders = KeptFolders()
+        self._folders = MemoryLogDirs()
         self._life: Broker | None = None
         self._scheduler: Scheduler | None = None
         self._session: TreeSession | None = None

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from ..app.kept_port import KEEPS, kept_port
+from ..app.reserve_port import KEEPS, reserve_port
 
 
 def reserved(listener: str, keep: ExitStack) -> str:
@@ -12,6 +12,6 @@ def reserved(listener: str, keep: ExitStack) -> str:
     if port != "0" or not KEEPS or ":" in host:
         return listener
     try:
-        return f"{scheme}://{host}:{kept_port(host, keep)}"
+        return f"{scheme}://{host}:{reserve_port(host, keep)}"
     except OSError:
         return listener  # the broker says why

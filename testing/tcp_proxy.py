@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from ..app.kept_port import kept_port
+from ..app.reserve_port import reserve_port
 
 
 class TcpProxy:
@@ -31,7 +31,7 @@ class TcpProxy:
         self._waker, self._wakes = socket.socketpair()
         self._selector.register(self._wakes, selectors.EVENT_READ)
         self._ports = ExitStack()
-        self.port = kept_port("127.0.0.1", self._ports)
+        self.port = reserve_port("127.0.0.1", self._ports)
         self._listen()
         self._running = True
         self._thread = threading.Thread(target=self._run, name="tcp-proxy", daemon=True)

@@ -15,8 +15,8 @@ from .store import APPLICATION_ID, SCHEMA_VERSION, NodeStore
 NodeRow = tuple[str, bytes, int]
 """Path, data, version."""
 
-_BESIDE = ("-wal", "-shm")
-_ASIDE = ".aside"
+_COMPANION_SUFFIXES = ("-wal", "-shm")
+_BACKUP_SUFFIX = ".aside"
 _MADE = ".mended"
 _PROBLEMS_MAX = 20
 
@@ -32,7 +32,7 @@ def look_at(path: Path) -> Looked:
     """Look at a copy of the file, so that a broker is not disturbed and no file is created. Raises `OSError`."""
     with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
         copy = Path(scratch) / path.name
-        for suffix in ("", *_BESIDE[:1]):  # the shared memory is made from the log
+        for suffix in ("", *_COMPANION_SUFFIXES[:1]):  # the shared memory is made from the log
             with suppress(FileNotFoundError):
                 shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
         try:
@@ -56,10 +56,10 @@ def _examined(connection: sqlite3.Connection) -> Looked:
     except sqlite3.Error as error:
         problems.append(str(error))
     rows = _rows(connection)
-    kept = _as_tree(rows.values())
-    for path in sorted(set(rows) - {path for path, _, _ in kept}):
+    nodes = _as_tree(rows.values())
+    for path in sorted(set(rows) - {path for path, _, _ in nodes}):
         problems.append(f"the node {path!r} is none")
-    return Looked(problems, kept)
+    return Looked(problems, nodes)
 
 
 def _rows(connection: sqlite3.Connection) -> dict[str, NodeRow]:
@@ -79,42 +79,42 @@ def _each(connection: sqlite3.Connection, order: str) -> Iterator[NodeRow]:
 
 def _as_tree(rows: Iterable[NodeRow]) -> list[NodeRow]:
     """The rows that are nodes of a tree."""
-    tree, kept = Tree(), list[NodeRow]()
+    tree, readable = Tree(), list[NodeRow]()
     for row in sorted(rows, key=lambda row: str(row[0])):
         try:
             path, data, version = row
             tree.apply([*tree.plan_create(path, data)[:-1], Put(path=path, data=data, version=version)])
         except (BarnabasError, ValueError, TypeError, AttributeError):
             continue
-        kept.append(row)
-    return kept
+        readable.append(row)
+    return readable
 
 
-def write_anew(path: Path, rows: list[NodeRow]) -> Path:
+def rewrite_file(path: Path, rows: list[NodeRow]) -> Path:
     """Rewrite the file with these nodes, and return the new name of the old one.
 
     No process may have it open. Raises `CoordinationError`, `OSError`.
     """
     made = Path(f"{path}{_MADE}")
-    for suffix in ("", *_BESIDE):
+    for suffix in ("", *_COMPANION_SUFFIXES):
         Path(f"{made}{suffix}").unlink(missing_ok=True)
     store = NodeStore(str(made))
     try:
         store.save([Put(path=name, data=data, version=version) for name, data, version in rows])
     finally:
         store.close()
-    kept, number = Path(f"{path}{_ASIDE}"), 1
-    while kept.exists():
+    backup, number = Path(f"{path}{_BACKUP_SUFFIX}"), 1
+    while backup.exists():
         number += 1
-        kept = Path(f"{path}{_ASIDE}-{number}")
+        backup = Path(f"{path}{_BACKUP_SUFFIX}-{number}")
     try:
-        shutil.copyfile(path, kept)  # first: where there is no room for it all stays as it was
+        shutil.copyfile(path, backup)  # first: where there is no room for it all stays as it was
     except OSError:
-        for each in (kept, made):
+        for each in (backup, made):
             each.unlink(missing_ok=True)
         raise
-    for suffix in _BESIDE:
+    for suffix in _COMPANION_SUFFIXES:
         with suppress(FileNotFoundError):
-            Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
+            Path(f"{path}{suffix}").rename(f"{backup}{suffix}")
     made.replace(path)
-    return kept
+    return backup

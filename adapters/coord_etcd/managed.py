@@ -15,8 +15,8 @@ from ...ports.coordination import CoordinationError
 from ...ports.errors import ConfigError
 from .coordination import DEFAULT_PORT, EtcdCoordination
 from .joining import Entrance, Joining, has_data
-from .kept_process import KeptProcess
 from .link import Link
+from .supervised_process import SupervisedProcess
 
 SCHEME = "etcd+managed"
 START_TIMEOUT_MS = 60_000
@@ -70,7 +70,7 @@ class ManagedEtcd:
         self.peer = Endpoint(host=host, port=peer_port)
         self.members = members or {self.client: self.peer}
         self._report = report
-        self._process: KeptProcess | None = None
+        self._process: SupervisedProcess | None = None
         self._stopping = Event()
 
     def url(self, prefix: str = "") -> str:
@@ -117,7 +117,7 @@ class ManagedEtcd:
     def _launch(self, entrance: Entrance | None) -> None:
         """Start the process; `entrance` is None for a member with data."""
         log = self.folder / "etcd.log"
-        process = KeptProcess(
+        process = SupervisedProcess(
             f"etcd {self.name}", self._command(entrance), log, self._report, may_restart=self._check_has_data
         )
         process.start()
@@ -133,7 +133,7 @@ class ManagedEtcd:
             text = f"the data of etcd {self.name} in {self._data} are gone while it ran"
             raise CoordinationError(f"{text}: restart the broker, which lets it come back as a new member")
 
-    def _why_not(self, process: KeptProcess, timeout_ms: float) -> str:
+    def _why_not(self, process: SupervisedProcess, timeout_ms: float) -> str:
         ended = process.deaths > 0
         what = "ended" if ended else f"was not ready within {timeout_ms:.0f} ms (a majority has to run)"
         why = f"{_reason(process.last_words())} (see {self.folder}/etcd.log)"

@@ -46,7 +46,7 @@ class MemorySession:
     def __init__(self, tree: SharedTree, deliver: Deliver | None, timeout_ms: float = math.inf) -> None:
         self._tree = tree
         self._timeout_ms = timeout_ms
-        self._kept_ms = tree.now_ms()
+        self._renewed_ms = tree.now_ms()
         self._session_id = tree.new_session_id()
         self._callbacks: ThreadPoolExecutor | None = None
         self._delivery = WatchDelivery(tree.lock, self._run if deliver is None else deliver, self._failed)
@@ -109,7 +109,7 @@ class MemorySession:
             self._check_usable()
             if self._delivery.owes_an_end:
                 raise SessionExpired("the session has ended, and not all who listen know it yet")
-            self._kept_ms = self._tree.now_ms()
+            self._renewed_ms = self._tree.now_ms()
             return self._timeout_ms
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
@@ -136,7 +136,7 @@ class MemorySession:
     @property
     def left_ms(self) -> float:
         """Return the time until the session expires without heartbeats; `math.inf` if it expired unnoticed."""
-        return math.inf if self._expired_unseen else self._kept_ms + self._timeout_ms - self._tree.now_ms()
+        return math.inf if self._expired_unseen else self._renewed_ms + self._timeout_ms - self._tree.now_ms()
 
     def expire(self) -> None:
         """See `MemoryTree.expire`."""
@@ -175,7 +175,7 @@ class MemorySession:
         if self._expired_unseen:
             self._expired_unseen = False
             self._session_id = self._tree.new_session_id()
-            self._kept_ms = self._tree.now_ms()
+            self._renewed_ms = self._tree.now_ms()
             state = SessionState.EXPIRED
         self._delivery.touch_all(state, watches=True)
 

@@ -35,7 +35,7 @@ class Pipe:
         self.memory_bytes += len(content) + 4 - region_bytes
         self.regions += regions
 
-    def take(self) -> bytearray | None:
+    def pop_frame(self) -> bytearray | None:
         """The next frame that has arrived."""
         if not self.arrived:
             return None
@@ -87,7 +87,7 @@ class MemoryConnection:
         self._in = into
         self._handler: ConnectionHandler | None = None
         self._forget: Callable[[], None] | None = None
-        self._kept_bytes = 0
+        self._handler_bytes = 0
         self._account = Account(network.memory_of(node), limits.all_held_bytes_max, self.ask_pump)
         self._paused = False
         self._delivering = False
@@ -130,7 +130,7 @@ class MemoryConnection:
     def add_held_bytes(self, change: int) -> None:
         """Count `change` bytes more, or fewer, as held by the handler."""
         held_back = self._holds_too_much
-        self._kept_bytes += change
+        self._handler_bytes += change
         self._count_memory()
         if held_back and not self._holds_too_much:
             self.ask_pump()
@@ -161,11 +161,11 @@ class MemoryConnection:
     @property
     def _holds_too_much(self) -> bool:
         out, limits = self._out, self._limits
-        return out.memory_bytes + self._kept_bytes > limits.held_bytes_max or out.regions > limits.unsent_regions_max
+        return out.memory_bytes + self._handler_bytes > limits.held_bytes_max or out.regions > limits.unsent_regions_max
 
     def _count_memory(self) -> None:
         if self._account.bytes_max and not self.closed:
-            self._account.set_held(self._out.memory_bytes + self._kept_bytes)
+            self._account.set_held(self._out.memory_bytes + self._handler_bytes)
 
     # --- the network's side
 
@@ -200,7 +200,7 @@ class MemoryConnection:
             while took < _FRAMES_PER_TURN and not (self._paused or self.closed or self._holds_too_much):
                 if self._account.must_wait():
                     break
-                content = self._in.take()
+                content = self._in.pop_frame()
                 if content is None:
                     break
                 took += 1
@@ -251,14 +251,14 @@ class MemoryConnection:
             self._idle_timer.cancel()
         self._network.forget(self)
         self._release()
-        self._scheduler.call_soon(lambda: self._tell_closed(error))
+        self._scheduler.call_soon(lambda: self._notify_closed(error))
 
     def _release(self) -> None:
         forget, self._forget = self._forget, None
         if forget is not None:
             forget()
 
-    def _tell_closed(self, error: TransportError | None) -> None:
+    def _notify_closed(self, error: TransportError | None) -> None:
         handler, self._handler = self._handler, None
         if handler is not None:
             handler.on_closed(error)

@@ -48,7 +48,7 @@ class _Attempt:
         self._network = network
         self._opened: Opened | None = opened
 
-    def settle(self, result: MemoryConnection | str) -> None:
+    def report_result(self, result: MemoryConnection | str) -> None:
         """Report the result once: the connection, or the reason why there is none."""
         opened, self._opened = self._opened, None
         self._network.attempts.pop(self, None)
@@ -187,7 +187,7 @@ class MemoryNetwork:
         attempt = _Attempt(self, node, address, opened, limits)
         self.attempts[attempt] = None
         timer = self.scheduler.call_later(
-            timeout_ms, lambda: None if attempt.over else attempt.settle(f"no answer within {timeout_ms:.0f} ms")
+            timeout_ms, lambda: None if attempt.over else attempt.report_result(f"no answer within {timeout_ms:.0f} ms")
         )
 
         def meet() -> None:
@@ -204,7 +204,7 @@ class MemoryNetwork:
             return
         refused = self.faults.refuse_chance and self._entropy and self._entropy.fraction() < self.faults.refuse_chance
         if listener is None or refused:
-            attempt.settle("Connection refused")
+            attempt.report_result("Connection refused")
             return
         to_server, to_client = Pipe(), Pipe()
         client_address = (attempt.node, self._free_port())
@@ -217,7 +217,7 @@ class MemoryNetwork:
         client.other, server.other = server, client
         self.connections[client] = self.connections[server] = None
         self._accept(listener, server)
-        attempt.settle(client)
+        attempt.report_result(client)
 
     def _accept(self, listener: MemoryListener, server: MemoryConnection) -> None:
         if listener.open_connections >= listener.limits.connections_max:

@@ -50,7 +50,7 @@ class Connecting:
     def fail(self, reason: str) -> None:
         """Give up; harmless when it is over."""
         self._drop_socket()
-        self._tell(TransportError(f"cannot connect to {address_text(self._address)}: {reason}"))
+        self._report_result(TransportError(f"cannot connect to {address_text(self._address)}: {reason}"))
 
     def _resolved(self, outcome: Outcome[list[_AddressInfo]]) -> None:
         if outcome.error is not None:
@@ -104,7 +104,7 @@ class Connecting:
                     self._reactor.watch(sock, 0, self._on_ready)
                     self._sock = None
                     self._end_patience()
-                    self._tell(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
+                    self._report_result(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
                     return True
                 code = errno.ECONNREFUSED  # a loopback socket can connect to itself when no process listens
             except OSError as error:
@@ -125,7 +125,7 @@ class Connecting:
             self._sock.close()
             self._sock = None
 
-    def _tell(self, result: TcpConnection | TransportError) -> None:
+    def _report_result(self, result: TcpConnection | TransportError) -> None:
         opened, self._opened = self._opened, None
         if opened is None:
             if isinstance(result, TcpConnection):

@@ -86,12 +86,12 @@ class TcpConnection:
         "_event_turn",
         "_forget",
         "_handler",
+        "_handler_bytes",
         "_held",
         "_idle_timer",
         "_inbound",
         "_interest",
         "_is_gathering",
-        "_kept_bytes",
         "_last_active",
         "_limits",
         "_local",
@@ -121,7 +121,7 @@ class TcpConnection:
         self._handler: ConnectionHandler | None = None
         self._inbound = Inbound(shared.buffers, limits.frame_bytes_max)
         self._outbound = Outbound()
-        self._kept_bytes = 0
+        self._handler_bytes = 0
         self._account = Account(shared.memory, limits.all_held_bytes_max, self._memory_is_free)
         self._held = 0
         self._interest = 0
@@ -194,7 +194,7 @@ class TcpConnection:
 
     def add_held_bytes(self, change: int) -> None:
         """Count `change` bytes more, or fewer, as held by the handler."""
-        self._kept_bytes += change
+        self._handler_bytes += change
         if not self._held & _GONE:
             self._count_memory()
 
@@ -232,9 +232,9 @@ class TcpConnection:
         self._shared.connections.discard(self)
         if self._forget is not None:
             self._forget()
-        self._reactor.call_soon(lambda: self._tell_closed(error))
+        self._reactor.call_soon(lambda: self._notify_closed(error))
 
-    def _tell_closed(self, error: TransportError | None) -> None:
+    def _notify_closed(self, error: TransportError | None) -> None:
         handler, self._handler = self._handler, None
         if handler is not None:
             handler.on_closed(error)
@@ -284,7 +284,7 @@ class TcpConnection:
                     break
                 now = monotonic()
                 if now - began >= _SLICE_SECONDS or now - self._reactor.turn_time >= _TURN_SECONDS:
-                    self._go_on_later()
+                    self._resume_later()
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
             self._fail(error)
         finally:
@@ -292,11 +292,11 @@ class TcpConnection:
             if self._held & _GONE:
                 inbound.clear()
             else:
-                inbound.settle()
+                inbound.save_unread()
         if self._held & _GONE:
             return
         if not self._interest & WRITE and (self._outbound.unsent_bytes or self._held & _CLOSING):
-            if self._held == _RESUMING and self._goes_on_alone(resumed=resumed):
+            if self._held == _RESUMING and self._may_deliver_next_slice(resumed=resumed):
                 self._slices += 1
                 self._count_memory()
             else:
@@ -304,7 +304,7 @@ class TcpConnection:
         else:
             self._count_memory()
 
-    def _goes_on_alone(self, *, resumed: bool) -> bool:
+    def _may_deliver_next_slice(self, *, resumed: bool) -> bool:
         """True if the next slice may follow before the answers of this one leave: no other connection had a turn."""
         if self._slices + 1 >= _SLICES_TOGETHER or self._outbound.unsent_bytes > _TOGETHER_BYTES:
             return False
@@ -335,7 +335,7 @@ class TcpConnection:
     def _count_memory(self) -> None:
         """Hold frames back while too much is in memory."""
         outbound, limits, account = self._outbound, self._limits, self._account
-        held = outbound.unsent_bytes - outbound.region_bytes + self._kept_bytes
+        held = outbound.unsent_bytes - outbound.region_bytes + self._handler_bytes
         if held > limits.held_bytes_max or outbound.regions > limits.unsent_regions_max:
             self._held |= _HELD_BYTES
         elif self._held & _HELD_BYTES:
@@ -380,14 +380,14 @@ class TcpConnection:
             return
         self._held &= ~why
         if not self._held and not self._delivering:
-            self._go_on_later()
+            self._resume_later()
 
-    def _go_on_later(self) -> None:
+    def _resume_later(self) -> None:
         if not self._held & _RESUMING:
             self._held |= _RESUMING
-            self._reactor.call_soon(self._go_on)
+            self._reactor.call_soon(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._held &= ~_RESUMING
         if not self._held:
             self._deliver(resumed=True)

@@ -35,7 +35,7 @@ class ReceiveBuffers:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self._spares: list[memoryview] = []
 
-    def take(self, size: int) -> memoryview:
+    def allocate(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes for a long frame."""
         for index, spare in enumerate(self._spares):
             if len(spare) >= size:
@@ -80,14 +80,14 @@ class Inbound:
             got = sock.recv_into(self._buffer[self._end : self._limit])
             self._end += got
             return got
-        shared, kept = self._buffers.shared, self._end - self._start
-        if kept:
-            shared[:kept] = self._buffer[self._start : self._end]
-            got = sock.recv_into(shared[kept:])
+        shared, unread = self._buffers.shared, self._end - self._start
+        if unread:
+            shared[:unread] = self._buffer[self._start : self._end]
+            got = sock.recv_into(shared[unread:])
         else:
             got = sock.recv_into(shared)
         if got:
-            self._buffer, self._start, self._end = shared, 0, kept + got
+            self._buffer, self._start, self._end = shared, 0, unread + got
         return got
 
     def next_frame(self) -> memoryview | None:
@@ -108,7 +108,7 @@ class Inbound:
         self._start = stop
         return self._buffer[start + 4 : stop]
 
-    def settle(self) -> None:
+    def save_unread(self) -> None:
         """Keep what was not handed out in a place of this connection's own."""
         left = self._end - self._start
         if not left:
@@ -136,7 +136,7 @@ class Inbound:
     def _move(self, need: int) -> None:
         """Put the beginning of a long frame into a buffer that holds more of it."""
         left = self._end - self._start
-        larger = self._buffers.take(min(need, left * _GROWTH))
+        larger = self._buffers.allocate(min(need, left * _GROWTH))
         larger[:left] = self._buffer[self._start : self._end]
         if self._limit:
             self._buffers.give_back(self._buffer)

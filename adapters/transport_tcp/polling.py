@@ -62,7 +62,7 @@ class _EpollPoller:
         self._watched[descriptor] = (interest, ready)
 
     def poll(self, seconds: float | None) -> list[tuple[WhenReady, int]]:
-        told = []
+        ready_events = []
         but_in, but_out = self._but_in, self._but_out
         for descriptor, event in self._epoll.poll(-1 if seconds is None else seconds, _EVENTS_MAX):
             watched = self._watched.get(descriptor)
@@ -70,8 +70,8 @@ class _EpollPoller:
                 interest, ready = watched
                 # An error or a hang-up counts as every event that the callback waits for.
                 found = (READ if event & but_out else 0) | (WRITE if event & but_in else 0)
-                told.append((ready, found & interest))
-        return told
+                ready_events.append((ready, found & interest))
+        return ready_events
 
     def close(self) -> None:
         self._watched.clear()

@@ -188,7 +188,7 @@ class Reactor:
         self._turn(self._wait_seconds(max_wait_ms))
         self._is_late = True
         for timer in self._timers.pop_due(self.turn_time):
-            callback = timer.take()
+            callback = timer.take_callback()
             if callback is not None:
                 self._guard(callback)
         if self._ready:

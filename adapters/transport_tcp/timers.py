@@ -34,7 +34,7 @@ class HeapTimer:
         """True when there is no callback left."""
         return self._callback is None
 
-    def take(self) -> Callback | None:
+    def take_callback(self) -> Callback | None:
         """The callback, once; None when it was cancelled or taken."""
         callback, self._callback = self._callback, None
         return callback

@@ -75,7 +75,7 @@ class _ServerConnection:
         try:
             request_id, request = read_request(content)
         except (Malformed, *DECODE_ERRORS) as error:
-            self._hang_up(f"refused a request: {error}")
+            self._close_connection(f"refused a request: {error}")
             return
         waiting = self._waiting = _Waiting(self, request_id, request)
         if self._server.watch is not None:
@@ -106,19 +106,19 @@ class _ServerConnection:
         name = NAMES[waiting.request_id]
         self._was_answered(waiting, name)
         if isinstance(result, BarnabasError):
-            self._hang_up(f"{name} failed: {result}")
+            self._close_connection(f"{name} failed: {result}")
             return
         if isinstance(result, ClassicProduceResult):
             self._look_for_refusals(name, result)
         elif waiting.request_id == OFFSETS and cast(ClassicOffsetsResult, result).error is not ErrorCode.NONE:
             # The answer has a place for an error, but no broker of Kafka 0.7 used it (facts A3).
-            self._hang_up(f"{name} failed: {cast(ClassicOffsetsResult, result).error.name}")
+            self._close_connection(f"{name} failed: {cast(ClassicOffsetsResult, result).error.name}")
         else:
             try:
                 pieces = waiting.encode(result)
             except Exception as error:  # noqa: BLE001  reported; an answer that never came would be waited for
                 what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
-                self._hang_up(f"the answer to {name} cannot be encoded: {what}")
+                self._close_connection(f"the answer to {name} cannot be encoded: {what}")
                 return
             self._connection.send(pieces)
         if self._paused and self._open:
@@ -142,12 +142,12 @@ class _ServerConnection:
         why = f": {first.error_message}" if first.error_message else ""
         text = f"{name} to {first.topic!r} partition {first.partition} failed with {first.error.name}{others}{why}"
         if grave:
-            self._hang_up(text)
+            self._close_connection(text)
         else:
             host, port = self._connection.peer
             self._server.report(one_line(f"messages from {host}:{port} on {self._server.listener} are lost: {text}"))
 
-    def _hang_up(self, reason: str) -> None:
+    def _close_connection(self, reason: str) -> None:
         self._open = False
         self._waiting = None
         host, port = self._connection.peer

@@ -73,14 +73,14 @@ class Api:
 
 def in_order(request: Any, result: Any) -> Any:
     """The result with its partitions in the order of the request; brokers may answer in another (Produce does)."""
-    asked, told = request.partitions, result.partitions
+    asked, answered = request.partitions, result.partitions
     if getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE:
         return result
-    if len(asked) == len(told) and all(
-        a.partition == t.partition and a.topic == t.topic for a, t in zip(asked, told, strict=True)
+    if len(asked) == len(answered) and all(
+        a.partition == b.partition and a.topic == b.topic for a, b in zip(asked, answered, strict=True)
     ):
         return result
-    found = {(part.topic, part.partition): part for part in told}
+    found = {(part.topic, part.partition): part for part in answered}
     try:
         return evolve(result, partitions=[found[part.topic, part.partition] for part in asked])
     except KeyError as error:

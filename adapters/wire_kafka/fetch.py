@@ -68,13 +68,13 @@ class FetchRequest:
     def read(self, reader: Reader, version: int) -> Fetch:
         session_id, session_epoch, replica_id = _NO_SESSION, -1, -1
         if version >= WITH_REPLICA_STATE:
-            max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.take(self._HEAD_V15)
+            max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.unpack(self._HEAD_V15)
         elif version >= 7:
-            replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.take(
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.unpack(
                 self._HEAD_V7
             )
         else:
-            replica_id, max_wait_ms, min_bytes, max_bytes, isolation = reader.take(self._HEAD_V4)
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation = reader.unpack(self._HEAD_V4)
         partitions = self._read_partitions(reader, version)
         forgets = reader.count() if version >= 7 else 0
         forgotten = self._read_forgotten(reader, version, forgets) if forgets > 0 else ()
@@ -82,7 +82,7 @@ class FetchRequest:
         replica_epoch = -1
         for tag, content in reader.tags():
             if tag == self._REPLICA_STATE_TAG and version >= WITH_REPLICA_STATE:
-                replica_id, replica_epoch, _ = content.take(self._REPLICA_STATE)
+                replica_id, replica_epoch, _ = content.unpack(self._REPLICA_STATE)
         if replica_epoch >= 0:
             session = session_id, session_epoch
         elif session_id == _NO_SESSION or session_epoch in _FULL_FETCH_EPOCHS:
@@ -120,16 +120,16 @@ class FetchRequest:
 
     def _read_partition(self, reader: Reader, version: int, topic: str, topic_id: bytes) -> FetchPartition:
         if version >= 12:
-            index, epoch, offset, fetched_epoch, start, max_bytes = reader.take(self._PARTITION_V12)
+            index, epoch, offset, fetched_epoch, start, max_bytes = reader.unpack(self._PARTITION_V12)
             reader.skip_tags()
             return FetchPartition(topic, index, offset, max_bytes, epoch, start, fetched_epoch, topic_id)
         if version >= 9:
-            index, epoch, offset, start, max_bytes = reader.take(self._PARTITION_V9)
+            index, epoch, offset, start, max_bytes = reader.unpack(self._PARTITION_V9)
             return FetchPartition(topic, index, offset, max_bytes, epoch, start)
         if version >= 5:
-            index, offset, start, max_bytes = reader.take(self._PARTITION_V5)
+            index, offset, start, max_bytes = reader.unpack(self._PARTITION_V5)
             return FetchPartition(topic, index, offset, max_bytes, -1, start)
-        index, offset, max_bytes = reader.take(self._PARTITION_V4)
+        index, offset, max_bytes = reader.unpack(self._PARTITION_V4)
         return FetchPartition(topic, index, offset, max_bytes)
 
     def _read_forgotten(self, reader: Reader, version: int, topics: int) -> Sequence[tuple[bytes, int]]:
@@ -138,7 +138,7 @@ class FetchRequest:
         for _ in range(topics):
             if version >= WITH_IDS:
                 topic_id = bytes(reader.span(_ID_SIZE))
-                forgotten += [(topic_id, reader.take(wire.I32)[0]) for _ in range(reader.count())]
+                forgotten += [(topic_id, reader.unpack(wire.I32)[0]) for _ in range(reader.count())]
             else:
                 reader.text()
                 reader.span(4 * max(0, reader.count()))
@@ -224,9 +224,9 @@ class FetchResponse:
         """The records are slices of the frame."""
         error, session_id = 0, _NO_SESSION
         if version >= 7:
-            throttle_ms, error, session_id = reader.take(_THROTTLE_ERROR_SESSION)
+            throttle_ms, error, session_id = reader.unpack(_THROTTLE_ERROR_SESSION)
         else:
-            (throttle_ms,) = reader.take(wire.I32)
+            (throttle_ms,) = reader.unpack(wire.I32)
         partitions = []
         for _ in range(reader.count()):
             if version >= WITH_IDS:
@@ -245,17 +245,17 @@ class FetchResponse:
     def _read_partition(self, reader: Reader, version: int, topic: str, topic_id: bytes) -> FetchResultPartition:
         log_start_offset = -1
         if version >= 5:
-            index, error, high_watermark, last_stable, log_start_offset = reader.take(self._FIXED_V5)
+            index, error, high_watermark, last_stable, log_start_offset = reader.unpack(self._FIXED_V5)
         else:
-            index, error, high_watermark, last_stable = reader.take(self._FIXED_V4)
+            index, error, high_watermark, last_stable = reader.unpack(self._FIXED_V4)
         count = reader.count()
         aborted = tuple(self._read_aborted(reader) for _ in range(count)) if count >= 0 else None
-        preferred = reader.take(wire.I32)[0] if version >= 11 else -1
+        preferred = reader.unpack(wire.I32)[0] if version >= 11 else -1
         records = reader.nullable_data()
         diverging = leader = None
         for tag, content in reader.tags():
             if tag == self._DIVERGING_TAG:
-                epoch, end_offset, _ = content.take(self._DIVERGING)
+                epoch, end_offset, _ = content.unpack(self._DIVERGING)
                 diverging = DivergingEpoch(epoch, end_offset) if end_offset >= 0 else None
             elif tag == self._LEADER_TAG:
                 leader = read_leader(content)
@@ -275,7 +275,7 @@ class FetchResponse:
         )
 
     def _read_aborted(self, reader: Reader) -> AbortedTransaction:
-        producer_id, first_offset = reader.take(self._ABORTED)
+        producer_id, first_offset = reader.unpack(self._ABORTED)
         reader.skip_tags()
         return AbortedTransaction(producer_id, first_offset)
 

@@ -51,11 +51,11 @@ def _complete_offset_commit(_: OffsetCommit, result: OffsetCommitResult) -> Offs
     """Our clients know one error for a generation that is over, whether the group exists or not."""
     if all(part.error is not ErrorCode.GROUP_ID_NOT_FOUND for part in result.partitions):
         return result
-    told = [
+    translated = [
         evolve(part, error=ErrorCode.ILLEGAL_GENERATION) if part.error is ErrorCode.GROUP_ID_NOT_FOUND else part
         for part in result.partitions
     ]
-    return evolve(result, partitions=told)
+    return evolve(result, partitions=translated)
 
 
 OFFSET_COMMIT = Api(
@@ -135,8 +135,8 @@ class PositionsOfGroup:
 
     def write_in_steps(self, writer: Writer, version: int, value: FetchedGroup) -> Iterator[None]:
         if value.error is not ErrorCode.NONE:
-            told = () if version >= 2 else [evolve(each, error=value.error) for each in value.partitions]
-            value = evolve(value, partitions=told)
+            translated = () if version >= 2 else [evolve(each, error=value.error) for each in value.partitions]
+            value = evolve(value, partitions=translated)
         yield from write_in_steps(self._layout, writer, version, value)
 
 

@@ -54,7 +54,7 @@ from .schema import (
 )
 from .wire import Reader, Writer
 
-_TELLS_NO_GROUP = 6
+_WITH_GROUP_NOT_FOUND = 6
 """The version of DescribeGroups that says that there is no such group."""
 
 
@@ -290,7 +290,7 @@ class DescribedGroup:
             pass
 
     def write_in_steps(self, writer: Writer, version: int, value: GroupDescription) -> Iterator[None]:
-        if version >= _TELLS_NO_GROUP and value.state == self._DEAD and value.error is ErrorCode.NONE:
+        if version >= _WITH_GROUP_NOT_FOUND and value.state == self._DEAD and value.error is ErrorCode.NONE:
             text = f"Group {value.group_id} not found."
             value = evolve(value, error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
         yield from self._layout.write_in_steps(writer, version, value)

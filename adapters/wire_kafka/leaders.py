@@ -30,7 +30,7 @@ def leader_field(leader: CurrentLeader) -> bytes:
 
 def read_leader(content: Reader) -> CurrentLeader | None:
     """Return the leader, or None if the field says that none is known."""
-    leader_id, leader_epoch = content.take(_LEADER)
+    leader_id, leader_epoch = content.unpack(_LEADER)
     return None if leader_id < 0 else CurrentLeader(leader_id, leader_epoch)
 
 

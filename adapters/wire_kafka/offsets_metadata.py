@@ -15,7 +15,7 @@ from ...ports.broker_api.offsets import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from .api import Api
-from .kept import Kept
+from .cached import Cached
 from .schema import (
     BOOL,
     ERROR,
@@ -205,14 +205,14 @@ METADATA = Api(
     flexible_from=9,
     request_type=Metadata,
     request=MetadataRequest(),
-    result=Kept(
+    result=Cached(
         Struct(
             MetadataResult,
             Field("throttle_ms", I32, since=3),
             Field("brokers", Array(_BROKER)),
             Field("cluster_id", NULLABLE_TEXT, since=2, absent=None),
             Field("controller_id", I32, since=1, absent=-1),
-            Field("topics", Array(Kept(_TOPIC))),
+            Field("topics", Array(Cached(_TOPIC))),
             Field("authorized_operations", I32, since=8, until=10),
             Filler(I16, ErrorCode.NONE, since=13),  # REBOOTSTRAP_REQUIRED: no broker of ours has reason to say so
         )

@@ -20,7 +20,7 @@ from .wire import Reader, Writer
 
 FLEXIBLE = 9
 ZSTD = 7
-TELLS_LEADER = 10
+WITH_LEADER = 10
 WITH_IDS = 13
 BY_NAME = 11
 """The highest version of a request that names its topics; 12 says the same."""
@@ -42,12 +42,12 @@ class ProduceRequest:
 
     def read(self, reader: Reader, version: int) -> Produce:
         transactional_id = reader.nullable_text()
-        acks, timeout_ms = reader.take(_ACKS_TIMEOUT)
+        acks, timeout_ms = reader.unpack(_ACKS_TIMEOUT)
         partitions = []
         for _ in range(reader.count()):
             topic = read_id(reader) if version >= WITH_IDS else reader.text()
             for _ in range(reader.count()):
-                (index,) = reader.take(wire.I32)
+                (index,) = reader.unpack(wire.I32)
                 records = reader.nullable_data()
                 partitions.append(ProducePartition(topic, index, _NOTHING if records is None else records))
                 reader.skip_tags()
@@ -102,19 +102,19 @@ class ProduceResponse:
             for _ in range(reader.count()):
                 partitions.append(self._read_partition(reader, version, topic))
             reader.skip_tags()
-        (throttle_ms,) = reader.take(wire.I32)
+        (throttle_ms,) = reader.unpack(wire.I32)
         nodes = read_nodes(reader, version)
         return ProduceResult(partitions=partitions, throttle_ms=throttle_ms, nodes=nodes)
 
     def _read_partition(self, reader: Reader, version: int, topic: str) -> ProduceResultPartition:
         log_start_offset, message, record_errors = -1, None, []
         if version >= 5:
-            index, error, base_offset, append_time_ms, log_start_offset = reader.take(self._V5)
+            index, error, base_offset, append_time_ms, log_start_offset = reader.unpack(self._V5)
         else:
-            index, error, base_offset, append_time_ms = reader.take(self._V3)
+            index, error, base_offset, append_time_ms = reader.unpack(self._V3)
         if version >= 8:
             for _ in range(reader.count()):
-                (record,) = reader.take(wire.I32)
+                (record,) = reader.unpack(wire.I32)
                 record_errors.append(RecordError(index=record, message=reader.nullable_text()))
                 reader.skip_tags()
             message = reader.nullable_text()
@@ -150,7 +150,7 @@ class ProduceResponse:
                     self._write_errors(writer, version, part)
             writer.end()
         writer.out += wire.I32.pack(value.throttle_ms)
-        end_with_nodes(writer, version, value.nodes if version >= TELLS_LEADER else ())
+        end_with_nodes(writer, version, value.nodes if version >= WITH_LEADER else ())
 
     def _write_errors(self, writer: Writer, version: int, part: ProduceResultPartition) -> None:
         writer.count(len(part.record_errors))
@@ -159,7 +159,7 @@ class ProduceResponse:
             writer.nullable_text(cut(refused.message))
             writer.end()
         writer.nullable_text(cut(part.error_message))
-        if part.current_leader is not None and version >= TELLS_LEADER:
+        if part.current_leader is not None and version >= WITH_LEADER:
             writer.tagged([(_LEADER_TAG, leader_field(part.current_leader))])
         else:
             writer.end()

@@ -14,7 +14,7 @@ class Real:
     """A number with a fraction, 8 bytes."""
 
     def read(self, reader: Reader, version: int) -> float:  # noqa: ARG002
-        number: float = reader.take(_F64)[0]
+        number: float = reader.unpack(_F64)[0]
         return number
 
     def write(self, writer: Writer, version: int, value: float) -> None:  # noqa: ARG002

@@ -68,7 +68,7 @@ class Number:
         self._layout = layout
 
     def read(self, reader: Reader, version: int) -> int:  # noqa: ARG002
-        number: int = reader.take(self._layout)[0]
+        number: int = reader.unpack(self._layout)[0]
         return number
 
     def write(self, writer: Writer, version: int, value: int) -> None:  # noqa: ARG002
@@ -79,7 +79,7 @@ class Bool:
     """A byte, 0 or 1."""
 
     def read(self, reader: Reader, version: int) -> bool:  # noqa: ARG002
-        return bool(reader.take(wire.I8)[0])
+        return bool(reader.unpack(wire.I8)[0])
 
     def write(self, writer: Writer, version: int, value: bool) -> None:  # noqa: ARG002
         writer.out.append(1 if value else 0)
@@ -166,7 +166,7 @@ class Choice(Generic[EnumT]):
         return self._known.get(number, self._unknown)
 
     def read(self, reader: Reader, version: int) -> EnumT:  # noqa: ARG002
-        return self.of(reader.take(self._layout)[0])
+        return self.of(reader.unpack(self._layout)[0])
 
     def write(self, writer: Writer, version: int, value: EnumT) -> None:  # noqa: ARG002
         writer.out += self._layout.pack(value)

@@ -146,7 +146,7 @@ class _ServerConnection:
         try:
             slot, request = self._read(content)
         except (Malformed, *DECODE_ERRORS) as error:
-            self._hang_up(f"refused a request: {error}")
+            self._close_connection(f"refused a request: {error}")
             return
         self._in_flight.append(slot)
         watch = self._watch
@@ -158,7 +158,7 @@ class _ServerConnection:
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
-                watch.on_handled(watch.now_ms() - slot.began_ms, slot.told)
+                watch.on_handled(watch.now_ms() - slot.began_ms, slot.completed_request)
             if slot.pieces is None and self._open:
                 size = len(content)
                 if type(request) is Produce:  # of most of them no records are kept
@@ -271,7 +271,7 @@ class _ServerConnection:
         if slot.answer is not None and not isinstance(result, BarnabasError):
             result = slot.answer(result)
         if isinstance(result, BarnabasError):
-            self._hang_up(f"{slot.name} failed: {result}")
+            self._close_connection(f"{slot.name} failed: {result}")
         elif slot.silent:
             slot.pieces = _NO_ANSWER
             outcomes = [*cast(ProduceResult, named).partitions, *cast(ProduceResult, result).partitions]
@@ -279,7 +279,7 @@ class _ServerConnection:
             if refused is not None:
                 # Without an answer, this is how a producer learns that messages are lost.
                 where = f"{refused.topic}-{refused.partition}"
-                self._hang_up(f"Produce without acknowledgement to {where} failed: {refused.error.name}")
+                self._close_connection(f"Produce without acknowledgement to {where} failed: {refused.error.name}")
                 return
             self._flush()
         elif slot.is_long and self._server.steps is not None:
@@ -304,7 +304,7 @@ class _ServerConnection:
 
     def _not_encoded(self, slot: "_InFlight", error: BaseException) -> None:
         what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
-        self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
+        self._close_connection(f"the answer to {slot.name} cannot be encoded: {what}")
 
     def _send(self, slot: "_InFlight", pieces: Sequence[Piece]) -> None:
         """Send an answer when it is its turn; until then count its memory."""
@@ -323,12 +323,12 @@ class _ServerConnection:
                 watch.observe_times()
         if took_ms > watch.threshold_ms:
             patience = 0.0 if slot.request is None else client_wait_ms(slot.request)
-            watch.on_response(took_ms, patience, slot.told)
+            watch.on_response(took_ms, patience, slot.completed_request)
         slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """Count `size` bytes as held for the request in this place."""
-        before, slot.kept_bytes = slot.kept_bytes, size
+        before, slot.held_bytes = slot.held_bytes, size
         self._connection.add_held_bytes(size - before)
 
     def _flush(self) -> None:
@@ -341,7 +341,7 @@ class _ServerConnection:
                 break
             waiting.popleft()
             slot.is_sent = True
-            freed += slot.kept_bytes
+            freed += slot.held_bytes
             if pieces:
                 self._connection.send(pieces)
         if freed:
@@ -350,7 +350,7 @@ class _ServerConnection:
             self._paused = False
             self._connection.resume()
 
-    def _hang_up(self, reason: str) -> None:
+    def _close_connection(self, reason: str) -> None:
         self._open = False
         self._in_flight.clear()
         host, port = self._connection.peer
@@ -373,10 +373,10 @@ class _InFlight:
         "api",
         "began_ms",
         "caller",
+        "held_bytes",
         "is_held",
         "is_long",
         "is_sent",
-        "kept_bytes",
         "pieces",
         "request",
         "silent",
@@ -401,13 +401,13 @@ class _InFlight:
         """The function that turns the broker's result into the answer, where they differ."""
         self.pieces: Sequence[Piece] | None = None
         self.is_sent = False
-        self.kept_bytes = 0
+        self.held_bytes = 0
 
     @property
     def name(self) -> str:
         return self.api.name if self.api is not None else _VERSIONS
 
-    def told(self) -> CompletedRequest:
+    def completed_request(self) -> CompletedRequest:
         """Describe the request for a watch."""
         return CompletedRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
 

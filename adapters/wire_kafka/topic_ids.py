@@ -73,7 +73,7 @@ class _ProduceAnswer:
         self._unknown = unknown
 
     def __call__(self, result: ProduceResult) -> ProduceResult:
-        told = [
+        answered = [
             ProduceResultPartition(
                 self._ids[each.topic],
                 each.partition,
@@ -87,7 +87,7 @@ class _ProduceAnswer:
             )
             for each in result.partitions
         ]
-        return ProduceResult(partitions=told + self._unknown, throttle_ms=result.throttle_ms, nodes=result.nodes)
+        return ProduceResult(partitions=answered + self._unknown, throttle_ms=result.throttle_ms, nodes=result.nodes)
 
 
 def resolve_produce(request: Produce, topic_name: TopicName) -> Resolved:
@@ -128,8 +128,8 @@ def resolve_offset_commit(request: OffsetCommit, topic_name: TopicName) -> Resol
             unknown.append(PartitionOutcome(part.topic, part.partition, _UNKNOWN))
 
     def answer(result: OffsetCommitResult) -> OffsetCommitResult:
-        told = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
-        return evolve(result, partitions=told + unknown)
+        answered = [evolve(each, topic=ids[each.topic]) for each in result.partitions]
+        return evolve(result, partitions=answered + unknown)
 
     return Resolved(evolve(request, partitions=known), answer)
 
@@ -144,8 +144,8 @@ def offset_commit_by_id(request: OffsetCommit) -> Resolved:
     names = {part.topic_id.hex(): part.topic for part in request.partitions}
 
     def answer(result: OffsetCommitResult) -> OffsetCommitResult:
-        told = [evolve(each, topic=names.get(each.topic, each.topic)) for each in result.partitions]
-        return evolve(result, partitions=told)
+        answered = [evolve(each, topic=names.get(each.topic, each.topic)) for each in result.partitions]
+        return evolve(result, partitions=answered)
 
     by_id = [evolve(part, topic=part.topic_id.hex()) for part in request.partitions]
     return Resolved(evolve(request, partitions=by_id), answer)
@@ -182,5 +182,5 @@ def _named_group(
 
 def _answered_group(group: FetchedGroup, unknown: dict[str, list[FetchedOffset]]) -> FetchedGroup:
     """Leave out the offsets without a topic id, which the answer cannot carry, and add those of unknown ids."""
-    told = [evolve(each, topic=each.topic_id.hex()) for each in group.partitions if each.topic_id != NO_TOPIC_ID]
-    return evolve(group, partitions=told + unknown.get(group.group_id, []))
+    answered = [evolve(each, topic=each.topic_id.hex()) for each in group.partitions if each.topic_id != NO_TOPIC_ID]
+    return evolve(group, partitions=answered + unknown.get(group.group_id, []))

@@ -127,7 +127,7 @@ class DeleteTopicsRequest:
             else:
                 raise Malformed("a topic without a name and an id")
             reader.skip_tags()
-        (timeout_ms,) = reader.take(wire.I32)
+        (timeout_ms,) = reader.unpack(wire.I32)
         reader.skip_tags()
         return DeleteTopics(names=names, topic_ids=ids, timeout_ms=timeout_ms)
 

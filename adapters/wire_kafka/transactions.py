@@ -80,10 +80,10 @@ class _AddedPartitions:
     """The result, in the same two forms."""
 
     def __init__(self) -> None:
-        told = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", _FENCED))
-        self._alone = Struct(AddPartitionsToTxnResult, Field("throttle_ms", I32), Field("partitions", told))
+        outcomes = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", _FENCED))
+        self._alone = Struct(AddPartitionsToTxnResult, Field("throttle_ms", I32), Field("partitions", outcomes))
         self._among = _Single(
-            Struct(AddPartitionsToTxnResult, Field("transactional_id", TEXT), Field("partitions", told))
+            Struct(AddPartitionsToTxnResult, Field("transactional_id", TEXT), Field("partitions", outcomes))
         )
 
     def read(self, reader: Reader, version: int) -> AddPartitionsToTxnResult:

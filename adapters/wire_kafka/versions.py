@@ -10,7 +10,7 @@ from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
 KEY = 18
 VERSIONS = (0, 5)
 FLEXIBLE = 3
-TELLS_BROKER = 5
+WITH_NODE_ID = 5
 """The version in which a client may say which broker it means to talk to (KIP-1242)."""
 NO_NODE = -1
 
@@ -24,8 +24,8 @@ def read_request(reader: CompactReader, version: int) -> tuple[str | None, int]:
     reader.text()
     reader.text()
     cluster_id, node_id = None, NO_NODE
-    if version >= TELLS_BROKER:
-        cluster_id, (node_id,) = reader.nullable_text(), reader.take(wire.I32)
+    if version >= WITH_NODE_ID:
+        cluster_id, (node_id,) = reader.nullable_text(), reader.unpack(wire.I32)
     reader.skip_tags()
     return cluster_id, node_id
 
@@ -100,7 +100,7 @@ def _read_ranges(reader: Reader) -> Ranges:
     if count < 0:
         raise Malformed("ApiVersions answered without versions")
     for _ in range(count):
-        key, low, high = (reader.take(wire.I16)[0] for _ in range(3))
+        key, low, high = (reader.unpack(wire.I16)[0] for _ in range(3))
         ranges[key] = (low, high)
         reader.skip_tags()
     return ranges

@@ -54,7 +54,7 @@ class Reader:
         self.size = len(buffer)
         self.items_left = items_max
 
-    def take(self, layout: Struct) -> tuple[Any, ...]:
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
         """The fixed-width fields of `layout`."""
         values = layout.unpack_from(self.buffer, self.position)
         self.position += layout.size

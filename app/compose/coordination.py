@@ -15,8 +15,8 @@ from ...ports.coordination import CoordinationBackend, SessionRequest
 from ...ports.errors import ConfigError
 from ...ports.report import Report, counted, in_room
 from ..extras import install_command, require
-from ..kept_port import kept_port
 from ..logs import log_report
+from ..reserve_port import reserve_port
 
 if TYPE_CHECKING:
     from ...plugins.host import PluginHost
@@ -108,7 +108,7 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path, plugins: P
         from ...adapters.coord_etcd.managed import ManagedEtcd
 
         with ExitStack() as keep:
-            client, peer = kept_port("127.0.0.1", keep), kept_port("127.0.0.1", keep)
+            client, peer = reserve_port("127.0.0.1", keep), reserve_port("127.0.0.1", keep)
             report = in_room(log_report, "adapters.coord_etcd")
             etcd = ManagedEtcd(folder, client_port=client, peer_port=peer, report=report)
             keep.callback(etcd.stop)

@@ -91,9 +91,9 @@ def look_at_tree(file: Path) -> LookedTree:
 
 def mend_tree(file: Path, looked: LookedTree) -> None:
     """Write the file again with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
-    from ...adapters.coord_embedded.examine import write_anew
+    from ...adapters.coord_embedded.examine import rewrite_file
 
-    write_anew(file, looked.rows)
+    rewrite_file(file, looked.rows)
 
 
 def _has_segments(path: Path) -> bool:

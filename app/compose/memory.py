@@ -22,7 +22,7 @@ def memory_tree(clock: Clock, report: Report = log_report) -> MemoryTree:
     return MemoryTree(clock=clock, report=report)
 
 
-class KeptFolders:
+class MemoryLogDirs:
     """Log folders in memory, for a broker that is stopped and started again."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class KeptFolders:
         self._disk = self._disk.after_crash(power_cut=power_cut)
 
 
-class KeptInMemory(KeptFolders):
+class MemoryStorage(MemoryLogDirs):
     """A coordination tree besides, for a broker that is alone."""
 
     def __init__(self, report: Report = log_report) -> None:

@@ -46,7 +46,7 @@ def serve(
         failures.append(error)
         node.stop(reactor.stop)
 
-    def tell(error: BarnabasError | None) -> None:
+    def on_ready(error: BarnabasError | None) -> None:
         if error is None:
             listeners = [str(listener) for listener in node.listeners]
             if services is None:
@@ -78,7 +78,7 @@ def serve(
     gc.collect()
     gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
     try:
-        reactor.call_soon(lambda: node.when_ready(tell))
+        reactor.call_soon(lambda: node.when_ready(on_ready))
         reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)
     finally:
         for number, handler in before.items():

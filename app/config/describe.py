@@ -24,15 +24,15 @@ def topic_config_entries(
     for name, topic in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
-        told = [] if topic.twin is None else _broker_synonyms(layers, topic.twin)
+        found = [] if topic.twin is None else _broker_synonyms(layers, topic.twin)
         value = topic.key.text(inherited(layers, topic))
         if name in between:
             value = between[name].value
-            told = [between[name], *(synonym for synonym in told if synonym.source is not ConfigSource.DEFAULT)]
+            found = [between[name], *(synonym for synonym in found if synonym.source is not ConfigSource.DEFAULT)]
         if name in overrides:
             value = overrides[name]
-            told.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.TOPIC))
-        entries.append(_entry(topic.key, value, told, read_only=False, synonyms=synonyms, documentation=documentation))
+            found.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.TOPIC))
+        entries.append(_entry(topic.key, value, found, read_only=False, synonyms=synonyms, documentation=documentation))
     return entries
 
 
@@ -50,10 +50,10 @@ def broker_config_entries(
         if keys is not None and name not in keys:
             continue
         key = KEYS[name]
-        told = _broker_synonyms(layers, name)
-        value = next((synonym.value for synonym in told if synonym.name == name), None)
+        found = _broker_synonyms(layers, name)
+        value = next((synonym.value for synonym in found if synonym.name == name), None)
         entries.append(
-            _entry(key, value, told, read_only=not key.dynamic, synonyms=synonyms, documentation=documentation)
+            _entry(key, value, found, read_only=not key.dynamic, synonyms=synonyms, documentation=documentation)
         )
     return entries
 
@@ -87,7 +87,7 @@ def _broker_synonyms(layers: BrokerLayers, name: str) -> list[ConfigSynonym]:
 def _entry(
     key: ConfigKey,
     value: str | None,
-    told: list[ConfigSynonym],
+    found: list[ConfigSynonym],
     *,
     read_only: bool,
     synonyms: bool,
@@ -96,9 +96,9 @@ def _entry(
     return ConfigEntry(
         name=key.name,
         value=value,
-        source=told[0].source if told else ConfigSource.DEFAULT,
+        source=found[0].source if found else ConfigSource.DEFAULT,
         read_only=read_only,
-        synonyms=told if synonyms else (),
+        synonyms=found if synonyms else (),
         type=key.type,
         documentation=key.doc if documentation else None,
     )

@@ -28,10 +28,10 @@ def with_our_listeners(settings: Mapping[str, object], keys: Mapping[str, Config
     changed = dict(settings)
     for key in ("listeners", "advertised.listeners"):
         if key in settings:
-            kept = tuple(text for text in given[key] if _name(text) not in left_out)
-            if given[key] and not kept:
+            remaining = tuple(text for text in given[key] if _name(text) not in left_out)
+            if given[key] and not remaining:
                 raise ConfigError(f"{key} has listeners of controllers only; give it one for clients")
-            changed[key] = given[key] = kept
+            changed[key] = given[key] = remaining
     if "listeners" in settings and given["advertised.listeners"]:
         changed["advertised.listeners"] = _in_order(given["listeners"], given["advertised.listeners"])
     return changed

@@ -102,8 +102,8 @@ def advertised(
 
     A given port 0 means the bound one; a listener on every interface is advertised with `hostname`.
     """
-    told = []
+    addresses = []
     for index, listener in enumerate(bound):
         wanted = given[index] if given else evolve(listener, host=listener.host or hostname)
-        told.append(evolve(wanted, port=wanted.port or listener.port))
-    return tuple(told)
+        addresses.append(evolve(wanted, port=wanted.port or listener.port))
+    return tuple(addresses)

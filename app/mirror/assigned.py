@@ -53,7 +53,7 @@ class AssignedSource(ABC):
             before, self._seen = self._seen, {name for name, _ in allowed}
             gone = sorted(before - self._seen)
         if gone:
-            logger.warning("mirror: deleted at %s: %s; other topics go on", self.bootstrap, ", ".join(gone))
+            logger.warning("mirror: deleted at %s: %s; other topics continue", self.bootstrap, ", ".join(gone))
         return sorted(TopicPartition(name, p.partition) for name, topic in allowed for p in topic.partitions)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class AssignedReader:
         """The next offset and the topic id, also of partitions that are gone: a topic may come back as another one."""
         self.ended = False
 
-    def take(self, max_messages: int, timeout: float) -> list[Taken]:
+    def poll_messages(self, max_messages: int, timeout: float) -> list[Taken]:
         if time.monotonic() - self._looked_s >= TOPICS_REFRESH_S:
             self._look_for_topics()
         if not self._consumer.assignment:
@@ -86,8 +86,8 @@ class AssignedReader:
         for message in self._consumer.poll_many(max_messages, timeout):
             place, next_offset = TopicPartition(message.topic, message.partition), message.offset + 1
             before = reached.get(place)
-            goes_on = before is not None and next_offset > before[0]
-            topic_id = before[1] if goes_on and before is not None else self._consumer.topic_id(place)
+            advances = before is not None and next_offset > before[0]
+            topic_id = before[1] if advances and before is not None else self._consumer.topic_id(place)
             reached[place] = (next_offset, topic_id)
             taken.append(Taken(message.topic, message, place, next_offset, topic_id))
         return taken

@@ -97,7 +97,7 @@ class TransactionalSource(AssignedSource):
     def close(self) -> None:
         super().close()
         for stream in self.streams:
-            stream.hang_up()
+            stream.abort_and_close()
         self._target.close()
 
     def _producer(self, transactional_id: str) -> Producer:
@@ -167,7 +167,7 @@ class TransactionalStream(AssignedReader):
         offsets, group = self._of_source.positions(batch)
         self._sender.send(batch)
         self._sender.report(reports)
-        self._sender.settle(layout, limit_s / 2)
+        self._sender.await_sends(layout, limit_s / 2)
         self._producer.send_offsets(offsets, group, timeout=limit_s / 4)
 
     def _commit(self) -> None:
@@ -182,6 +182,6 @@ class TransactionalStream(AssignedReader):
             raise
         self._committing = False
 
-    def hang_up(self) -> None:
+    def abort_and_close(self) -> None:
         """Close the producer, which aborts what was not committed."""
         self._producer.close()

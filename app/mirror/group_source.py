@@ -56,7 +56,7 @@ class _GroupReader:
             pattern=topics.pattern, on_assigned=self._assigned, on_revoked=self._revoked, on_lost=self._gone
         )
 
-    def take(self, max_messages: int, timeout: float) -> list[Taken]:
+    def poll_messages(self, max_messages: int, timeout: float) -> list[Taken]:
         messages = self._consumer.poll_many(max_messages, timeout)
         return [Taken(m.topic, m, TopicPartition(m.topic, m.partition), m.offset + 1) for m in messages]
 

@@ -66,7 +66,7 @@ class TopicLayout:
         self._lock = threading.Lock()
         self._looked_s = -LOOK_S
 
-    def look(self) -> None:
+    def refresh_topics(self) -> None:
         """Follow the topics of the source, at most once in `LOOK_S`. Raises `BarnabasError`."""
         with self._lock:
             if time.monotonic() - self._looked_s >= LOOK_S:
@@ -91,7 +91,9 @@ class TopicLayout:
             there = {topic.name for topic in self._target.describe_topics()} if known else set()
             gone = {topic: self._counts.pop(topic) for topic in known if topic not in there}
             for topic in gone:
-                logger.warning("mirror: topic %s is no more at the target; it is made again, for what comes now", topic)
+                logger.warning(
+                    "mirror: topic %s no longer exists at the target; it is created again, for new messages", topic
+                )
             self._provide(gone)
 
     def forget(self) -> None:
@@ -156,7 +158,7 @@ class PlacingSender:
         """Messages that come from no partition."""
         return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
 
-    def settle(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
+    def await_sends(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
         """Wait until the outcome of what was sent is known. Meanwhile make topics again that the target has lost;
         otherwise there would be no outcome for long. Raises `ClientTimeout` after the limit, `BarnabasError`.
         """

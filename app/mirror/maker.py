@@ -284,7 +284,7 @@ class _Book:
         self._lock = threading.Lock()
         self._offsets: dict[Hashable, int] = {}
 
-    def note(self, batch: list[Taken]) -> None:
+    def store_offsets(self, batch: list[Taken]) -> None:
         with self._lock:
             self._offsets.update({taken.place: taken.next_offset for taken in batch})
 
@@ -333,7 +333,7 @@ class _Carrier:
                 if batch or reports:
                     if not mirror.deliver(batch, self._layout, self._target, reports):
                         break
-                    self._book.note(batch)
+                    self._book.store_offsets(batch)
                 self._book.commit()
         except BarnabasError as error:
             mirror.fail(error)
@@ -351,7 +351,7 @@ class _Carrier:
     def _keep_layout(self) -> None:
         try:
             if self._layout is not None:
-                self._layout.look()
+                self._layout.refresh_topics()
         except BarnabasError as error:
             if _is_final(error):
                 raise
@@ -360,7 +360,7 @@ class _Carrier:
 
     def _take(self) -> list[Taken]:
         try:
-            return self._reader.take(BATCH_MESSAGES, TAKE_S)
+            return self._reader.poll_messages(BATCH_MESSAGES, TAKE_S)
         except ClosedError:
             return []
         except BarnabasError as error:

@@ -90,7 +90,7 @@ class _ClassicReader:
     def ended(self) -> bool:
         return self._stream.ended
 
-    def take(self, max_messages: int, timeout: float) -> list[Taken]:
+    def poll_messages(self, max_messages: int, timeout: float) -> list[Taken]:
         first = self._stream.poll(timeout)
         taken: list[Taken] = []
         message = first

@@ -44,7 +44,7 @@ class MirrorReader(Protocol):
         """The consumer that it reads with; None for a classic cluster."""
         ...
 
-    def take(self, max_messages: int, timeout: float) -> list[Taken]:
+    def poll_messages(self, max_messages: int, timeout: float) -> list[Taken]:
         """Return the messages that are there, waiting up to `timeout` seconds for the first. Raises `BarnabasError`;
         after that it can continue."""
         ...

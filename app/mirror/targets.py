@@ -93,7 +93,7 @@ class CurrentTarget:
 
     def _confirm(self, handles: list[ManyHandle], layout: TopicMaker | None) -> None:
         if handles:
-            self._sender.settle(layout)
+            self._sender.await_sends(layout)
         for handle in handles:
             handle.result()
 

@@ -62,11 +62,11 @@ class BatchSequence:
     gaps_seen: bool = False
     """True if a gap between two valid batches was seen: the log is compacted."""
 
-    def truncate_before(self, leap: SequenceFault) -> None:
+    def truncate_before(self, gap: SequenceFault) -> None:
         """Drop the suspect batch and all batches after it."""
-        while self.batches and self.batches[-1][0] >= leap.position:
+        while self.batches and self.batches[-1][0] >= gap.position:
             self.batches.pop()
-        self.next_offset = leap.expected
+        self.next_offset = gap.expected
 
 
 @frozen(kw_only=True)
@@ -93,7 +93,7 @@ def validate_batches(records: Buffer, wanted: int, context: ValidationContext, s
     """
     chain = BatchSequence(wanted)
     position, size = start, len(records)
-    leap: SequenceFault | None = None  # the batch before follows a gap: its base offset may be the wrong one
+    gap: SequenceFault | None = None  # the batch before follows a gap: its base offset may be the wrong one
     while position + LENGTH_OVERHEAD <= size:
         header: BatchHeader | None = None
         try:
@@ -113,21 +113,21 @@ def validate_batches(records: Buffer, wanted: int, context: ValidationContext, s
             position, header, chain, context
         )
         if chain.fault is not None:
-            _attribute_fault(chain, leap, header)
+            _attribute_fault(chain, gap, header)
             break
-        chain.gaps_seen |= leap is not None
+        chain.gaps_seen |= gap is not None
         if not chain.batches and not context.allows_gaps and header.base_offset != wanted and header.base_offset > 0:
             chain.probe_offset = min(wanted, header.base_offset) - 1
             return chain
-        leap = _suspect_gap(position, header, chain.next_offset)
+        gap = _suspect_gap(position, header, chain.next_offset)
         chain.batches.append((position, header))
         chain.next_offset = header.next_offset
         position += length
-    if leap is not None and chain.fault != leap and (context.has_more or not context.allows_gaps):
-        chain.truncate_before(leap)  # the next fetch returns it again, with its successor
+    if gap is not None and chain.fault != gap and (context.has_more or not context.allows_gaps):
+        chain.truncate_before(gap)  # the next fetch returns it again, with its successor
         chain.unconfirmed, chain.fault, chain.cut_bytes = True, None, 0
-    elif leap is not None and chain.fault is None:
-        chain.suspect = leap
+    elif gap is not None and chain.fault is None:
+        chain.suspect = gap
     return chain
 
 
@@ -193,13 +193,13 @@ def _suspect_gap(position: int, header: BatchHeader, expected: int) -> SequenceF
     return SequenceFault(position, expected, text, header)
 
 
-def _attribute_fault(chain: BatchSequence, leap: SequenceFault | None, header: BatchHeader) -> None:
+def _attribute_fault(chain: BatchSequence, gap: SequenceFault | None, header: BatchHeader) -> None:
     """Attribute the fault to the suspect batch before, if this batch is valid without it."""
     fault = chain.fault
     assert fault is not None
-    if leap is not None and fault.header is not None and not fault.beyond_end and leap.expected <= header.base_offset:
-        chain.fault = leap
-        chain.truncate_before(leap)
+    if gap is not None and fault.header is not None and not fault.beyond_end and gap.expected <= header.base_offset:
+        chain.fault = gap
+        chain.truncate_before(gap)
 
 
 def _intact_at(

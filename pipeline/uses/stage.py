@@ -13,7 +13,7 @@ from attrs import define, frozen
 
 from ... import Admin, Broker, Consumer, Message, Producer
 from ...app.extras import require
-from ...app.kept_port import kept_port
+from ...app.reserve_port import reserve_port
 from ...ports.errors import BarnabasError
 from ..report.panels import Panel, write_page
 from ..session import REPORT_PACKAGES, local_session, session_settings
@@ -182,6 +182,6 @@ def own_broker(bootstrap: str | None, folder: Path) -> Iterator[tuple[str, str |
         yield bootstrap, None
         return
     with ExitStack() as keep:
-        metrics = f"127.0.0.1:{kept_port('127.0.0.1', keep)}"
+        metrics = f"127.0.0.1:{reserve_port('127.0.0.1', keep)}"
         broker = keep.enter_context(Broker(folder, metrics_listen=metrics))
         yield broker.bootstrap, metrics

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
-from barnabas.adapters.coord_embedded.examine import write_anew
+from barnabas.adapters.coord_embedded.examine import rewrite_file
 from barnabas.ports.coordination import CoordinationError, Node, NoNode
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 
@@ -216,10 +216,10 @@ def test_rewrite_on_full_disk_leaves_existing_files_unchanged(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", full)
         with pytest.raises(OSError, match="No space left"):
-            write_anew(tmp_path / "tree", [("/a", b"1", 0)])
+            rewrite_file(tmp_path / "tree", [("/a", b"1", 0)])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "tree": b"what there is",
         "tree-wal": b"what there is",
     }
-    assert write_anew(tmp_path / "tree", [("/a", b"1", 0)]).name == "tree.aside"
+    assert rewrite_file(tmp_path / "tree", [("/a", b"1", 0)]).name == "tree.aside"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tree", "tree.aside", "tree.aside-wal"]

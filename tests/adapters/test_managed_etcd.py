@@ -17,10 +17,10 @@ from support.managed_etcd import etcd_of, has_ended
 from support.ports import free_pairs, free_port, free_ports
 from support.waiting import wait_for
 
-from barnabas.adapters.coord_etcd import EtcdCoordination, kept_process, managed
-from barnabas.adapters.coord_etcd.kept_process import KeptProcess
+from barnabas.adapters.coord_etcd import EtcdCoordination, managed, supervised_process
 from barnabas.adapters.coord_etcd.link import Link
 from barnabas.adapters.coord_etcd.managed import ManagedEtcd, ManagedEtcdCoordination, managed_member
+from barnabas.adapters.coord_etcd.supervised_process import SupervisedProcess
 from barnabas.core.tree.service_url import Endpoint
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
@@ -429,9 +429,9 @@ def test_the_other_members_are_the_same_for_all(tmp_path: Path) -> None:
 def test_a_program_that_does_not_stop_is_killed(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_process, "STOP_PATIENCE_S", 0.3)
+    monkeypatch.setattr(supervised_process, "STOP_PATIENCE_S", 0.3)
     code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"
-    kept = KeptProcess("deaf", [sys.executable, "-c", code], tmp_path / "log", reports)
+    kept = SupervisedProcess("deaf", [sys.executable, "-c", code], tmp_path / "log", reports)
     kept.start()
     wait_for(lambda: (tmp_path / "log").read_text().endswith("\n"))
     program = psutil.Process(int(kept.last_words()[-1]))
@@ -441,7 +441,9 @@ def test_a_program_that_does_not_stop_is_killed(
 
 
 def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path: Path, reports: Recorder[str]) -> None:
-    kept = KeptProcess("brief", [sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "log", reports)
+    kept = SupervisedProcess(
+        "brief", [sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "log", reports
+    )
     kept.start()
     reports.wait(lambda told: len(told) >= 2)
     kept.stop()
@@ -452,7 +454,7 @@ def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path:
 def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = KeptProcess("it", ["true"], tmp_path / "log", reports)
+    kept = SupervisedProcess("it", ["true"], tmp_path / "log", reports)
     now, pauses = [0.0], list[float]()
     lives = iter([1.0] * 6 + [3600.0, 1.0])
 
@@ -464,7 +466,7 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
         pauses.append(pause_s)
         return len(pauses) == 8
 
-    monkeypatch.setattr(kept_process, "monotonic", lambda: now[0])
+    monkeypatch.setattr(supervised_process, "monotonic", lambda: now[0])
     monkeypatch.setattr(kept, "_launch", lambda: None)
     monkeypatch.setattr(kept, "_wait", ended)
     monkeypatch.setattr(kept._stopping, "wait", wait)
@@ -475,9 +477,9 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
 def test_oversized_process_log_is_rotated_at_start(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_process, "LOG_BYTES_MAX", 10)
+    monkeypatch.setattr(supervised_process, "LOG_BYTES_MAX", 10)
     (tmp_path / "log").write_text("as long as this\n")
-    kept = KeptProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)
+    kept = SupervisedProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)
     kept.start()
     reports.wait(bool)
     kept.stop()

@@ -70,10 +70,10 @@ def test_frames_come_out_as_they_went_in(sizes: list[int], chunks: list[int], ta
                     held = True
                     break
                 wanted -= 1
-            inbound.settle()
+            inbound.save_unread()
             disturbing.ready = 70_000
             other.receive(disturbing)
-            other.settle()
+            other.save_unread()
             other.clear()
     assert seen == contents
     assert inbound.pending_bytes == 0
@@ -83,9 +83,9 @@ def test_the_memory_of_a_frame_grows_with_what_has_come() -> None:
     taken: list[int] = []
 
     class Watched(ReceiveBuffers):
-        def take(self, size: int) -> memoryview:
+        def allocate(self, size: int) -> memoryview:
             taken.append(size)
-            return super().take(size)
+            return super().allocate(size)
 
     stream = Stream(struct.pack(">i", 50_000_000) + b"x" * 50_000_000)
     stream.ready = 100_000
@@ -96,7 +96,7 @@ def test_the_memory_of_a_frame_grows_with_what_has_come() -> None:
         frame = inbound.next_frame()
         if frame is not None:
             assert len(frame) == 50_000_000
-        inbound.settle()
+        inbound.save_unread()
         assert not taken or taken[-1] <= 4 * came + 4
     assert taken[0] < 500_000
     assert len(taken) < 8

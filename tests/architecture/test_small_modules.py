@@ -7,7 +7,7 @@ import grimp
 LINES = 60
 REASONS = {
     "adapters/coord_zookeeper/lines.py": "a filter for the logger of kazoo, which knows nothing of the tree",
-    "adapters/wire_kafka/kept.py": "a codec of its own, as the others are",
+    "adapters/wire_kafka/cached.py": "a codec of its own, as the others are",
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
     "adapters/wire_kafka/quotas.py": "one file for each family of requests",
     "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",

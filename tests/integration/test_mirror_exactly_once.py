@@ -225,7 +225,7 @@ def test_topics_may_all_go_and_others_come(quick: None, caplog: pytest.LogCaptur
 def test_a_topic_of_the_target_that_is_deleted_is_made_again(
     quick: None, caplog: pytest.LogCaptureFixture, source_too: bool
 ) -> None:
-    line = "mirror: topic goes is no more at the target; it is made again, for what comes now"
+    line = "mirror: topic goes no longer exists at the target; it is created again, for new messages"
     with broker() as source, broker() as target, two_topics(source, target) as (mirror, send, _):
         with Admin(target) as admin:
             admin.delete_topics(["goes"])

@@ -333,7 +333,7 @@ class BrokerServer:
             follower = follower_of(state, api.topics)
             self._fronts.callback(follower.close)
             follower.start_watching()
-        self._waits_for_registrar = not registrar.begin()
+        self._waits_for_registrar = not registrar.register()
         self._look_if_ready()
 
     def _links(self, registry: ClusterRegistry, what_for: str) -> Links:

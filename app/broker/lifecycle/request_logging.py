@@ -10,7 +10,7 @@ from ....ports.metrics import Histogram, Metrics
 from ....ports.report import Level, Report, counted, in_room
 from ....ports.scheduler import Scheduler, Timer
 from ...config import BrokerConfig
-from ...logs import is_told
+from ...logs import is_enabled_for
 
 REQUESTS = "requests"
 """The logger of lines about single requests, `barnabas.requests`. Its level is read at the start."""
@@ -44,7 +44,7 @@ class Watching:
     def requests(self) -> RequestLog:
         """Return the log of requests for a server."""
         slow_ms = self._config.slow_request_threshold_ms
-        each = in_room(self._report, REQUESTS) if is_told(REQUESTS, Level.DEBUG) else None
+        each = in_room(self._report, REQUESTS) if is_enabled_for(REQUESTS, Level.DEBUG) else None
         limit = None if slow_ms < 0 else float(slow_ms)
         slow = self._flood(REQUESTS, _slow_too)
         times_of = None if self._metrics is None else partial(_times_of, self._metrics)

@@ -133,6 +133,6 @@ def _ports(host: str, base: int, count: int, keep: ExitStack) -> Sequence[int]:
         if base + count - 1 > 65_535:
             raise ConfigError(f"--base-port {base}: there are less than {count} ports from there on")
         return range(base, base + count)
-    from ...kept_port import kept_port
+    from ...reserve_port import reserve_port
 
-    return [kept_port(host, keep) for _ in range(count)]
+    return [reserve_port(host, keep) for _ in range(count)]

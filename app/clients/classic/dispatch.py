@@ -35,7 +35,7 @@ class RunDispatch:
     def poll(self, now_ms: float) -> Poll:
         while self._has_room():
             with self._lock:
-                batch, wake_ms = self._queue.take(now_ms), self._queue.wake_ms
+                batch, wake_ms = self._queue.drain(now_ms), self._queue.wake_ms
             if not batch:
                 return Poll([], wake_ms)
             self._dispatch(batch)

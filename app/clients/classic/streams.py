@@ -104,7 +104,7 @@ class MessageStream(Iterator[StreamMessage]):
         reader = self._reader
         while True:
             with self._lock:
-                message = reader.take()
+                message = reader.take_message()
             if message is not None:
                 return reader.decoded(message)
             if not reader.read_on():

@@ -330,9 +330,9 @@ class ClassicConsumer:
         return {owned: p.consumed for owned, p in self._partitions.items() if p.consumed is not None}
 
     def _commit_later(self) -> None:
-        self._commit_timer = self._scheduler.call_later(self.settings.autocommit_interval_ms, self._commit_by_itself)
+        self._commit_timer = self._scheduler.call_later(self.settings.autocommit_interval_ms, self._auto_commit)
 
-    def _commit_by_itself(self) -> None:
+    def _auto_commit(self) -> None:
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
             if outcome.error is not None and not self._complained:  # once each time the registries are away
                 self._report(f"offsets are not committed, which is tried again and again: {outcome.error}")

@@ -73,8 +73,8 @@ class BrokerFetcher:
         """Read these from now on, and no others."""
         wanted = list(partitions)
         known = set(self._partitions)
-        kept = [partition for partition in self._partitions if partition in wanted]
-        self._partitions = kept + [partition for partition in wanted if partition not in known]
+        retained = [partition for partition in self._partitions if partition in wanted]
+        self._partitions = retained + [partition for partition in wanted if partition not in known]
         self.poke()
 
     def poke(self) -> None:
@@ -282,12 +282,14 @@ class BrokerFetcher:
     def _out_of_range(self, partition: OwnedPartition) -> bool:
         time_ms = self._settings.reset_time_ms
         if time_ms is None:
-            text = f"{partition} has no offset {partition.fetch_offset} (any more), and autooffset.reset is none: seek"
+            text = f"{partition} has no offset {partition.fetch_offset}, and autooffset.reset is none: seek"
             self._surface(partition, NoOffset(text))
             return False
         again, partition.out_of_range = partition.out_of_range, True
         partition.lookup = time_ms
-        self._outside.report(f"{partition} has no offset {partition.fetch_offset} (any more): autooffset.reset")
+        self._outside.report(
+            f"{partition} has no offset {partition.fetch_offset}, it is out of range: autooffset.reset"
+        )
         return not again  # else at rest first: the broker contradicts itself
 
     def _surface(self, partition: OwnedPartition, error: BarnabasError) -> None:

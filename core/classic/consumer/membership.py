@@ -111,7 +111,7 @@ class ClassicMembership:
     def trigger(self) -> None:
         """Something changed: look around soon."""
         self._wanted = True
-        self._go_on()
+        self._rebalance_if_wanted()
 
     @property
     def held(self) -> set[PartitionClaim]:
@@ -164,7 +164,7 @@ class ClassicMembership:
 
     # --- one rebalance
 
-    def _go_on(self) -> None:
+    def _rebalance_if_wanted(self) -> None:
         if self._running or not self._wanted or self._suspended or self._closed or not self._open:
             return
         self._wanted = False
@@ -183,18 +183,18 @@ class ClassicMembership:
             return
         survey = outcome.get()
         self._registered = session
-        self._tell_idle(survey.idle)
-        kept = {owned: thread for owned, thread in self.claims.items() if survey.share.get(owned) == thread}
+        self._report_idle(survey.idle)
+        retained = {owned: thread for owned, thread in self.claims.items() if survey.share.get(owned) == thread}
         if not survey.still_owned:
-            kept = {}  # as after an expired session: nothing is known of who reads them now
-        lost = {owned: thread for owned, thread in self.claims.items() if owned not in kept}
-        claimed = {owned: thread for owned, thread in survey.share.items() if owned not in kept}
+            retained = {}  # as after an expired session: nothing is known of who reads them now
+        lost = {owned: thread for owned, thread in self.claims.items() if owned not in retained}
+        claimed = {owned: thread for owned, thread in survey.share.items() if owned not in retained}
         if not (lost or claimed or self._doubtful or self.unsaved):
             self._reading.take_up({}, {}, survey.brokers)
             self._settled()
             return
         given_up = self._reading.give_up(list(lost))
-        self.claims = kept
+        self.claims = retained
         self.unsaved |= given_up
         self._doubtful |= dict.fromkeys(lost.items())
         self._give_back(session, survey, claimed, given_up if survey.still_owned else {})
@@ -244,7 +244,7 @@ class ClassicMembership:
             return False
         self._running = False
         self._wanted = True
-        self._go_on()
+        self._rebalance_if_wanted()
         return True
 
     def _settled(self) -> None:
@@ -285,21 +285,21 @@ class ClassicMembership:
     def _try_again(self) -> None:
         self._timer = None
         self._running = False
-        self._go_on()
+        self._rebalance_if_wanted()
 
     def _ended(self, failure: ConsumerRebalanceFailed | None = None) -> None:
         self._running = False
         first, self._first = self._first, None
         if first is not None:
             first(failure)
-        self._go_on()
+        self._rebalance_if_wanted()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _tell_idle(self, idle: tuple[str, ...]) -> None:
+    def _report_idle(self, idle: tuple[str, ...]) -> None:
         for thread in idle:
             if thread not in self._idle:
                 self._report(f"no partition is left for {thread}: it waits")

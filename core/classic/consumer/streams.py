@@ -1,8 +1,9 @@
 """Streams of messages: fetchers put chunks in, users take messages out, with one queue per stream.
 
 Two sides meet at a queue: the owner of the consumer, and the reader of the stream. A message is handed out and counted
-as consumed in one step, `StreamReader.take`, so that a partition that is taken away hands out nothing further, and its
-consumed offset stands. Where they are two threads, a shell guards each step of either side (`StreamFeed`, `take`).
+as consumed in one step, `StreamReader.take_message`, so that a partition that is taken away hands out nothing further,
+and its consumed offset stands. Where they are two threads, a shell guards each step of either side (`StreamFeed`,
+`take_message`).
 """
 
 from collections import deque
@@ -248,13 +249,13 @@ class StreamReader:
         (`queue.ended`) ever. Raises as the steps do.
         """
         while True:
-            message = self.take()
+            message = self.take_message()
             if message is not None:
                 return self.decoded(message)
             if not self.read_on():
                 return None
 
-    def take(self) -> StreamMessage | None:
+    def take_message(self) -> StreamMessage | None:
         """The next message that is read, consumed with that; None when none is.
 
         Raises the error of a partition that cannot be read, once: the next call continues with the others, and with

@@ -147,24 +147,24 @@ class _Channel:
             done(doubt)
             return
 
-        def told(error: BarnabasError | None) -> None:
+        def on_answer(error: BarnabasError | None) -> None:
             if error is not None:
                 self._doubt = None  # it is reported now
             done(error)
 
-        self._ask(link, last, told)
+        self._ask(link, last, on_answer)
 
-    def _ask(self, link: BrokerLink, last: ClassicProduce, told: Callable[[BarnabasError | None], None]) -> None:
+    def _ask(self, link: BrokerLink, last: ClassicProduce, on_answer: Callable[[BarnabasError | None], None]) -> None:
         """Ask the broker something that it answers after `last`, the last request on the link."""
 
         def reply(result: ClassicOffsetsResult | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
                 self._lost(link, result)
-                told(result)
+                on_answer(result)
                 return
             if self._unproven is last:
                 self._unproven = None
-            told(None)
+            on_answer(None)
 
         entry = last.partitions[-1]
         question = ClassicOffsets(topic=entry.topic, partition=max(0, entry.partition), time_ms=LATEST, max_offsets=1)
@@ -183,7 +183,7 @@ class _Channel:
         """The broker is elsewhere now; what waits goes out where it was to go, or fails. Returns what is in doubt."""
         self._retired = True
         if not self.has_left:
-            self._hang_up()
+            self._close_connection()
         elif self._doubt is None:
             self._doubt = TransportError(f"{self._name()} is given up")
         return self._doubt
@@ -199,7 +199,7 @@ class _Channel:
         self._out.clear()
         self._waiting.clear()
         self._out_bytes = 0
-        self._hang_up()
+        self._close_connection()
         for sending in left:
             sending.done(error)
 
@@ -223,7 +223,7 @@ class _Channel:
         self._requests = 0
         self._pump()
 
-    def _hang_up(self) -> None:
+    def _close_connection(self) -> None:
         if self._connection.disconnect() and self._unproven is not None:
             self._unproven = None
             self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
@@ -240,11 +240,11 @@ class _Channel:
                 if self._out or not self._proven_on(link):
                     return
                 self._since_ms = self._now()
-                self._hang_up()
+                self._close_connection()
                 continue
             self._hand_over(link, self._waiting.popleft())
         if self._retired and not self.has_left:
-            self._hang_up()
+            self._close_connection()
 
     def _proven_on(self, link: BrokerLink) -> bool:
         """False while the broker has to say that it has everything of this connection, before the next one begins.
@@ -298,7 +298,7 @@ class _Channel:
         """Fail what is under way, which may have arrived or not: its sender decides on a retry."""
         if self._connection.link is not link:
             return
-        self._hang_up()
+        self._close_connection()
         lost = list(self._out)
         self._out.clear()
         self._out_bytes = 0

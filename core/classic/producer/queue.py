@@ -29,7 +29,7 @@ class RunQueue:
         self._queue.append(run)
         return not before or self.waiting // self._batch_messages != before // self._batch_messages
 
-    def take(self, now_ms: float) -> list[Run]:
+    def drain(self, now_ms: float) -> list[Run]:
         """Take the batch that is to go out now; empty if none is, then `wake_ms` says when to look again."""
         if self._last_ms is None:
             self._last_ms = now_ms

@@ -149,7 +149,7 @@ class ProducerSender:
                 if self._place(run):
                     ready.append(run)
                 elif over:
-                    failed.append((run, error or NoBrokersForPartition(_nobody(run))))
+                    failed.append((run, error or NoBrokersForPartition(_no_broker_text(run))))
                 else:
                     unplaced.runs = unplaced.runs[number:]
                     break
@@ -229,16 +229,16 @@ class ProducerSender:
         if not result.partitions:  # the wire has no answers
             self._settle([run for runs in groups for run in runs], None)
             return
-        for told, runs in zip(result.partitions, groups, strict=True):
-            wrong = told.error is not ErrorCode.NONE
-            self._settle(runs, ApiError(told.error, told.error_message or "") if wrong else None)
+        for outcome, runs in zip(result.partitions, groups, strict=True):
+            wrong = outcome.error is not ErrorCode.NONE
+            self._settle(runs, ApiError(outcome.error, outcome.error_message or "") if wrong else None)
 
     def _settle(self, runs: Sequence[Run], error: BarnabasError | None) -> None:
         self.messages -= sum(run.count for run in runs)
         self._settled(runs, error)
 
 
-def _nobody(run: Run) -> str:
+def _no_broker_text(run: Run) -> str:
     where = "" if run.wish is None else f" {run.wish}"
     return f"no live broker has partition{where} of topic {run.topic}, also after reading the registries again"
 

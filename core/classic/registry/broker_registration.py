@@ -140,7 +140,7 @@ class BrokerRegistrar:
         if self._wanted.pop(layout.topic_broker_path(topic, self._broker_id), None) is not None:
             self._step()
 
-    def begin(self) -> bool:
+    def register(self) -> bool:
         """Register here and now, which may block. False: a predecessor's session must end first; `ready` follows.
 
         Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)`, what the `clash` of a node makes, and `CoordinationError`.
@@ -159,7 +159,7 @@ class BrokerRegistrar:
             self._wait_for_predecessor(error)
             return False
         self._is_ready = True
-        self._go_on()
+        self._reset_back_off()
         return True
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class BrokerRegistrar:
         if applied.errors:
             self._deal_with(applied.errors[0])
             return
-        self._go_on()
+        self._reset_back_off()
         if not self._is_ready:
             self._is_ready = True
             self._ready()
@@ -266,7 +266,7 @@ class BrokerRegistrar:
         self._taken.clear()
         self._step()
 
-    def _go_on(self) -> None:
+    def _reset_back_off(self) -> None:
         """Reset the back-off, since everything has worked."""
         self._back_off_ms = BACK_OFF_MS
         self._complained = False

@@ -174,7 +174,7 @@ class RegistryDirectory:
         if self._retry is not None:
             self._retry.cancel()
         waiting, self._waiting = self._waiting, []
-        _tell(waiting, ClosedError("the directory is closed"))
+        _complete_all(waiting, ClosedError("the directory is closed"))
         self._cancel(self._cancels)
         self._cancels = {}
 
@@ -230,7 +230,7 @@ class RegistryDirectory:
             error = CoordinationError(f"the registries could not be read: {outcome.error!r}")
         if self._closed:
             self._cancel(found.cancels)
-            _tell(plan.waiting, ClosedError("the directory is closed"))
+            _complete_all(plan.waiting, ClosedError("the directory is closed"))
             return
         self._cancels |= found.cancels
         if error is None:
@@ -239,7 +239,7 @@ class RegistryDirectory:
         elif not self._failing:
             self._report(f"brokers and topics cannot be read now, what was read last stands: {error}")
         self._failing = error is not None
-        _tell(plan.waiting, error)
+        _complete_all(plan.waiting, error)
         if self._stale:
             self._read_again()
         elif error is not None and self._retry is None:
@@ -283,6 +283,6 @@ def places_of(counts: Mapping[int, int], live: Iterable[int]) -> tuple[BrokerPar
     return pairs or tuple(BrokerPartition(b, 0) for b in alive)
 
 
-def _tell(waiting: Iterable[Learnt], error: BarnabasError | None) -> None:
+def _complete_all(waiting: Iterable[Learnt], error: BarnabasError | None) -> None:
     for done in waiting:
         done(error)

@@ -39,9 +39,9 @@ class Lane:
     def run(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
         """Do `work` after what was given before; `done` is called later on the owner thread."""
         self._waiting.append((work, done))
-        self._go_on()
+        self._run_next()
 
-    def _go_on(self) -> None:
+    def _run_next(self) -> None:
         if self._busy or not self._waiting:
             return
         self._busy = True
@@ -52,6 +52,6 @@ class Lane:
             try:
                 done(outcome)
             finally:
-                self._go_on()
+                self._run_next()
 
         run(self._scheduler, self._coordination, work, finished)

@@ -15,12 +15,12 @@ _CRC = Struct(">I")
 class _Heads(dict[int, bytes]):
     """Cache of the first six bytes of a plain magic-1 entry by payload length."""
 
-    _KEPT_MAX = 4096
+    _CACHED_MAX = 4096
     _HEAD = Struct(">ibB")
 
     def __missing__(self, length: int) -> bytes:
         head = self._HEAD.pack(length + MAGIC_1_HEADER_BYTES, 1, 0)
-        if len(self) < self._KEPT_MAX:
+        if len(self) < self._CACHED_MAX:
             self[length] = head
         return head
 

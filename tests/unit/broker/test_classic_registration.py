@@ -83,7 +83,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def test_the_id_and_then_the_topics_stand_with_exactly_these_contents(world: World) -> None:
     broker = world.broker()
     broker.registrar.want("clicks", 4)
-    assert broker.registrar.begin()
+    assert broker.registrar.register()
     assert world.data("/brokers/ids/7") == b"host-1000:host:9092"
     assert world.data("/brokers/topics/clicks/7") == b"4"
     assert broker.registrar.is_ready
@@ -92,7 +92,7 @@ def test_the_id_and_then_the_topics_stand_with_exactly_these_contents(world: Wor
 
 def test_topics_are_shown_as_they_appear_change_and_go(world: World) -> None:
     broker = world.broker()
-    broker.registrar.begin()
+    broker.registrar.register()
     broker.registrar.want("late", 2)
     broker.registrar.want("later", 3)
     assert world.data("/brokers/topics/late/7") is None or not world.blocking
@@ -108,7 +108,7 @@ def test_topics_are_shown_as_they_appear_change_and_go(world: World) -> None:
 def test_everything_is_registered_again_after_the_session_expired(world: World) -> None:
     broker = world.broker()
     broker.registrar.want("t", 1)
-    broker.registrar.begin()
+    broker.registrar.register()
     world.tree.expire(broker.session)
     assert world.data("/brokers/ids/7") is None
     world.scheduler.run_pending()
@@ -119,7 +119,7 @@ def test_everything_is_registered_again_after_the_session_expired(world: World) 
 
 def test_a_session_that_expires_while_a_topic_is_registered(world: World) -> None:
     broker = world.broker()
-    broker.registrar.begin()
+    broker.registrar.register()
     broker.registrar.want("t", 1)
     world.tree.expire(broker.session)
     broker.registrar.want("u", 1)
@@ -129,7 +129,7 @@ def test_a_session_that_expires_while_a_topic_is_registered(world: World) -> Non
 
 def test_while_the_coordination_cannot_be_reached_it_is_tried_again_less_and_less_often(world: World) -> None:
     broker = world.broker()
-    broker.registrar.begin()
+    broker.registrar.register()
     world.tree.disconnect(broker.session)
     broker.registrar.want("t", 1)
     world.scheduler.advance(60_000)
@@ -143,7 +143,7 @@ def test_while_the_coordination_cannot_be_reached_it_is_tried_again_less_and_les
 def test_a_session_that_expires_while_it_is_cut_off(world: World) -> None:
     broker = world.broker()
     broker.registrar.want("t", 1)
-    broker.registrar.begin()
+    broker.registrar.register()
     world.tree.disconnect(broker.session)
     world.tree.expire(broker.session)
     world.scheduler.advance(10_000)
@@ -154,10 +154,10 @@ def test_a_session_that_expires_while_it_is_cut_off(world: World) -> None:
 
 
 def test_a_second_broker_of_the_same_id_does_not_start(world: World) -> None:
-    world.broker().registrar.begin()
+    world.broker().registrar.register()
     second = world.broker(port=9093, started_ms=2000)
     with pytest.raises(ApiError, match=r"broker\.id 7 is taken.*host-1000:host:9092") as raised:
-        second.registrar.begin()
+        second.registrar.register()
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert world.data("/brokers/ids/7") == b"host-1000:host:9092"
 
@@ -165,16 +165,16 @@ def test_a_second_broker_of_the_same_id_does_not_start(world: World) -> None:
 def test_garbage_in_the_place_of_the_id_is_a_clash_too(world: World) -> None:
     world.eyes.create("/brokers/ids/7", b"what is this")
     with pytest.raises(ApiError, match="what is this"):
-        world.broker().registrar.begin()
+        world.broker().registrar.register()
 
 
 def test_one_that_took_the_id_after_an_expiry_is_a_failure(world: World) -> None:
     broker = world.broker()
     broker.registrar.want("t", 1)
-    broker.registrar.begin()
+    broker.registrar.register()
     world.tree.disconnect(broker.session)
     world.tree.expire(broker.session)
-    world.broker(port=9093).registrar.begin()
+    world.broker(port=9093).registrar.register()
     world.tree.reconnect(broker.session)
     world.scheduler.advance(1000)
     assert [type(error) for error in broker.failures] == [ApiError]
@@ -190,11 +190,11 @@ def test_one_that_took_the_id_after_an_expiry_is_a_failure(world: World) -> None
 def test_the_node_of_a_dead_predecessor_is_waited_for(world: World) -> None:
     dead = world.broker()
     dead.registrar.want("t", 1)
-    dead.registrar.begin()
+    dead.registrar.register()
     world.tree.disconnect(dead.session)
     broker = world.broker(started_ms=2000)
     broker.registrar.want("t", 1)
-    assert not broker.registrar.begin()
+    assert not broker.registrar.register()
     world.scheduler.advance(PREDECESSOR_MS - 1000)
     assert not broker.ready
     assert world.data("/brokers/ids/7") == b"host-1000:host:9092"
@@ -209,9 +209,9 @@ def test_the_node_of_a_dead_predecessor_is_waited_for(world: World) -> None:
 
 
 def test_a_predecessor_that_lives_on_is_a_failure_in_the_end(world: World) -> None:
-    world.broker().registrar.begin()
+    world.broker().registrar.register()
     broker = world.broker(started_ms=2000)
-    assert not broker.registrar.begin()
+    assert not broker.registrar.register()
     world.scheduler.advance(PREDECESSOR_MS + 1000)
     assert len(broker.failures) == 1
     assert "another broker" in str(broker.failures[0])
@@ -223,7 +223,7 @@ def test_conflicting_topic_node_is_reported_and_registration_retried(world: Worl
     broker = world.broker()
     broker.registrar.want("mine", 1)
     broker.registrar.want("other", 1)
-    assert broker.registrar.begin()
+    assert broker.registrar.register()
     assert world.data("/brokers/topics/other/7") == b"1"
     assert any("/brokers/topics/mine/7" in line and "99" in line for line in broker.reports)
     world.eyes.delete("/brokers/topics/mine/7")
@@ -233,7 +233,7 @@ def test_conflicting_topic_node_is_reported_and_registration_retried(world: Worl
 
 def test_nothing_is_done_after_close(world: World) -> None:
     broker = world.broker()
-    broker.registrar.begin()
+    broker.registrar.register()
     broker.registrar.want("t", 1)
     broker.registrar.close()
     broker.registrar.close()
@@ -247,4 +247,4 @@ def test_a_start_without_a_coordination_raises(world: World) -> None:
     broker = world.broker()
     world.tree.disconnect(broker.session)
     with pytest.raises(BarnabasError, match="connected"):
-        broker.registrar.begin()
+        broker.registrar.register()

@@ -47,7 +47,7 @@ def test_each_step_may_meet_a_partition_that_was_taken_away() -> None:
         partition = partition_of(queue)
         queue.put(chunk_of(partition))
         for number in range(steps):
-            (reader.read_on if number % 2 else reader.take)()
+            (reader.read_on if number % 2 else reader.take_message)()
         before = partition.consumed
         queue.drop((partition,))
         assert reader.poll() is None
@@ -60,7 +60,7 @@ def test_decode_error_of_revoked_partition_is_not_raised() -> None:
     partition = partition_of(queue)
     queue.put(chunk_of(partition, SET[:-1] + b"!"))  # the last message has a wrong CRC
     assert [message and message.value for message in (reader.poll(), reader.poll())] == [b"a", b"b"]
-    assert reader.take() is None
+    assert reader.take_message() is None
     assert reader.read_on()  # met, and not raised yet
     queue.drop((partition,))
     assert reader.poll() is None
@@ -78,7 +78,7 @@ def test_full_queue_signals_room_from_read_on_not_from_take() -> None:
     reader = StreamReader(queue, lambda: told.append(1))
     queue.put(chunk_of(partition_of(queue)))
     assert queue.full
-    assert reader.take() is None
+    assert reader.take_message() is None
     assert told == []
     assert reader.read_on()
     assert told == [1]

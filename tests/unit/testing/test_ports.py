@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.ports import free_pairs, free_ports, is_free
 
-from barnabas.app.kept_port import KEEPS, kept_port
+from barnabas.app.reserve_port import KEEPS, reserve_port
 
 _TESTS = Path(__file__).resolve().parents[2]
 _PROGRAM = """
@@ -61,7 +61,7 @@ def test_listening_port_is_not_free(host: str) -> None:
 @pytest.mark.skipif(not KEEPS, reason="this system keeps no port")
 def test_reserved_port_is_usable_only_with_reuse_address() -> None:
     with ExitStack() as keep:
-        port = kept_port("127.0.0.1", keep)
+        port = reserve_port("127.0.0.1", keep)
         for _ in range(2):
             with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
                 pass

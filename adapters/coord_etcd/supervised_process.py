@@ -37,7 +37,7 @@ exit "$code"
 pipe, which comes with the end of this process, kills it. (PR_SET_PDEATHSIG is Linux's alone and ends with a thread.)"""
 
 
-class KeptProcess:
+class SupervisedProcess:
     """`report` gets a line when it dies and is started again. Its output is added to the file `log`."""
 
     def __init__(

@@ -15,25 +15,25 @@ class KeepsBytes(Protocol):
     def encoded(self) -> dict[int, bytes] | None: ...
 
 
-KeptT = TypeVar("KeptT", bound=KeepsBytes)
+CachedT = TypeVar("CachedT", bound=KeepsBytes)
 
 
-class Kept(Generic[KeptT]):
+class Cached(Generic[CachedT]):
     """A codec for values that are sent repeatedly (`encoded` is a mapping): each is written once per version."""
 
     has_steps = True
 
-    def __init__(self, layout: Struct[KeptT]) -> None:
+    def __init__(self, layout: Struct[CachedT]) -> None:
         self._layout = layout
 
-    def read(self, reader: Reader, version: int) -> KeptT:
+    def read(self, reader: Reader, version: int) -> CachedT:
         return self._layout.read(reader, version)
 
-    def write(self, writer: Writer, version: int, value: KeptT) -> None:
+    def write(self, writer: Writer, version: int, value: CachedT) -> None:
         for _ in self.write_in_steps(writer, version, value):
             pass
 
-    def write_in_steps(self, writer: Writer, version: int, value: KeptT) -> Iterator[None]:
+    def write_in_steps(self, writer: Writer, version: int, value: CachedT) -> Iterator[None]:
         encoded = value.encoded
         if encoded is None:
             yield from self._layout.write_in_steps(writer, version, value)

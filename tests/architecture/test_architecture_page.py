@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from support.architecture_ways import STEP, ways_of
 
-STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 WAYS = [
     "A produce",
@@ -26,11 +26,6 @@ WAYS = [
 @pytest.fixture(scope="module")
 def page(checkout: Path) -> str:
     return (checkout / "docs" / "architecture.md").read_text(encoding="utf-8")
-
-
-def _ways(page: str) -> dict[str, str]:
-    ways = page.partition("## The ways\n")[2].partition("\n## ")[0]
-    return dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", ways, re.DOTALL | re.MULTILINE))
 
 
 def _functions(path: Path) -> set[str]:
@@ -57,7 +52,7 @@ def test_functions_named_on_a_way_exist(checkout: Path, page: str) -> None:
 
 
 def test_path_of_each_request_type_names_at_least_five_files(page: str) -> None:
-    ways = _ways(page)
+    ways = ways_of(page)
     assert list(ways) == WAYS
     for name, way in ways.items():
         steps = re.findall(r"^\d+\. `([^:`]+):", way, re.MULTILINE)

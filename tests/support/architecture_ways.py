@@ -1,0 +1,12 @@
+"""The ways of requests on the page docs/architecture.md."""
+
+import re
+
+STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
+"""A function that a step names: its file and its qualified name."""
+
+
+def ways_of(page: str) -> dict[str, str]:
+    """The text of each way by its heading, in the order of the page."""
+    ways = page.partition("## The ways\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", ways, re.DOTALL | re.MULTILINE))

@@ -67,7 +67,7 @@ OTHERS = {
     "--no-deps", "--wheel-dir",  # of pip
     "--data-dir", "--force-new-cluster", "--prefix",  # of etcd
     "--barnabas-set",  # of pytest, by the plug-in
-    "--faults", "--minutes", "--over", "--rate", "--seed", "--transactions",  # of make chaos
+    "--faults", "--minutes", "--over", "--rate", "--record", "--seed", "--transactions",  # of make chaos
     "--update",  # of tools/language.py
 }  # fmt: skip
 

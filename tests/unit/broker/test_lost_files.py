@@ -100,7 +100,7 @@ def test_a_shortened_newest_segment_after_an_orderly_stop(left: int) -> None:
     end(broker, True)
     del content(broker, 9)[left * len(content(broker, 9)) // 3 :]
     (line,) = begin(broker)
-    assert line.startswith(f"t-0: offsets {9 + left} to 11 are lost: the recovery-point checkpoint")
+    assert line.startswith(f"t-0: offsets {9 + left} to 11 are lost: the recovery point is 12, but")
     assert broker.fetch("t", 9 + left).partitions[0].error is ErrorCode.CORRUPT_MESSAGE, "no reader waits there"
     assert broker.produce("t", b"new").base_offset == 12
     assert broker.values("t", 12) == [b"new"]

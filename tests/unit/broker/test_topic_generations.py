@@ -137,7 +137,7 @@ def test_brokers_with_classic_listeners_only_may_be_many_and_change_nothing() ->
     create(owner, "old", 2, message_format="classic")
     remote = "zookeeper://only.its.name:2181/counts"
     others = [
-        ManualBroker(tree=tree, broker_id=number, listeners="classic://broker:6667", coordination=remote)
+        ManualBroker(tree=tree, broker_id=number, listeners="classic://broker:6667", coordination=remote, shared=True)
         for number in (2, 3)
     ]
     for other in others:

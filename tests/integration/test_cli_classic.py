@@ -197,7 +197,7 @@ def test_consume_commits_printed_offsets_and_leaves_group_on_signal(cluster: Clu
         (["consume", "t", "--zk-connect", "a:1", "-g", "g", "-e"], "--stop-at-end"),
         (["consume", "t", "--zk-connect", "a:1", "-g", "g", "-p", "0"], "--partition"),
         (["consume", "t", "--zk-connect", "a:1", "-g", "g/h"], "groupid 'g/h'"),
-        (["consume", "t", "--coordination", "zoo://a", "-g", "g"], "zookeeper://"),
+        (["consume", "t", "--coordination", "zoo://a", "-g", "g"], "unknown coordination scheme 'zoo'; known: "),
         (["consume", "t", "-b", "classic://127.0.0.1:1", "-p", "0", "--from", "then"], "--from 'then'"),
         (["topics", "list", "-b", "classic://127.0.0.1:1"], "--zk-connect"),
         (["topics", "describe", "a/b", "--zk-connect", "a:1"], "'a/b'"),

@@ -219,7 +219,7 @@ def test_disasters_happen_and_end() -> None:
         while True:
             program.sleep(1)
 
-    with one_broker(4) as world:
+    with one_broker(2) as world:
         program = world.program("work", work, restart_after=1)
         disasters = Disasters(world, every=2, lasting=3)
         with disasters:

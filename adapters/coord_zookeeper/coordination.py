@@ -30,7 +30,7 @@ from ...ports.coordination import (
 from ...ports.errors import ClosedError
 from ..repeated_failure import RepeatedFailure
 from ..watch_delivery import WatchDelivery
-from .lines import logger_for
+from .kazoo_logger import logger_for
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
 from .watching_client import WatchingClient

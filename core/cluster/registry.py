@@ -24,7 +24,7 @@ from ...ports.errors import ApiError
 from ...ports.report import error
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from . import layout, telling, topic_store
+from . import layout, topic_log_lines, topic_store
 from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
@@ -324,7 +324,7 @@ class ClusterRegistry:
             await self.reread(topic.name)
         else:
             self.apply(TopicSet(topic=topic, states={}))
-        self._report(telling.made(topic))
+        self._report(topic_log_lines.made(topic))
 
     async def create_all(self, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
         """Store several planned topics, with names that do not collide, in one commit.
@@ -340,7 +340,7 @@ class ClusterRegistry:
         for topic, states in made:
             if not states:
                 self.apply(TopicSet(topic=topic, states={}))
-            self._report(telling.made(topic))
+            self._report(topic_log_lines.made(topic))
         return True
 
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
@@ -348,7 +348,7 @@ class ClusterRegistry:
         restore the former topic. Raises `BadVersion` when another broker has changed it in between."""
         before = self.image.topic(topic.name)
         await self._write_topic(before, topic, added or {})
-        self._report(telling.resized(before, topic))
+        self._report(topic_log_lines.resized(before, topic))
 
     async def move(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         """Store other replicas of a topic's partitions, with states that change with them. Raises as `resize`."""
@@ -393,7 +393,7 @@ class ClusterRegistry:
         topic = self.image.topic(name)
         topic = await elsewhere(partial(topic_store.mark_deleting, self._coordination, topic, brokers))
         self.apply(TopicDeleting(topic=topic))
-        self._report(telling.deleted(topic))
+        self._report(topic_log_lines.deleted(topic))
         return topic
 
     async def finish_delete(self, topic: Topic) -> None:
@@ -508,6 +508,6 @@ class ClusterRegistry:
         self._report_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
 
     def _report_configured(self, what: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        line = telling.configured(what, before, after)
+        line = topic_log_lines.configured(what, before, after)
         if line is not None:
             self._report(line)

@@ -130,7 +130,7 @@ def test_keys_that_someone_else_wrote(server: EtcdServer, harness: EtcdHarness) 
     gap = Watch(session, "/a/gap/below")
     for key in (b"/a/\xff\xfe", b"/a/", b"/a/b//c", b"-beside/a", b"/a/gap/below"):
         server.put(prefix + key, b"foreign")
-    gap.wait(b"foreign", [])  # the event may be late: a follower that watches before it is told of this path, too
+    gap.wait(b"foreign", [])  # the event may be late: a follower that watches earlier gets this path, too
     watch, follower = Watch(session, "/a"), Follower(session, "/a")
     for key in (b"/a/\xff", b"/a/", b"/a/b//c", b"/a/..", b"/a/\x01", "/a/\u3000".encode()):
         server.put(prefix + key, b"foreign")

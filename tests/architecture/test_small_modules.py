@@ -6,7 +6,7 @@ import grimp
 
 LINES = 60
 REASONS = {
-    "adapters/coord_zookeeper/lines.py": "a filter for the logger of kazoo, which knows nothing of the tree",
+    "adapters/coord_zookeeper/kazoo_logger.py": "a filter for the logger of kazoo, which knows nothing of the tree",
     "adapters/wire_kafka/cached.py": "a codec of its own, as the others are",
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
     "adapters/wire_kafka/quotas.py": "one file for each family of requests",
@@ -19,14 +19,14 @@ REASONS = {
     "app/config/scrub_keys.py": "one file for each group of configuration keys",
     "app/config/transaction_keys.py": "one file for each group of configuration keys",
     "core/cluster/balance.py": "a pure rule (leader.imbalance.*), apart from the controller that applies it",
-    "core/cluster/telling.py": "log lines, apart from the registry that causes them",
+    "core/cluster/topic_log_lines.py": "log lines, apart from the registry that causes them",
     "core/coordinator/group/causes.py": "a bounded list; the group does not know its limits",
-    "core/coordinator/group/telling.py": "log lines, apart from the state machine that causes them",
+    "core/coordinator/group/rebalance_log_line.py": "log lines, apart from the state machine that causes them",
     "core/coordinator/group/transacting.py": "an index with an invariant of its own",
     "core/replica/follower/follower_flushes.py": "flush.messages of followers is a rule of its own",
     "core/replica/leader/early_batches.py": "a bounded wait with a state of its own",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
-    "pipeline/uses/catalog.py": "names only, so that a command line starts without Spark",
+    "pipeline/uses/catalog.py": "imports all examples; the commands load it only when they run one",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
     "testing/crashes/files.py": "files as a recording sees them",
 }

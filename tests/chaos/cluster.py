@@ -234,7 +234,7 @@ class ChaosCluster:
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic with all replicas that the cluster has by default; it is waited for by `wait_healthy`.
 
-        A busy machine may keep the coordination service from an answer: nobody knows then if the topic was created.
+        The coordination service may not answer on a busy machine, which leaves the outcome unknown.
         """
         until = time.monotonic() + HEALTHY_S
         while True:

@@ -17,7 +17,7 @@ BUFFER_MAX = 1 << 18
 STOP_WAIT_S = 120
 CLIENT = "client"
 UNKNOWN = ""
-"""Who has opened a connection and said nothing yet."""
+"""The caller of a connection that has sent nothing yet."""
 
 Name = str
 Pair = tuple[Name, Name]
@@ -34,7 +34,7 @@ class _End:
     out: bytearray = field(factory=bytearray)
     """For this side."""
     first: bytearray = field(factory=bytearray)
-    """What it has sent while it is `UNKNOWN`."""
+    """The bytes that the caller has sent while it is `UNKNOWN`."""
     other: "_End | None" = None
     ended: bool = False
 

@@ -67,7 +67,7 @@ class CallTracer:
             self._current.add(frame.f_code)
 
     def _names(self, codes: set[CodeType]) -> set[str]:
-        """As the page writes them: `file:Class.function`."""
+        """Return the entered functions in the form of the page: `file:Class.function`."""
         found = [(Path(code.co_filename), code.co_qualname) for code in codes]
         return {
             f"{path.relative_to(self._checkout).as_posix()}:{name}"

@@ -90,7 +90,7 @@ class Source(Work):
 
 
 class LastLines(logging.Handler):
-    """The last log lines and statistics of a client of librdkafka, for when it does not go on."""
+    """The last log lines and statistics of a client of librdkafka, for a client that makes no progress."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Transformer(Work):
         self._chance = random.Random(seed)
         self.committed = self.aborted = self.lives = 0
         self.doing = "nothing yet"
-        """What it does, or waits for."""
+        """The current action of the client, or what it waits for."""
         super().__init__(name)
 
     def work(self) -> None:

@@ -226,7 +226,7 @@ class ClusterChecker:
             raise Broken(f"acknowledged: offset {offset} of {place}, of which {end} is committed")
 
     def acknowledged_position(self, group: str, place: TopicPartition, position: int) -> None:
-        """A group was told that it has committed this position, which it had not before: the record is committed in
+        """A group got the answer that this new position is committed: the record is committed in
         `__consumer_offsets`."""
         broker = next(iter(self.world.brokers.values()))
         number = partition_of(group, int(str(broker.settings["offsets_topic_num_partitions"])))

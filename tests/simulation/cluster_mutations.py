@@ -268,7 +268,7 @@ def cuts_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_followers_of_earlier_lives(patch: pytest.MonkeyPatch) -> None:
-    """What a follower has fetched counts, whichever life of its broker is in the ISR."""
+    """The leader counts fetches of a follower in any broker epoch, not only in that of the ISR."""
 
     def lowest_log_end(self: Followers, isr: Iterable[ReplicaId], catching_up: Iterable[ReplicaId]) -> Offset:
         waited = {each.broker_id for each in (*isr, *catching_up)}

@@ -219,7 +219,7 @@ class ReplicaCluster:
             member.open(self.state)
         self.isr_requests: list[AlterPartition] = []
         self.isr_rejections: list[Callable[[], None]] = []
-        """What is called when the request of the same index was rejected."""
+        """The callbacks for rejected requests, by the index of the request."""
         self.refuse_isr = False
         self._unknown: list[tuple[Member, int, AlterPartition, Callable[[], None]]] = []
 
@@ -297,7 +297,7 @@ class ReplicaCluster:
             if not self.reaches(0, source.broker_id):
                 self._unknown.append(
                     (source, life, change, on_rejected)
-                )  # until it is healed nobody knows what came of it
+                )  # the outcome is unknown until the connection is healed
                 return
             if same and not self.refuse_isr:
                 after = with_isr(state, change.new_isr, self.topic.partitions[0], self.brokers, self.rules)

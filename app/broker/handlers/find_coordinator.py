@@ -66,7 +66,7 @@ class CoordinatorService:
         leader = state.image.state(place).leader
         node = nodes.get(leader)
         if node is None or not state.has_replica(*place, leader):
-            return _unavailable(key, f"nobody leads {place}")
+            return _unavailable(key, f"{place} has no leader")
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
 

@@ -254,7 +254,7 @@ def election_log_line(key: TopicPartition, before: PartitionState, after: Partit
     """Return the log line about an election."""
     leader = after.leader
     if leader == NO_LEADER:
-        return f"nobody leads {key} any more: none of {list(before.members)}, which have all of it, is there"
+        return f"{key} has no leader: no replica of {list(before.members)}, which have all committed records, is alive"
     if leader in before.members:
         text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}"
         return info(text, topic=key.topic, partition=key.partition, leader=leader)

@@ -226,7 +226,7 @@ def _show(
     prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
     metrics.gauge(
         f"{prefix}_unknowndestinationqueuesize",
-        "Transactions with partitions that nobody leads now.",
+        "Transactions with partitions that have no leader now.",
         lambda: markers.without_leader,
     )
     metrics.gauge(

@@ -347,7 +347,7 @@ class Fetcher:
         if reset is not Reset.NONE:
             state.lookup = AtTime(reset.value)
             return
-        text = f"{state.tp} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
+        text = f"{state.tp} has no offset {state.fetch_offset}, and auto.offset.reset is none: seek"
         self._surface(state, NoOffset(text))
 
     def _truncated(self, state: TopicPartitionState, diverging: DivergingEpoch) -> None:

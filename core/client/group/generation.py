@@ -48,7 +48,7 @@ def explained(error: ErrorCode, settings: GroupSettings, assignors: str) -> ApiE
             f"another consumer has joined {group} with group.instance.id {settings.group_instance_id!r}"
         ),
         ErrorCode.GROUP_AUTHORIZATION_FAILED: f"no permission to use {group}",
-        ErrorCode.UNKNOWN_MEMBER_ID: f"{group} does not know this member (any more): it did not answer in time",
+        ErrorCode.UNKNOWN_MEMBER_ID: f"{group} does not know this member: it did not answer in time",
         ErrorCode.ILLEGAL_GENERATION: f"{group} has been rebalanced without this member",
         ErrorCode.REBALANCE_IN_PROGRESS: f"{group} is being rebalanced",
     }

@@ -17,9 +17,9 @@ from .entry import GroupEntry
 from .group import Group
 from .loading import LoadedGroup, Loading
 from .offsets import GroupOffsets
+from .rebalance_log_line import rebalance
 from .records import encode_group, encode_group_key
 from .states import GroupState
-from .telling import rebalance
 from .transacting import TransactingGroups
 
 _LEASE_CHECK_MS = 500.0

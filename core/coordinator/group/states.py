@@ -21,11 +21,11 @@ class GroupState(Enum):
 class GroupChange(Enum):
     """An event of the group as a whole. Everything else that members do leaves the state as it is."""
 
-    REBALANCE = "a member came, left or changed, or the assignment could not be written: all are to join anew"
-    JOINED = "whoever is waited for has joined, or their time is over"
-    DESERTED = "their time is over, and nobody is there"
+    REBALANCE = "a member joined, left or changed, or the assignment could not be written: all members must join again"
+    JOINED = "all awaited members have joined, or the rebalance timeout is over"
+    DESERTED = "the rebalance timeout is over, and the group has no members"
     ASSIGNED = "the leader's assignment is in the log"
-    END = "it is deleted, or coordinated elsewhere"
+    END = "the group was deleted, or has another coordinator"
 
 
 _S, _E = GroupState, GroupChange

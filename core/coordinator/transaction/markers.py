@@ -176,7 +176,7 @@ class MarkerSender:
             self.without_leader += 1
             if sending.tries >= _TRIES_UNTOLD:
                 names = ", ".join(map(str, later[:_NAMED_MAX])) + (", ..." if len(later) > _NAMED_MAX else "")
-                self._complain(sending, f"nobody leads {names}")
+                self._complain(sending, f"no leader of {names}")
 
             def again() -> None:
                 self.without_leader -= 1

@@ -204,7 +204,7 @@ def test_a_topic_that_the_image_does_not_have_yet_gets_its_marker_when_it_has(br
     partition = broker.node.state.replicas.partitions["t", 0]
     assert (partition.last_stable_offset, partition.log.log_end_offset) == (2, 2)
     (line,) = broker.reports
-    assert "nobody leads t-0" in line
+    assert "no leader of t-0" in line
     broker.lines.clear()
 
 

@@ -88,7 +88,7 @@ def test_marker_waits_for_partition_without_leader() -> None:
     house.pass_time(60_000)
     assert (house.state(), house.sender.without_leader) == ("PrepareCommit", 1)
     (line,) = house.reports
-    assert line == f"the marker of producer {who[0]}, epoch 0, cannot be written everywhere yet: nobody leads u-0"
+    assert line == f"the marker of producer {who[0]}, epoch 0, cannot be written everywhere yet: no leader of u-0"
     house.leaders[U0] = ELSEWHERE
     house.pass_time(1100)
     assert (house.state(), house.sender.without_leader) == ("CompleteCommit", 0)

@@ -6,12 +6,53 @@ of each (docs/design/wire.md, 'Schemas'). For the type checker both are `attrs.f
 
 `quick_frozen` is for values of which every request makes several, and nothing else: they are made in a ninth of the
 time, since nothing but the type checker refuses to change them (docs/design/wire.md, 'The cost of a small request').
+
+`Secret` holds a password, key or token, which must not appear in a log, an error or a `repr`.
 """
 
+import hmac
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-__all__ = ["frozen", "quick_frozen"]
+__all__ = ["Secret", "frozen", "quick_frozen"]
+
+SecretT = TypeVar("SecretT", str, bytes)
+HIDDEN = "[hidden]"
+"""Kafka's text for a value of the type PASSWORD."""
+
+
+class Secret(Generic[SecretT]):
+    """A password, key or token, Kafka's `Password`: `value` has it, and every text of it is `[hidden]`.
+
+    Two secrets are compared in constant time.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: SecretT) -> None:
+        self.value: SecretT = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return type(self.value) is type(other.value) and hmac.compare_digest(_as_bytes(self), _as_bytes(other))
+
+    def __hash__(self) -> int:
+        return hash((Secret, self.value))
+
+
+def _as_bytes(secret: Secret[Any]) -> bytes:
+    value = secret.value
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
 
 if TYPE_CHECKING:
     from attrs import frozen

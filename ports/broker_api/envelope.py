@@ -64,6 +64,10 @@ class Caller:
     """The number of the connection, so that requests that wait end with it; 0 = none."""
     principal: Principal = ANONYMOUS
     origin: Origin = Origin.CLIENT
+    is_token_authenticated: bool = False
+    """True if the client authenticated with a delegation token."""
+    is_encrypted: bool = False
+    """True if the connection uses TLS."""
 
 
 class BrokerApi(Protocol):

@@ -26,6 +26,7 @@ CORE_MAY_IMPORT = {
         "functools",
         "hashlib",
         "heapq",
+        "hmac",
     ),
     *(
         "itertools",
@@ -43,7 +44,7 @@ CORE_MAY_IMPORT = {
         "isal",
     ),
 }
-PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "operator", "typing"}
+PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "hmac", "operator", "typing"}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 
-from barnabas.ports.values import frozen, quick_frozen
+from barnabas.ports.values import Secret, frozen, quick_frozen
 
 T = TypeVar("T")
 Decorator = Callable[[type[T]], type[T]]
@@ -119,3 +119,22 @@ def test_frozen_slotted_and_known_to_attrs() -> None:
     assert attrs.evolve(place, size=2) == Place(name="a", size=2)
     assert attrs.asdict(place) == {"name": "a", "size": 0, "content": b"", "seen": 0}
     assert copy.copy(place) == pickle.loads(pickle.dumps(place)) == place
+
+
+def test_secret_in_any_text_is_hidden() -> None:
+    @frozen
+    class Login:
+        user: str
+        password: Secret[str]
+
+    secret = Secret("tiger")
+    login = Login("scott", secret)
+    assert "tiger" not in f"{secret} {secret!r} {login} {[secret]}"
+    assert str(secret) == "[hidden]"
+    assert login.password.value == "tiger"
+    assert secret == Secret("tiger") != Secret("lion")
+    assert Secret("tiger") != Secret(b"tiger")
+    assert secret != "tiger"
+    assert len({secret, Secret("tiger")}) == 1
+    assert pickle.loads(pickle.dumps(secret)) == secret
+    assert not Secret("")

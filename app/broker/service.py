@@ -67,14 +67,15 @@ class BrokerService:
         internal = InternalTopics(state, topics)
         producer_ids = ProducerIds(state)
         replicas = ReplicaService(state, topics)
-        self.groups = GroupService(state)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
-        state.replicas.verified_appends.verify = self.transactions.verifier.verify
+        verify = self.transactions.verifier.verify
+        self.verified_appends = state.replicas.verified_appends(verify)
+        self.groups = GroupService(state, verify)
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
         self._handlers: dict[type[Request[Any]], Handler] = {
-            Produce: ProduceService(state).handle,
+            Produce: ProduceService(state, self.verified_appends).handle,
             Fetch: FetchService(state, selector).handle,
             ListOffsets: ListOffsetsService(state).handle,
             Metadata: MetadataService(state, topics).handle,

@@ -112,8 +112,7 @@ class ClusterRegistry:
         self._report = report
         self._listeners: list[DeltaListener] = []
         self._readings = 0
-        self.on_went_back: Callable[[CoordinationWentBack], None] | None = None
-        """A settable callback for an image that is ahead of the tree: this process can trust neither."""
+        self._went_back_listeners: list[Callable[[CoordinationWentBack], None]] = []
         self._early: dict[bytes, int] = {}
         """Ids of topics that were not known when their states changed, each with the reading that found that."""
         self.image = ClusterImage()
@@ -128,6 +127,10 @@ class ClusterRegistry:
         """Call `listener` after each change of the image; earlier listeners are called first."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def add_went_back_listener(self, listener: Callable[[CoordinationWentBack], None]) -> None:
+        """Call `listener` once if the image is ahead of the tree: this process can trust neither."""
+        self._went_back_listeners.append(listener)
 
     def apply(self, delta: Delta) -> None:
         """Make the next image and call the listeners."""
@@ -451,8 +454,8 @@ class ClusterRegistry:
                 text = f"{path} has the version {node.version}, but this broker has seen {known}"
                 cause = "the coordination service was restored from a backup while brokers ran, or has lost data"
                 went_back = CoordinationWentBack(f"{text}: {cause}. Stop all brokers, then start them")
-                listener, self.on_went_back = self.on_went_back, None
-                if listener is not None:
+                listeners, self._went_back_listeners = self._went_back_listeners, []
+                for listener in listeners:
                     listener(went_back)
                 raise went_back
 

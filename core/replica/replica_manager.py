@@ -22,7 +22,7 @@ from .leader.durable_flushes import DurableFlushes
 from .leader.fetch_sessions import FetchSessionManager
 from .leader.reader import ReplicaReader
 from .leader.txn_markers import TxnMarkerWriter
-from .leader.verified_appends import VerifiedAppends
+from .leader.verified_appends import VerifiedAppends, Verify
 from .leadership import Following, LeadershipManager
 from .partition.isr_manager import IsrManager, SubmitAlterPartition
 from .partition.local_partitions import LocalPartitions
@@ -92,7 +92,12 @@ class ReplicaManager:
         self._went_offline = went_offline
         self._lag_time_max_ms = settings.lag_time_max_ms
         self._local = LocalPartitions(
-            unknown, report, lease_valid, clock=clock, isr_silence_max_ms=settings.isr_silence_max_ms
+            unknown,
+            report,
+            lease_valid,
+            clock=clock,
+            isr_silence_max_ms=settings.isr_silence_max_ms,
+            on_offline=None if went_offline is None else self._take_offline,
         )
         self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
         """The open partitions, by topic and number."""
@@ -118,8 +123,7 @@ class ReplicaManager:
         self.led_for_append = self._local.led_for_append
         self.is_appending = appends.is_busy
         """Returns True while records that an owner has appended are still being validated."""
-        self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
-        """Appends for clients that name their transactional id."""
+        self._appends = appends
         self.markers = TxnMarkerWriter(self._local, self.purgatory, self._flushes, clock)
         """Writes the markers that end transactions in the partitions that this broker leads."""
         throttle = ReplicationQuotaManager(
@@ -132,7 +136,6 @@ class ReplicaManager:
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()
         if went_offline is not None:
-            self._local.broken = self._take_offline
             logs.add_flush_listener(self._flushed)
         if alter_partition is not None:
             self._check_in_time()
@@ -142,18 +145,26 @@ class ReplicaManager:
         )
 
     def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetcherManager:
-        copying = PartitionDataProcessor(
-            submit=fetch_from,
-            own=lambda: self._roles.own,
-            local=self._local,
-            logs=self._logs,
-            purgatory=self.purgatory,
-            scheduler=self._scheduler,
-            clock=self._clock,
-            settings=settings,
-        )
-        self._when_dropped.append(copying.forget)
-        return ReplicaFetcherManager(copying)
+        def processor(wake: Callable[[TopicPartition], None]) -> PartitionDataProcessor:
+            return PartitionDataProcessor(
+                submit=fetch_from,
+                own=lambda: self._roles.own,
+                local=self._local,
+                logs=self._logs,
+                purgatory=self.purgatory,
+                scheduler=self._scheduler,
+                clock=self._clock,
+                settings=settings,
+                wake=wake,
+            )
+
+        fetchers = ReplicaFetcherManager(processor)
+        self._when_dropped.append(fetchers.forget_dropped)
+        return fetchers
+
+    def verified_appends(self, verify: Verify) -> VerifiedAppends:
+        """Return the appends for clients that name their transactional id; `verify` asks the coordinators."""
+        return VerifiedAppends(self._appends, self._local, self._scheduler, verify)
 
     # --- finding
 
@@ -186,11 +197,9 @@ class ReplicaManager:
         """Return True while the log of a new partition is being created."""
         return key in self._beginning
 
-    def on_suspicion(self, suspect: Callable[[UnifiedLog, int], None]) -> None:
-        """Have `suspect` called with the log and an offset that a reader could not read, although a segment contains
-        it.
-        """
-        self._local.suspect = suspect
+    def add_suspicion_listener(self, listener: Callable[[UnifiedLog, int], None]) -> None:
+        """Call `listener` with the log and an offset that a reader could not read, although a segment contains it."""
+        self._local.add_suspicion_listener(listener)
 
     def suspect(self, log: UnifiedLog, offset: int) -> None:
         """Report that a reader within this broker could not read this offset."""

@@ -16,6 +16,7 @@ from ....core.coordinator.group.loading import Loading
 from ....core.coordinator.group.states import GroupState
 from ....core.coordinator.log import CoordinatorLog
 from ....core.coordinator.log_loader import LogLoader
+from ....core.replica.leader.verified_appends import Verify
 from ....ports.broker_api.envelope import Caller, Reply, Request
 from ....ports.broker_api.groups import (
     DeleteGroups,
@@ -55,9 +56,10 @@ class GroupService:
     broker has led it. It unloads the partition when another broker leads it. Owner thread only.
     """
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, verify: Verify) -> None:
         static = state.settings.static
         self._state = state
+        self._verify_partition = verify
         self._log = CoordinatorLog(
             OFFSETS_TOPIC,
             state.replicas,
@@ -171,12 +173,10 @@ class GroupService:
 
     def _verify(self, request: TxnOffsetCommit, number: int, callback: Callable[[ErrorCode], None]) -> None:
         """Verify the partition of a transactional commit as produce does, where verification is on."""
-        verify = self._state.replicas.verified_appends.verify
-        if verify is None:
-            callback(ErrorCode.NONE)
-            return
-        place = TopicPartition(OFFSETS_TOPIC, number)
-        verify(request.transactional_id, request.producer_id, request.producer_epoch, place, callback)
+        partition = TopicPartition(OFFSETS_TOPIC, number)
+        self._verify_partition(
+            request.transactional_id, request.producer_id, request.producer_epoch, partition, callback
+        )
 
     def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
         if key.topic == OFFSETS_TOPIC:

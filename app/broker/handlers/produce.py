@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ....core.log.append_origin import AppendOrigin
+from ....core.replica.leader.verified_appends import VerifiedAppends
 from ....ports.broker_api.envelope import Caller, Origin, Reply
 from ....ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
 from ....ports.error_codes import ErrorCode
@@ -18,9 +19,9 @@ _CLIENT = AppendOrigin.CLIENT
 class ProduceService:
     """Passes produce requests to the replicas."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, verified_appends: VerifiedAppends) -> None:
         self._append = state.replicas.append
-        self._append_verified = state.replicas.verified_appends.append
+        self._append_verified = verified_appends.append
         self._leaders = Leaders(state)
 
     def handle(self, request: Produce, caller: Caller, reply: Reply[ProduceResult]) -> None:

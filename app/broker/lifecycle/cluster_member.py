@@ -122,7 +122,7 @@ class ClusterMember:
         self._elections: Counter = state.metrics.counter(
             "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
         )
-        state.registry.on_went_back = failed
+        state.registry.add_went_back_listener(failed)
         state.registry.listen(self._on_delta)
         state.replicas.listen(self._opened, self._dropped)
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))

@@ -53,7 +53,7 @@ class LogScrubbing:
             on_damage=self.repairs.on_damage,
             failed=failed,
         )
-        state.replicas.on_suspicion(self.scrubber.suspect)
+        state.replicas.add_suspicion_listener(self.scrubber.suspect)
         scrub, repair = self.scrubber.figures, self.repairs.figures
         for name, text, read in (
             ("read_bytes", "Bytes of closed segments that were compared with their checksums.", lambda: scrub.bytes),

@@ -44,8 +44,11 @@ class PartitionDataProcessor:
         scheduler: Scheduler,
         clock: Clock,
         settings: ReplicationSettings,
+        wake: Callable[[TopicPartition], None],
     ) -> None:
+        """`wake` wakes the present fetcher of a partition, whose leader may have changed."""
         self.submit = submit
+        self._wake = wake
         self.own = own
         self.scheduler = scheduler
         self.clock = clock
@@ -56,8 +59,6 @@ class PartitionDataProcessor:
         self._flushes = FollowerFlushes(logs)
         self._noting: dict[TopicPartition, UnifiedLog] = {}
         """The logs that were truncated, and whose checkpoints are not written yet."""
-        self.wake: Callable[[TopicPartition], None] = lambda _: None
-        """Wakes the present fetcher of a partition, whose leader may have changed (settable)."""
         self._throttle = ReplicationQuotaManager(own, clock, settings.follower_rate, follower_throttled_replicas)
 
     def may_ask(self, followed: PartitionFetchState) -> bool:
@@ -123,7 +124,7 @@ class PartitionDataProcessor:
         if log_end == partition.log.log_end_offset and size_of(result.records):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
         followed.reset_back_off()
-        self._flushes.begin_if_due(partition.log, now_ms, lambda: self.wake(partition.topic_partition))
+        self._flushes.begin_if_due(partition.log, now_ms, lambda: self._wake(partition.topic_partition))
         size = size_of(result.records)
         if size and not self._is_in_sync(partition):
             self._throttle.spend(partition, size)
@@ -180,7 +181,7 @@ class PartitionDataProcessor:
         def noted() -> None:
             if self._noting.get(key) is log:
                 del self._noting[key]
-                self.wake(key)
+                self._wake(key)
 
         self._logs.checkpoint_of(log, noted)
         self._purgatory.check(key)
@@ -369,14 +370,16 @@ class ReplicaFetcher:
             self._followed[key] = self._followed.pop(key)  # fairness: the others come before it in the next request
 
 
+MakeProcessor = Callable[[Callable[[TopicPartition], None]], PartitionDataProcessor]
+
+
 class ReplicaFetcherManager:
     """The fetchers of all leaders that this broker follows. Implements `Following`. Owner thread only."""
 
-    def __init__(self, copying: PartitionDataProcessor) -> None:
-        self._copying = copying
+    def __init__(self, make_processor: MakeProcessor) -> None:
+        self._copying = make_processor(self._wake)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
-        self._copying.wake = self._wake
         self._closed = False
 
     def follow(self, partition: Partition) -> None:
@@ -388,6 +391,10 @@ class ReplicaFetcherManager:
             fetcher = self._fetchers[partition.leader] = ReplicaFetcher(partition.leader, self._copying)
         self._leaders[partition.topic_partition] = partition.leader
         fetcher.add(PartitionFetchState(partition))
+
+    def forget_dropped(self, keys: Iterable[TopicPartition]) -> None:
+        """Forget the flushes and checkpoints of removed partitions."""
+        self._copying.forget(keys)
 
     def _wake(self, key: TopicPartition) -> None:
         leader = self._leaders.get(key)

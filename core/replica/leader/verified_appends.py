@@ -86,11 +86,11 @@ class _UnverifiedRequest:
 class VerifiedAppends:
     """Appends batches after verification. Owner thread only.
 
-    `verify` (settable) asks coordinators; without it nothing is verified.
+    `verify` asks coordinators.
     """
 
-    def __init__(self, appends: ReplicaAppender, local: LocalPartitions, scheduler: Scheduler) -> None:
-        self.verify: Verify | None = None
+    def __init__(self, appends: ReplicaAppender, local: LocalPartitions, scheduler: Scheduler, verify: Verify) -> None:
+        self._verify = verify
         self._appends = appends
         self._local = local
         self._scheduler = scheduler
@@ -122,7 +122,7 @@ class VerifiedAppends:
             allows_zstd=allows_zstd,
             owner=owner,
         )
-        if self.verify is None or not producers:
+        if not producers:
             self._append(request, None)
             return
         if len(producers) > 1:
@@ -154,8 +154,6 @@ class VerifiedAppends:
 
     def _ask(self, producer_id: int, request: _UnverifiedRequest) -> bool:
         """Ask the coordinator about new partitions of the transaction; True if all are answered, or none is needed."""
-        verify = self.verify
-        assert verify is not None
         wanted: list[tuple[TopicPartition, BatchHeader]] = []
         for entry, header in zip(request.entries, request.headers, strict=True):
             partition = self._local.by_key.get((entry.topic, entry.partition))
@@ -168,7 +166,7 @@ class VerifiedAppends:
                 states.verifying.add(producer_id)
                 wanted.append((key, header))
         for key, header in wanted:
-            verify(
+            self._verify(
                 request.transactional_id,
                 producer_id,
                 header.producer_epoch,

@@ -34,24 +34,33 @@ class LocalPartitions:
         *,
         clock: Clock,
         isr_silence_max_ms: float,
+        on_offline: Callable[[Partition], None] | None = None,
     ) -> None:
         """Create it without partitions.
 
         `isr_silence_max_ms`: without the lease, a member of the ISR that has not fetched for longer may follow another
-        leader.
+        leader. `on_offline` is called with a partition whose log can no longer be used; without it, it stays online.
         """
         self._clock = clock
         self._isr_silence_max_ms = isr_silence_max_ms
         self.by_key: dict[tuple[str, int], Partition] = {}
         self.unknown = unknown
-        self.broken: Callable[[Partition], None] | None = None
-        self.suspect: Callable[[UnifiedLog, int], None] = _ignore
-        """Called where the records at an offset of a log could not be read, here or by a follower."""
+        self._on_offline = on_offline
+        self._suspicion_listeners: list[Callable[[UnifiedLog, int], None]] = []
         self._lease_valid = lease_valid
         self.has_lease = lease_valid is not None
         """True if another broker could lead in place of this one after the end of its lease."""
         self._report = report
         self._failing: set[TopicPartition] = set()
+
+    def add_suspicion_listener(self, listener: Callable[[UnifiedLog, int], None]) -> None:
+        """Call `listener` with the log and an offset whose records could not be read, here or by a follower."""
+        self._suspicion_listeners.append(listener)
+
+    def suspect(self, log: UnifiedLog, offset: int) -> None:
+        """Report that the records at an offset of a log could not be read."""
+        for listener in self._suspicion_listeners:
+            listener(log, offset)
 
     def held(self, topic: str, number: int) -> Partition:
         """Return a partition that has a replica here. Raises the `ApiError` of `unknown` if it has none."""
@@ -158,17 +167,17 @@ class LocalPartitions:
             self._failing.add(key)
             self._report(f"{key}: {error}")
         partition = self.by_key.get(key)
-        if partition is not None and self.broken is not None and not isinstance(error, StorageFull | StorageReadOnly):
-            self.broken(partition)
+        if (
+            partition is not None
+            and self._on_offline is not None
+            and not isinstance(error, StorageFull | StorageReadOnly)
+        ):
+            self._on_offline(partition)
 
     def remove(self, key: TopicPartition) -> Partition | None:
         """Forget a partition and its failure."""
         self._failing.discard(key)
         return self.by_key.pop(key, None)
-
-
-def _ignore(log: UnifiedLog, offset: int) -> None:
-    """Ignore a suspect offset, where nothing is repaired."""
 
 
 def _may_have_another_leader(partition: Partition) -> ApiError:

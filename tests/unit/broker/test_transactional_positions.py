@@ -206,9 +206,11 @@ def test_a_marker_that_comes_while_the_next_leader_reads(broker: ManualBroker) -
     assert stable(broker, T0) == {T0: 5}
 
 
-def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(broker: ManualBroker) -> None:
+def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(
+    broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[object, ...]] = []
-    broker.node.state.replicas.verified_appends.verify = lambda *each: asked.append(each)
+    monkeypatch.setattr(broker.node.api.groups, "_verify_partition", lambda *each: asked.append(each))
     answers = broker.submit(committing_in({T0: 5}))
     broker.scheduler.run_pending()
     ((*question, told),) = asked

@@ -735,7 +735,7 @@ def test_states_that_went_back_are_noticed_by_a_running_broker(is_writing: bool)
     for _ in range(3):
         complete(house.registry.change_states(["t"], all_again))
     path, told = layout.states_path(topic.topic_id), list[CoordinationWentBack]()
-    house.registry.on_went_back = told.append
+    house.registry.add_went_back_listener(told.append)
     house.session.delete(path)
     house.session.create(path, before)
     for _ in range(2):
@@ -755,7 +755,8 @@ def test_states_that_were_removed_by_hand_and_written_again_count(is_junk: bool)
     for _ in range(4):
         complete(house.registry.change_states(["t"], all_again))
     other, path = house.reopened(), layout.states_path(topic.topic_id)
-    house.registry.on_went_back = other.on_went_back = pytest.fail  # type: ignore[assignment]
+    for registry in (house.registry, other):
+        registry.add_went_back_listener(lambda error: pytest.fail(str(error)))
     house.session.delete(path)
     if is_junk:
         house.session.create(path, b"junk")

@@ -352,7 +352,7 @@ def rotten(keeper: Keeper) -> tuple[Partition, bytearray, int]:
 def test_what_another_replica_may_have_is_repaired_before_it_is_loaded(keeper: Keeper) -> None:
     partition, data, at = rotten(keeper)
     suspected: list[int] = []
-    keeper.house.replicas.on_suspicion(lambda _, offset: suspected.append(offset))
+    keeper.house.replicas.add_suspicion_listener(lambda _, offset: suspected.append(offset))
     keeper.loader.load(partition)
     keeper.house.scheduler.advance(2_500)
     assert (keeper.ended, keeper.loader.is_busy) == ([], True)

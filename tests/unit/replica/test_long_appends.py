@@ -127,7 +127,7 @@ def test_a_topic_that_changes_meanwhile_has_the_batch_sent_again(house: House) -
 @pytest.mark.parametrize("marked", [False, True])
 def test_a_marker_that_comes_meanwhile_ends_the_transaction_before_the_batch(house: House, marked: bool) -> None:
     asked: list[Callable[[ErrorCode], None]] = []
-    house.replicas.verified_appends.verify = lambda *said: asked.append(said[-1])
+    house.broker.node.api.verified_appends._verify = lambda *said: asked.append(said[-1])
     numbers: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     answers = house.send(keyed(LONG, base_sequence=0, **numbers), transactional_id="orders")
     behind = house.send(keyed(1, base_sequence=LONG, **numbers), transactional_id="orders")
@@ -144,7 +144,7 @@ def test_a_marker_that_comes_meanwhile_ends_the_transaction_before_the_batch(hou
         assert len(asked) == 1, "the batch behind begins another transaction, if its coordinator says so"
     else:
         assert [outcome(each) for each in (answers, behind)] == [(E.NONE, 0), (E.NONE, LONG)]
-        assert house.replicas.verified_appends.waiting_bytes == 0
+        assert house.broker.node.api.verified_appends.waiting_bytes == 0
 
 
 def test_batches_that_decompress_to_much_wait_for_each_other_and_hold_up_no_others(house: House) -> None:

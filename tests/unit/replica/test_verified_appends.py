@@ -47,9 +47,9 @@ class House:
     def __init__(self) -> None:
         self.broker = ManualBroker()
         self.broker.create("t", 3)
-        self.appends = self.broker.node.state.replicas.verified_appends
+        self.appends = self.broker.node.api.verified_appends
         self.coordinator = Coordinator()
-        self.appends.verify = self.coordinator.verify
+        self.appends._verify = self.coordinator.verify
 
     def send(self, *places: tuple[int, int], producer: int = 1, epoch: int = 0, size: int = 1, **more: Any) -> Any:
         """(partition, sequence) of a batch each; the list gets the answer, now or later."""
@@ -236,8 +236,3 @@ def test_what_waits_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) ->
     assert house.appends.waiting_bytes == 0
     house.send((0, 0), producer=2)
     assert len(house.coordinator.asked) == 1
-
-
-def test_without_a_coordinator_nothing_is_verified(house: House) -> None:
-    house.appends.verify = None
-    assert errors(house.send((0, 0))) == [E.NONE]

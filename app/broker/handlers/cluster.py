@@ -23,7 +23,7 @@ class ClusterService:
             DescribeClusterResult(
                 cluster_id=state.cluster_id,
                 controller_id=state.controller_id,
-                brokers=state.endpoints.nodes(state.image.brokers, caller) if known else (),
+                brokers=state.endpoints.nodes_with_own(state.image.brokers, caller) if known else (),
                 error=ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION,
                 error_message=None if known else "only the addresses of brokers (endpoint type 1) are told",
                 endpoint_type=request.endpoint_type,

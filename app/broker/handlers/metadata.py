@@ -50,7 +50,7 @@ class MetadataService:
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> Steps[MetadataResult]:
         """Return the response. `errors`: the errors of topics that could not be created, or are not yet."""
         state = self._state
-        nodes = tuple(state.endpoints.nodes(state.image.brokers, caller))
+        nodes = tuple(state.endpoints.nodes_with_own(state.image.brokers, caller))
         asked = request.include_cluster_authorized_operations
         every_one = request.topics is None and not request.topic_ids
         key = (nodes, asked, request.include_topic_authorized_operations)

@@ -181,6 +181,7 @@ class BrokerServer:
                 config.advertised_listener_list,
                 outside.host_name,
                 config.inter_broker_listener,
+                config.broker_rack,
             ),
             clock=outside.clock,
             entropy=outside.entropy,

@@ -29,9 +29,11 @@ class Endpoints:
         given: Sequence[ListenAddress],
         host_name: str,
         inter_broker: int | None = None,
+        rack: str | None = None,
     ) -> None:
         self.inter_broker = inter_broker
         self._node_id = node_id
+        self._rack = rack
         self._everywhere = [not listener.host and not given for listener in bound]
         self._advertised = advertised(bound, given, host_name)
         self._index = {str(listener): index for index, listener in enumerate(bound)}
@@ -59,6 +61,17 @@ class Endpoints:
         if caller.origin is Origin.BROKER:
             return True
         return self.inter_broker is not None and self._index.get(caller.listener) == self.inter_broker
+
+    def nodes_with_own(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
+        """Return `nodes`, and this broker even while it is not registered.
+
+        All sessions can expire at once. A client that then gets an empty list forgets every broker: librdkafka 2.16
+        starts again from its bootstrap list, and has been seen to end without any broker.
+        """
+        if self._node_id not in live:
+            own = BrokerRegistration(broker_id=self._node_id, endpoints=self.registered(), rack=self._rack)
+            live = {**live, self._node_id: own}
+        return self.nodes(live, caller)
 
     def nodes(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
         """Return the live brokers at their addresses for `caller`, without those that cannot be reached."""

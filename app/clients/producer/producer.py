@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from ....core.client.producer.handlers import CallbackHandler, EventHandler
     from ....core.client.producer.sequence_numbers import SequenceAssigner
-    from ....core.client.producer.transaction_manager import PreparedTransaction
+    from ....core.client.producer.transaction_manager import PreparedTransaction, TransactionManager
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from .transactions import ProducerTransactions
@@ -154,13 +154,20 @@ class Producer(AnyProducer):
         runs = encoding.plain and partitioned.sticky and not needs_queue(handlers) and not self._sync
         try:
             partitioned.start(self._shell.connector.entropy)
+            manager = self._transaction_manager()
             self._appender = RecordAppender(
-                self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed
+                self._shell,
+                chosen,
+                encoding,
+                partitioned,
+                runs=runs,
+                not_placed=self._not_placed,
+                transaction=manager,
             )
             self._batch_hooks = BatchHooks(
                 handlers, self._shell.report, transactional=chosen.transactional_id is not None
             )
-            self._make_machines(codec, handlers)
+            self._make_machines(codec, handlers, manager)
             self._batch_hooks.start(bootstrap)
         except BaseException:
             self._shell.close()
@@ -168,10 +175,12 @@ class Producer(AnyProducer):
         if self._shell.is_of_program:
             flush_at_exit(self)
 
-    def _make_machines(self, codec: Codec | None, handlers: Handlers | None) -> None:
+    def _make_machines(
+        self, codec: Codec | None, handlers: Handlers | None, manager: TransactionManager | None
+    ) -> None:
         chosen, appender = self.settings, self._appender
         self._accumulator = appender.accumulator
-        self._transactions = self._make_transactions()
+        self._transactions = None if manager is None else self._make_transactions(manager)
         self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
         self._sender = Sender(
@@ -192,22 +201,23 @@ class Producer(AnyProducer):
             self._hooks = ProducerHooks(self, appender, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
-    def _make_transactions(self) -> ProducerTransactions | None:
+    def _transaction_manager(self) -> TransactionManager | None:
         if self.settings.transactional_id is None:
             return None
         from ....core.client.producer.transaction_manager import TransactionManager, TransactionSettings
-        from .transactions import ProducerTransactions
 
-        accumulator, entropy = self._accumulator, self._shell.connector.entropy
-        machine = TransactionManager(
+        return TransactionManager(
             self._view,
-            entropy,
+            self._shell.connector.entropy,
             copy_settings(TransactionSettings, self.settings, timeout_ms=self.settings.transaction_timeout_ms),
-            unsettled=lambda: accumulator.messages,
+            unsettled=lambda: self._appender.accumulator.messages,
             changed=self._shell.changed.notify_all,
         )
-        self._appender.transaction = machine
-        return ProducerTransactions(self._appender, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
+
+    def _make_transactions(self, manager: TransactionManager) -> ProducerTransactions:
+        from .transactions import ProducerTransactions
+
+        return ProducerTransactions(self._appender, manager, self._flush_hooks, self._batch_hooks.transaction_ended)
 
     def _numbering(self) -> SequenceAssigner | None:
         if self._transactions is not None:

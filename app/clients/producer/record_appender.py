@@ -33,6 +33,7 @@ class RecordAppender:
     """Takes messages until it is closed.
 
     not_placed: called, with the lock held, with messages that never got a partition, and the error.
+    transaction: the transaction manager of all messages, if the producer has a transactional id.
     runs:       whether a message with only a value may go to the batch of the last such message of its topic.
     """
 
@@ -45,6 +46,7 @@ class RecordAppender:
         *,
         runs: bool,
         not_placed: AppendFailedCallback,
+        transaction: TransactionManager | None,
     ) -> None:
         self.shell = shell
         self.lock = shell.lock
@@ -72,8 +74,7 @@ class RecordAppender:
         )
         self.closed = False
         """Settable, with the lock held: when True, no messages are taken."""
-        self.transaction: TransactionManager | None = None
-        """Settable, before any message is sent: the transaction manager of all messages."""
+        self.transaction = transaction
         self.runs: dict[str, ProducerBatch] = {}
         """Topic → the batch of the next message that has only a value."""
         self._may_run = runs

@@ -52,6 +52,14 @@ def test_metadata_lists_other_brokers_by_matching_listener() -> None:
     ]
 
 
+def test_unregistered_broker_lists_itself_in_metadata() -> None:
+    endpoints = Endpoints(1, [INSIDE, OUTSIDE], [], "me", rack="r1")
+    other = BrokerRegistration(broker_id=2, endpoints=("kafka://b:1", "kafka://b:2"))
+    own = BrokerNode(node_id=1, host="10.0.0.5", port=9093, rack="r1")
+    assert endpoints.nodes_with_own({}, caller(OUTSIDE)) == [own]
+    assert endpoints.nodes_with_own({2: other}, caller(OUTSIDE)) == [BrokerNode(node_id=2, host="b", port=2), own]
+
+
 def test_who_comes_in_on_the_listener_for_brokers_may_be_one() -> None:
     told = Endpoints(1, [INSIDE, OUTSIDE], [], "me", 0)
     assert told.is_from_broker(caller(INSIDE))

@@ -7,7 +7,6 @@ commands that need few of them start quickly.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .app.broker.broker import Broker
     from .app.clients.admin.admin import Admin
     from .app.clients.aio import AsyncConsumer, AsyncProducer
     from .app.clients.classic.consumer_connector import ConsumerConnector
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from .app.clients.consumer.simple_consumer import SimpleConsumer
     from .app.clients.producer.producer import Producer
     from .app.compose.broker import outside_of
+    from .app.embedded_broker import Broker
     from .app.mirror import MirrorMaker
     from .core.classic.consumer.settings import ConsumerTimeout
     from .core.classic.consumer.streams import StreamMessage
@@ -49,7 +49,7 @@ _HOMES = {
     "AsyncConsumer": "app.clients.aio",
     "AsyncProducer": "app.clients.aio",
     "BarnabasError": "ports.errors",
-    "Broker": "app.broker.broker",
+    "Broker": "app.embedded_broker",
     "BrokerPartition": "core.classic.registry.layout",
     "ClientTimeout": "core.client.errors",
     "ClosedError": "ports.errors",

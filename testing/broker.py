@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from ..app.broker.broker import Broker
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryStorage
 from ..app.config import BrokerConfig
+from ..app.embedded_broker import Broker
 from ..core.message.message import Message
 from ..ports.broker_api.envelope import BrokerApi, Request, ResultT
 from ..ports.broker_api.groups import DescribeGroups, LeaveGroup, LeavingMember, ListGroups

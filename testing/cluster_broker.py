@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from ..app.broker.broker import Broker
 from ..app.compose.broker import outside_of
 from ..app.compose.memory import MemoryLogDirs
+from ..app.embedded_broker import Broker
 from ..ports.broker_api.envelope import Request, ResultT
 from ..ports.errors import ClosedError
 from ..ports.types import TopicPartition

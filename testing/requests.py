@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 
-from ..app.broker.broker import Broker
+from ..app.embedded_broker import Broker
 from ..ports.broker_api.envelope import Caller, Request, ResultT
 from ..ports.errors import BarnabasError
 from .own_clients import PATIENCE_S

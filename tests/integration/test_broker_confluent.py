@@ -17,7 +17,7 @@ from support.confluent import (
 )
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 
 pytestmark = [pytest.mark.xdist_group("confluent")]
 

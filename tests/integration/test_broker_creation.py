@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from support.confluent import AdminClient, NewTopic
 from support.waiting import PATIENCE_S
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 from barnabas.core.log.manager.creation import LogOpening
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produce_error, produce_v3
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.manual_broker import batch

@@ -16,8 +16,8 @@ from support.ports import free_port
 from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker.broker import Broker
 from barnabas.app.compose.clients import client_connector
+from barnabas.app.embedded_broker import Broker
 from barnabas.ports.broker_api.envelope import BrokerLink, Caller
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.metadata import Metadata, MetadataResult

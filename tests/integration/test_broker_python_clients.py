@@ -23,7 +23,7 @@ from support.kafka_python import (
 )
 from support.waiting import PATIENCE_S
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 
 pytestmark = [pytest.mark.xdist_group("python-clients"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -24,7 +24,7 @@ from support.process import BrokerProcess, broker_process
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produce_error, produce_v3
 from support.waiting import wait_for
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 from barnabas.testing.manual_broker import batch
 
 FIRST_SEGMENT = "00000000000000000000.kafka"

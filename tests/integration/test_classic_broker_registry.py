@@ -17,7 +17,7 @@ from support.raw import RawConnection
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 from barnabas.core.cluster.layout import decode_broker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

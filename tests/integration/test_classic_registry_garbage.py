@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from support.waiting import wait_for
 
-from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.streams import MessageStream
 from barnabas.app.compose.coordination import client_coordination
+from barnabas.app.embedded_broker import Broker
 from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
 from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.errors import ClosedError, ConfigError

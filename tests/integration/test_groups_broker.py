@@ -16,9 +16,9 @@ from support.kafka_python import KafkaConsumer
 from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.producer.producer import Producer
+from barnabas.app.embedded_broker import Broker
 from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [

@@ -16,10 +16,10 @@ from support.long_tests import first_is_quick
 from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.consumer.simple_consumer import SimpleConsumer
 from barnabas.app.clients.producer.producer import Producer
+from barnabas.app.embedded_broker import Broker
 from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [

@@ -10,7 +10,7 @@ from support.command import Command
 from support.confluent import AdminClient, NewPartitions, NewTopic
 from support.waiting import PATIENCE_S
 
-from barnabas.app.broker.broker import Broker
+from barnabas.app.embedded_broker import Broker
 from barnabas.ports.coordination import CoordinationError
 
 FILE = "coordination.db"

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.consumer.simple_consumer import SimpleConsumer
 from barnabas.app.clients.producer.producer import Producer
+from barnabas.app.embedded_broker import Broker
 from barnabas.core.message.batch_header import BatchHeader
 from barnabas.ports.types import TopicPartition
 

@@ -8,20 +8,20 @@ from concurrent.futures import Future
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal
 
-from ...ports.errors import ClosedError
+from ..ports.errors import ClosedError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ...ports.broker_api.envelope import BrokerApi
-    from ...ports.coordination import Coordination
-    from ...ports.errors import BarnabasError
-    from ...ports.scheduler import Scheduler
-    from ..background import ReactorThread
-    from ..in_process import InProcessLink
-    from ..shared_session import SharedSession
-    from .lifecycle.broker_server import BrokerServer
-    from .state.dependencies import MakeOutside
+    from ..ports.broker_api.envelope import BrokerApi
+    from ..ports.coordination import Coordination
+    from ..ports.errors import BarnabasError
+    from ..ports.scheduler import Scheduler
+    from .background import ReactorThread
+    from .broker.lifecycle.broker_server import BrokerServer
+    from .broker.state.dependencies import MakeOutside
+    from .in_process import InProcessLink
+    from .shared_session import SharedSession
 
 
 class Broker:
@@ -55,7 +55,7 @@ class Broker:
         outside: MakeOutside | None = None,
         **settings: object,
     ) -> None:
-        from ..config import BrokerConfig
+        from .config import BrokerConfig
 
         wanted = listeners.split(",") if isinstance(listeners, str) else listeners
         named: dict[str, object] = {"listeners": tuple(each.strip() for each in wanted), "storage": storage}
@@ -78,8 +78,8 @@ class Broker:
 
     def start(self) -> Broker:
         """Start the broker; returns when it accepts connections. Twice is harmless."""
-        from ..background import ReactorThread
-        from ..compose.broker import build_broker, make_reactor
+        from .background import ReactorThread
+        from .compose.broker import build_broker, make_reactor
 
         if self._thread is not None:
             return self
@@ -195,9 +195,9 @@ class Broker:
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """
-        from ..compose.coordination import broker_backend, broker_session_request
-        from ..logs import log_report
-        from ..shared_session import SharedSession
+        from .compose.coordination import broker_backend, broker_session_request
+        from .logs import log_report
+        from .shared_session import SharedSession
 
         backend = broker_backend(self.config, self.node.plugins)
         if backend.shared and not backend.runs_server:

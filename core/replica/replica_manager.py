@@ -135,6 +135,8 @@ class ReplicaManager:
         self.delete_records = RecordDeleter(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()
+        self._not_reopened: set[TopicPartition] = set()
+        """The partitions whose logs could not be opened at the start; they may be in a failed data folder."""
         if went_offline is not None:
             logs.add_flush_listener(self._flushed)
         if alter_partition is not None:
@@ -252,11 +254,12 @@ class ReplicaManager:
     async def _begin_logs(self, wanted: Sequence[AssignedReplica], failures: dict[str, BarnabasError]) -> None:
         for each in wanted:
             try:
-                self._logs.rename_to_stray(each.key)  # left by an earlier topic of this name
+                self._logs.rename_to_stray(each.key, "it was left by an earlier replica of this name")
             except StorageError as error:
                 failures.setdefault(each.key.topic, error)
         creation = self._logs.begin_create(
-            {each.key: each.topic_id for each in wanted if each.key.topic not in failures}
+            {each.key: each.topic_id for each in wanted if each.key.topic not in failures},
+            not_new={each.key for each in wanted if self._may_have_log(each)},
         )
         try:
             if creation.parts:
@@ -274,12 +277,21 @@ class ReplicaManager:
             if log is not None and each.key not in errors:
                 self._take(each, log)
 
+    def _may_have_log(self, assigned: AssignedReplica) -> bool:
+        """Return True if a log of the partition may be in a data folder that is out of use: it could not be opened at
+        the start, or the replica was in sync in an earlier broker epoch."""
+        own, state = self._roles.own, assigned.state
+        is_member = own.broker_epoch != ALONE_EPOCH and own.broker_id in state.members
+        was_member = is_member and state.broker_epochs.get(own.broker_id) != own.broker_epoch
+        return was_member or assigned.key in self._not_reopened
+
     def reopen(self, assigned: Iterable[AssignedReplica]) -> None:
         """Open existing logs after a start. A log that cannot be opened is reported, and its requests get an error."""
         for each in self._missing(assigned):
             try:
                 self._take(each, self._logs.get(each.key) or self._logs.create(each.key, is_new=False))
             except StorageError as error:
+                self._not_reopened.add(each.key)
                 self._local.failed(f"opening {each.key}", error)
 
     def _missing(self, assigned: Iterable[AssignedReplica]) -> list[AssignedReplica]:
@@ -287,6 +299,7 @@ class ReplicaManager:
 
     def _take(self, assigned: AssignedReplica, log: UnifiedLog) -> None:
         key = assigned.key
+        self._not_reopened.discard(key)
         partition = self._local.by_key[key] = Partition(
             log,
             key,
@@ -313,6 +326,7 @@ class ReplicaManager:
 
     def _drop(self, key: TopicPartition) -> bool:
         partition = self._local.remove(key)
+        self._not_reopened.discard(key)
         if partition is not None:
             self._roles.end(partition)
         self._flushes.forget(key)

@@ -73,4 +73,13 @@ def piled_up(world: World, *, old_disks: bool = False) -> str:
         gone = {name for name in folders if name.rpartition("-")[0] not in known}
         if gone and not old_disks:
             return f"{broker.name} still has the folders {sorted(gone)} of deleted topics"
+        if stray := [name for name in sorted(folders - gone) if _is_stray(world, broker.broker_id, name)]:
+            return f"{broker.name} still has the folders {stray} of partitions that are on other brokers"
     return ""
+
+
+def _is_stray(world: World, broker_id: int, name: str) -> bool:
+    """Return True for the folder of a replica that is elsewhere, unless the broker has said why it is left alone."""
+    topic, _, number = name.rpartition("-")
+    replicas = world.look.topics()[topic].partitions.get(int(number), ())
+    return broker_id not in replicas and not any(f"/{name} is left alone" in line for line in world.reports)

@@ -45,6 +45,7 @@ RARE_STATES = (
     "rot: in the active segment",
     "rot: met by a reader",
     "rot: found and repaired",
+    "stray: renamed",
 )
 """What some seed of a long run has to reach: what none does is not tested."""
 T = TypeVar("T")

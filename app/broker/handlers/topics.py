@@ -10,6 +10,7 @@ from attrs import evolve
 from ....core.cluster.change_queue import elsewhere
 from ....core.cluster.election import new_state
 from ....core.cluster.layout import deleted_path, topic_path
+from ....core.cluster.stray_replicas import why_orphan_is_stray
 from ....core.cluster.topic_planning import plan_partitions, plan_topic
 from ....core.cluster.topic_store import confirm_deleted
 from ....core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
@@ -341,7 +342,16 @@ class TopicService:
         return by_hand
 
     def _is_orphaned(self, name: str) -> bool:
-        """Return True if a topic has appeared whose folders here were not opened at the start."""
+        """Return True if a topic has appeared whose folders here were not opened at the start. Those of an earlier
+        topic of this name are stray, and are renamed."""
+        topic = self._state.image.topics[name]
+        for key in [key for key in self._state.logs.orphans if key.topic == name]:
+            cause = why_orphan_is_stray(topic, self._state.logs.orphans[key].topic_id)
+            if cause is not None:
+                try:
+                    self._state.logs.rename_orphan_to_stray(key, cause)
+                except StorageError as error:
+                    self._state.failed(f"renaming the folder of {key}, which is stray,", error)
         if not self._state.logs.orphans_of(name):
             return False
         cure = "restart the broker to open them"

@@ -37,6 +37,7 @@ from ..handlers.replicas import election_log_line
 from ..handlers.topics import TopicService
 from ..state.broker_state import BrokerState
 from .replica_metrics import show_controller
+from .stray_replicas import StrayReplicas
 
 HAND_OVER_STEP_MS = 20.0
 RETRY_MS = 500.0
@@ -117,6 +118,11 @@ class ClusterMember:
         """The partitions of these that the data folders contain; None: all that are here."""
         self._resumes_distrust = distrusted is None or bool(distrusted)
         self._is_noting = False
+        self._stray = StrayReplicas(
+            state,
+            is_registered=lambda: self._membership.registration is not None,
+            report=report,
+        )
         self._is_closed = False
         self._balancing: Timer | None = None
         self._elections: Counter = state.metrics.counter(
@@ -133,7 +139,7 @@ class ClusterMember:
         self._check_producer_ids()
         self._membership.start()
         self._balance_in_time()
-        if self._state.not_opened():
+        if self._unopened():
             self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _check_producer_ids(self) -> None:
@@ -159,18 +165,19 @@ class ClusterMember:
 
         self._submit("checking producer ids", checking, checked)
 
+    def _unopened(self) -> list[TopicPartition]:
+        """Return the partitions that belong here and whose logs could not be opened, in data folders that work."""
+        return [key for key in self._state.not_opened() if self._state.logs.is_unopened(key)]
+
     def _open_again(self) -> None:
         """Open logs that could not be opened at the start: a disk that was full may have room again."""
         state = self._state
-        missing = state.not_opened()
+        missing = self._unopened()
         if self._is_closed or not missing:
             return
         names = {key.topic for key in missing}
         for name in names:
             state.reopen_topic(state.image.topics[name])
-        opened = [key for key in missing if key in state.replicas.partitions]
-        if opened:
-            self._membership.update_registration(gone=opened)
         state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _balance_in_time(self) -> None:
@@ -188,6 +195,7 @@ class ClusterMember:
     def close(self) -> None:
         """Close it; the registration ends with the session."""
         self._is_closed = True
+        self._stray.close()
         if self._balancing is not None:
             self._balancing.cancel()
         self._follower.close()
@@ -244,6 +252,7 @@ class ClusterMember:
         The partition may have been moved here while it had no leader.
         """
         own, key = self._own, partition.topic_partition
+        self._membership.update_registration(gone=[key])  # where it was offline
         topic = self._state.image.topics.get(key.topic)
         replicas = () if topic is None else topic.partitions.get(key.partition, ())
         if own is None or not replicas:
@@ -268,11 +277,13 @@ class ClusterMember:
             self._membership.went_back, self._noted_forgotten, self._resumes_distrust = False, None, True
         if self._resumes_distrust:
             self._resumes_distrust = False
+            self._stray.close()  # every log may be the only complete one
             here, noted = (TopicPartition(*key) for key in state.replicas.partitions), self._noted_forgotten
             wanted = (key for key in here if noted is None or key in noted)
             self._forgotten = {key for key in wanted if self._may_be_distrusted(key)}
         self._claim(state.image.topics)
         self._membership.see(state.image.brokers.values())
+        self._stray.check()
         if self._ready is not None:
             self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
             state.scheduler.call_later(PATIENCE_MS, self._stop_waiting)

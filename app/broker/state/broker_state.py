@@ -268,12 +268,13 @@ class BrokerState:
         return failures
 
     def not_opened(self) -> list[TopicPartition]:
-        """Return the partitions that belong here and whose logs could not be opened."""
+        """Return the partitions that belong here and are not open, since their logs or data folders cannot be used."""
         return [
-            TopicPartition(topic.name, number)
+            key
             for topic in self.image.topics.values()
+            if not self.classic.is_created_classic(topic.name)
             for number, replicas in topic.partitions.items()
-            if self.node_id in replicas and self.logs.is_unopened(TopicPartition(topic.name, number))
+            if self.node_id in replicas and (key := TopicPartition(topic.name, number)) not in self.replicas.partitions
         ]
 
     def not_open_yet(self, topic: Topic) -> list[int]:

@@ -119,7 +119,7 @@ class ClassicTopics:
         key = TopicPartition(topic, partition)
         made = self._logs.create(key)  # a log that could not be opened at the start is opened, not replaced
         if not is_classic(made):  # left by an earlier topic of the current generation
-            self._logs.rename_to_stray(key)
+            self._logs.rename_to_stray(key, "a classic topic of that name is written to")
             made = self._logs.create(key)
         self._notify_opened(key, made)
         if topic not in self._shown:

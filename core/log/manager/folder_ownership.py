@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
 from ....ports.types import TopicPartition
+from ....ports.values import frozen
 from ..checkpoints import PARTITION_METADATA
 from ..formats.registry import CLASSIC, detect_format
 from ..names import DELETE_FOLDER_SUFFIX, SEGMENT_FILE, STRAY_FOLDER_SUFFIX, transient_folder_name
@@ -12,6 +13,17 @@ from .creation import read_partition_metadata, write_partition_metadata
 from .data_folder import DataFolder
 
 _LABELS_AT_A_TIME = 50
+
+
+@frozen(kw_only=True)
+class OrphanFolder:
+    """The folder of a partition that the image did not know when the broker started.
+
+    `topic_id` is None without a readable partition.metadata.
+    """
+
+    home: DataFolder
+    topic_id: bytes | None
 
 
 class FolderOwnership:
@@ -36,7 +48,9 @@ class FolderOwnership:
         self._report = report
         self.removable: list[tuple[DataFolder, str]] = []
         """Renamed folders of deleted topics, to be removed."""
-        self._orphans: dict[TopicPartition, DataFolder] = {}
+        self.orphans: dict[TopicPartition, OrphanFolder] = {}
+        self.unlabelled: set[TopicPartition] = set()
+        """The partitions whose folders had no readable partition.metadata at the start."""
         self._without_metadata: list[tuple[TopicPartition, Folder, bytes]] = []
         self.incomplete_until: dict[TopicPartition, int] = {}
         """The incomplete logs, with the last broker epoch in which their replicas had the missing messages."""
@@ -59,7 +73,7 @@ class FolderOwnership:
                 self._begin_removal(home, partition, unique)
                 return False
             if found not in (CLASSIC, None):
-                self._orphans[partition] = home
+                self.orphans[partition] = OrphanFolder(home=home, topic_id=noted)
                 self._report(
                     f"{home.log_dir.path}/{partition} belongs to no topic in the coordination tree; it is left "
                     "alone ('barnabas topics recover' takes it back)"
@@ -67,6 +81,7 @@ class FolderOwnership:
             return found == CLASSIC
         if noted is None:
             self._without_metadata.append((partition, folder, known))
+            self.unlabelled.add(partition)
         elif noted != known:
             name = transient_folder_name(partition, unique(), STRAY_FOLDER_SUFFIX)
             home.log_dir.rename_folder(str(partition), name)
@@ -89,8 +104,24 @@ class FolderOwnership:
 
     def orphans_of(self, topic: str) -> list[str]:
         """Return the existing folders. Raises `StorageError`."""
-        found = [(key, home) for key, home in self._orphans.items() if key.topic == topic]
+        found = [(key, each.home) for key, each in self.orphans.items() if key.topic == topic]
         return [f"{home.log_dir.path}/{key}" for key, home in found if str(key) in home.log_dir.folders()]
+
+    def rename_orphan(self, partition: TopicPartition, unique: str) -> tuple[DataFolder, str] | None:
+        """Rename the folder of an orphan to *-stray; return its place. None if it is missing by now.
+
+        Raises `StorageError`; the folder is an orphan still.
+        """
+        orphan = self.orphans.get(partition)
+        if orphan is None:
+            return None
+        log_dir, name = orphan.home.log_dir, transient_folder_name(partition, unique, STRAY_FOLDER_SUFFIX)
+        exists = str(partition) in log_dir.folders()
+        if exists:
+            log_dir.rename_folder(str(partition), name)
+            orphan.home.forget(partition)
+        del self.orphans[partition]
+        return (orphan.home, name) if exists else None
 
     def note_empty_log(self, home: DataFolder, partition: TopicPartition) -> None:
         """Handle an empty log, the last one that `may_open` was asked about. Without partition.metadata an interrupted

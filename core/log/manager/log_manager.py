@@ -21,7 +21,7 @@ from ..partition_log.unified_log import UnifiedLog
 from ..retention import DeletionPolicy
 from .creation import LogCreation, LogOpening
 from .data_folder import DataFolder, report_missing_folders
-from .folder_ownership import FolderOwnership
+from .folder_ownership import FolderOwnership, OrphanFolder
 from .retention_task import RetentionTask
 
 RETENTION_CHECK_MS = 300_000
@@ -119,6 +119,15 @@ class LogManager:
     def orphans_of(self, topic: str) -> list[str]:
         """Return the folders of partitions of this name that belong to no known topic (see `FolderOwnership`)."""
         return self._ownership.orphans_of(topic)
+
+    @property
+    def orphans(self) -> Mapping[TopicPartition, OrphanFolder]:
+        """Return the folders of partitions that were unknown at the start."""
+        return self._ownership.orphans
+
+    def is_labelled(self, partition: TopicPartition) -> bool:
+        """Return True if the folder of an open log had a readable partition.metadata when the log was opened."""
+        return partition in self.homes and partition not in self._ownership.unlabelled
 
     def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
         """Return all open logs."""
@@ -313,10 +322,14 @@ class LogManager:
         only = self.folders[0]
         return len(self.folders) == only.broker_epochs.folder_count == 1 and not only.is_checkpointed(partition)
 
-    def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> LogCreation:
-        """Prepare the creation of several new partitions (with their topic ids), which runs on another thread.
+    def begin_create(
+        self, partitions: Mapping[TopicPartition, bytes | None], *, not_new: Collection[TopicPartition] = ()
+    ) -> LogCreation:
+        """Prepare the creation of several partitions (with their topic ids), which runs on another thread.
 
-        Follow with `complete_create`, also on failure. Partitions refused here are among its errors already.
+        Those that are `not_new` may have had a log here: they are refused while a data folder is out of use, which may
+        contain it. Follow with `complete_create`, also on failure. Partitions refused here are among its errors
+        already.
         """
         if self._closed:
             raise ClosedError("the logs are being closed")
@@ -325,7 +338,7 @@ class LogManager:
         planned: dict[int, int] = {}
         for partition, topic_id in partitions.items():
             try:
-                folder = self._place_for(partition, planned, is_new=True)
+                folder = self._place_for(partition, planned, is_new=partition not in not_new)
                 openings.append((self._opening(folder, partition, recover=True), topic_id))
             except StorageError as error:
                 errors[partition] = error
@@ -379,20 +392,32 @@ class LogManager:
             home, name = moved
             home.remove_later(self._scheduler, name)
 
-    def rename_to_stray(self, partition: TopicPartition) -> None:
-        """Close a log that belongs to no topic, and rename its folder to *-stray, for an administrator to inspect.
+    def rename_to_stray(self, partition: TopicPartition, cause: str) -> None:
+        """Close the log of a stray replica and rename its folder to *-stray, which stays until an administrator deletes
+        it. `cause`: why it is stray. Unknown ones are no error.
 
         Raises as `delete` does.
         """
-        moved = self._take_away(partition, STRAY_FOLDER_SUFFIX)
+        self._report_stray(partition, self._take_away(partition, STRAY_FOLDER_SUFFIX), cause)
+
+    def rename_orphan_to_stray(self, partition: TopicPartition, cause: str) -> None:
+        """Rename a folder of `orphans` as `rename_to_stray` does. Raises `StorageError`; it is an orphan still then."""
+        self._report_stray(partition, self._ownership.rename_orphan(partition, self._unique()), cause)
+
+    def _report_stray(self, partition: TopicPartition, moved: tuple[DataFolder, str] | None, cause: str) -> None:
         if moved is not None:
             folder, name = moved
-            self._report(f"{folder.log_dir.path}/{partition} belongs to no topic of this cluster; renamed to {name}")
+            path = folder.log_dir.path
+            self._report(
+                f"found stray log dir {path}/{partition}: {cause}; marked stray and renamed to {path}/{name}, which"
+                " can be deleted when nothing in it is needed"
+            )
 
     def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; return the new place. None for an unknown partition."""
         folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
         self._ownership.incomplete_until.pop(partition, None)
+        self._ownership.unlabelled.discard(partition)
         if folder is None:
             return None
         log = folder.logs.pop(partition, None)

@@ -228,7 +228,7 @@ def test_long_names_of_many_bytes_can_be_deleted(broker: Broker) -> None:
     place = TopicPartition("日" * 80, 0)
     broker.start()
     broker.manager.create(place)
-    broker.manager.rename_to_stray(place)
+    broker.manager.rename_to_stray(place, "a test wants it")
     (name,) = broker.disk.folders
     assert len(name.encode()) <= 255
     assert name.endswith("-stray")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..core.security.sasl.plain import Authenticator
+    from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..ports.coordination import CoordinationBackend
     from ..ports.types import TopicPartition
 
@@ -34,6 +36,8 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "rebalance_strategy": ("name", "cooperative", "user_data", "assign"),
     "rebalancer": ("assign",),
     "replica_selector": ("select",),
+    "authenticator": ("authenticate",),
+    "principal_builder": ("build",),
     "coordination": ("open", "check_url", "shared"),
 }
 """The attributes that an object of each kind must have; kinds with a base class are checked by type."""
@@ -130,6 +134,14 @@ class PluginHost:
     def replica_selector(self, name: str) -> ReplicaSelector:
         selector: ReplicaSelector = self._require("replica_selector", name)
         return selector
+
+    def authenticator(self, name: str) -> Authenticator:
+        authenticator: Authenticator = self._require("authenticator", name)
+        return authenticator
+
+    def principal_builder(self, name: str) -> PrincipalBuilder:
+        builder: PrincipalBuilder = self._require("principal_builder", name)
+        return builder
 
     def coordination(self, scheme: str, built_in: Mapping[str, CoordinationBackend]) -> CoordinationBackend:
         """Return the back end of a URL scheme. Plug-ins are asked before the table of built-in back ends."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..core.log.retention import DeletionContext, DeletionPolicy
     from ..core.message.codec import Codec
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..core.security.sasl.plain import Authenticator
+    from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..ports.coordination import CoordinationBackend
 
 PROJECT = "barnabas"
@@ -101,6 +103,16 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
         """Return the rule that chooses a preferred read replica (`replica.selector.class`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_authenticator(self, name: str) -> Authenticator | None:
+        """Return the check of user names and passwords of SASL/PLAIN (`sasl.server.callback.handler.class`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_principal_builder(self, name: str) -> PrincipalBuilder | None:
+        """Return the rule that makes the principal of a connection (`principal.builder.class`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

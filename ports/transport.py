@@ -24,6 +24,10 @@ class TransportError(BarnabasError):
     """The network failed: cannot listen, cannot connect, connection lost. The text names the address and the reason."""
 
 
+class AuthenticationError(TransportError):
+    """One side refused the identity of the other, Kafka's `AuthenticationException`: another attempt does not help."""
+
+
 @frozen(kw_only=True)
 class Limits:
     """Bounds that the transport enforces."""
@@ -71,6 +75,10 @@ class Connection(Protocol):
 
         They count like unsent bytes.
         """
+        ...
+
+    def limit_frames(self, bytes_max: int | None) -> None:
+        """Close the connection at a longer frame from now on, before a byte of it is stored; None: as `Limits` say."""
         ...
 
     def pause(self) -> None:

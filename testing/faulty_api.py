@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..app.broker.state.dependencies import MakeServer, Server
+from ..core.security.sasl.server_authenticator import SaslListener
 from ..core.traffic.steps import StepRunner
 from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
 from ..ports.errors import ClosedError
@@ -91,6 +92,7 @@ def faulty_servers(
         topic_name: Callable[[bytes], str],
         is_appending: Callable[[int], bool],
         identity: tuple[str, int],
+        sasl: SaslListener | None,
     ) -> Server:
         kept = make(
             FaultyApi(api, faults, scheduler),
@@ -101,6 +103,7 @@ def faulty_servers(
             topic_name=topic_name,
             is_appending=is_appending,
             identity=identity,
+            sasl=sasl,
         )
         server = FaultyServer(kept, faults)
         made(server)

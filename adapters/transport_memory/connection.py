@@ -83,6 +83,7 @@ class MemoryConnection:
         self._network = network
         self._scheduler = network.scheduler
         self._limits = limits
+        self._frame_bytes_max = limits.frame_bytes_max
         self._out = out
         self._in = into
         self._handler: ConnectionHandler | None = None
@@ -134,6 +135,10 @@ class MemoryConnection:
         self._count_memory()
         if held_back and not self._holds_too_much:
             self.ask_pump()
+
+    def limit_frames(self, bytes_max: int | None) -> None:
+        """Bound the frames from now on; None: by the limits of the connection."""
+        self._frame_bytes_max = self._limits.frame_bytes_max if bytes_max is None else bytes_max
 
     def pause(self) -> None:
         """Deliver no frames until `resume`."""
@@ -222,8 +227,8 @@ class MemoryConnection:
     def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
         self._used = True
         size = len(content)
-        if not 0 < size <= self._limits.frame_bytes_max:
-            self._fail(TransportError(f"a frame of {size} bytes is not allowed (1 to {self._limits.frame_bytes_max})"))
+        if not 0 < size <= self._frame_bytes_max:
+            self._fail(TransportError(f"a frame of {size} bytes is not allowed (1 to {self._frame_bytes_max})"))
             return
         try:
             handler.on_frame(memoryview(content))

@@ -198,6 +198,10 @@ class TcpConnection:
         if not self._held & _GONE:
             self._count_memory()
 
+    def limit_frames(self, bytes_max: int | None) -> None:
+        """Bound the frames from now on; None: by the limits of the connection."""
+        self._inbound.frame_bytes_max = self._limits.frame_bytes_max if bytes_max is None else bytes_max
+
     def pause(self) -> None:
         """Deliver no frames until `resume`."""
         self._held |= _PAUSED  # reading ends when the next bytes come: most pauses are over before

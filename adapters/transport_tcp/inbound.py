@@ -54,11 +54,11 @@ class Inbound:
     Use: `receive`, then `next_frame` until None or as long as frames are wanted, then `settle`.
     """
 
-    __slots__ = ("_buffer", "_buffers", "_bytes_max", "_end", "_limit", "_start")
+    __slots__ = ("_buffer", "_buffers", "_end", "_limit", "_start", "frame_bytes_max")
 
     def __init__(self, buffers: ReceiveBuffers, frame_bytes_max: int) -> None:
         self._buffers = buffers
-        self._bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._buffer = _NOTHING
         self._start = self._end = 0
         self._limit = 0
@@ -99,9 +99,9 @@ class Inbound:
         if self._end - start < 4:
             return None
         size: int = _LENGTH.unpack_from(self._buffer, start)[0]
-        if not 0 < size <= self._bytes_max:
+        if not 0 < size <= self.frame_bytes_max:
             spoken = _other_protocol(size.to_bytes(4, "big", signed=True))
-            raise TransportError(f"a frame of {size} bytes is not allowed (1 to {self._bytes_max}){spoken}")
+            raise TransportError(f"a frame of {size} bytes is not allowed (1 to {self.frame_bytes_max}){spoken}")
         stop = start + 4 + size
         if stop > self._end:
             return None

@@ -6,16 +6,29 @@ from math import ceil
 from struct import Struct
 from typing import Any
 
+from ...core.security.sasl.client import ClientAuthenticator, SaslFactory
+from ...core.security.sasl.exchange import SaslAuthenticationError
 from ...ports.broker_api.envelope import Caller, Reply, Request, ResultT
 from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import JoinGroup
 from ...ports.broker_api.produce import Produce, ProduceResult, ProduceResultPartition
+from ...ports.broker_api.sasl import SaslAuthenticate, SaslAuthenticateResult, SaslHandshake, SaslHandshakeResult
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, Malformed
+from ...ports.errors import ApiError, BarnabasError, Malformed
 from ...ports.scheduler import Scheduler, Timer
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
+from ...ports.transport import (
+    Address,
+    AuthenticationError,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Piece,
+    Transport,
+    TransportError,
+)
 from . import versions, wire
 from .api import Api, in_order
+from .sasl import SASL_BY_REQUEST
 from .table import BY_REQUEST
 from .wire import DECODE_ERRORS
 
@@ -26,6 +39,9 @@ FIRST_API_VERSIONS = 3
 SOFTWARE = "barnabas"
 TICKS = 8
 """A request timeout is noticed after at most 1 / TICKS more than it says."""
+
+REAUTHENTICATION_SHARE = 0.9
+"""The part of a session's lifetime after which the client authenticates again (KIP-368)."""
 
 _HEADER = Struct(">hhi")
 _CORRELATION_MASK = 0x7FFF_FFFF
@@ -44,12 +60,15 @@ def connect_kafka(
     opened: Opened,
     limits: Limits | None = None,
     software_version: str = "unknown",
+    sasl: SaslFactory | None = None,
 ) -> None:
-    """Connect and agree on versions; `opened` is called once, later, with the link or the reason why there is none.
+    """Connect, agree on versions and authenticate; `opened` is called once, later, with the link or the reason why
+    there is none.
 
-    The connection, and then the negotiation, may take `connect_timeout_ms` each. `limits` bound the answers, by default
-    without a limit of idle time, which is the broker's to set. `software_version` is sent to the broker. Owner thread
-    only. Raises `ValueError` for a client id that the protocol cannot carry.
+    The connection, and then the negotiation, may take `connect_timeout_ms` each. `sasl` makes the authenticator for
+    the host; where the broker refuses it, or it refuses the broker, the reason is an `AuthenticationError`. `limits`
+    bound the answers, by default without a limit of idle time, which is the broker's to set. `software_version` is
+    sent to the broker. Owner thread only. Raises `ValueError` for a client id that the protocol cannot carry.
     """
     if client_id is not None and len(client_id.encode()) > wire.TEXT_BYTES_MAX:
         raise ValueError(f"a client id has at most {wire.TEXT_BYTES_MAX} bytes")
@@ -58,7 +77,14 @@ def connect_kafka(
         if isinstance(outcome, TransportError):
             opened(outcome)
             return None
-        link = KafkaLink(outcome, scheduler, client_id=client_id, request_timeout_ms=request_timeout_ms, opened=opened)
+        link = KafkaLink(
+            outcome,
+            scheduler,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            opened=opened,
+            make_authenticator=None if sasl is None else lambda: sasl(address[0]),
+        )
         link.negotiate(connect_timeout_ms, software_version)
         return link
 
@@ -105,8 +131,15 @@ class KafkaLink:
         client_id: str | None,
         request_timeout_ms: float,
         opened: Opened,
+        make_authenticator: Callable[[], ClientAuthenticator] | None = None,
     ) -> None:
         self._connection = connection
+        self._make_authenticator = make_authenticator
+        self._authenticator: ClientAuthenticator | None = None
+        """The exchange under way; requests of users wait in `_held` meanwhile."""
+        self._held: deque[Callable[[], None]] = deque()
+        self._reauthentication: Timer | None = None
+        self._has_versions = False
         self._scheduler = scheduler
         self._client_id = client_id
         self._opened: Opened | None = opened
@@ -137,6 +170,12 @@ class KafkaLink:
         has no version of the API that can express the request, `ApiError(INVALID_REQUEST)` for values that the protocol
         cannot carry. Records of a request are kept until it has been sent.
         """
+        if self._authenticator is not None and self._failure is None:
+            self._held.append(lambda: self._submit(request, caller, reply))
+            return
+        self._submit(request, caller, reply)
+
+    def _submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
         if self._failure is not None:
             reply(self._failure)
             return
@@ -181,7 +220,7 @@ class KafkaLink:
     def on_frame(self, content: memoryview) -> None:
         if self._failure is not None:
             return
-        if self._opened is not None:
+        if not self._has_versions:
             self._negotiated(content)
             return
         try:
@@ -196,7 +235,7 @@ class KafkaLink:
         self._fail(str(error) if error is not None else "closed by the broker")
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:
-        api = BY_REQUEST.get(type(request))
+        api = BY_REQUEST.get(type(request)) or SASL_BY_REQUEST.get(type(request))
         if api is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
         broker_low, broker_high = self._ranges.get(api.key, (0, -1))
@@ -258,15 +297,102 @@ class KafkaLink:
         if error != ErrorCode.NONE:
             self._fail(f"the broker refused to tell its versions with error {error}")
             return
-        self._stop_timer()
         self._ranges = ranges
+        self._has_versions = True
+        if self._make_authenticator is not None:
+            self._authenticate()
+            return
+        self._open()
+
+    def _open(self) -> None:
+        """Hand the link to its user."""
         opened, self._opened = self._opened, None
         if opened is not None:
+            self._stop_timer()
             opened(self)
 
     def _negotiation_timed_out(self) -> None:
         self._timer = None
-        self._fail("the broker did not tell its versions in time")
+        what = "authenticate this client" if self._has_versions else "tell its versions"
+        self._fail(f"the broker did not {what} in time")
+
+    # --- authentication
+
+    def _authenticate(self) -> None:
+        """Begin an authentication, or a re-authentication (KIP-368)."""
+        assert self._make_authenticator is not None
+        self._reauthentication = None
+        if self._failure is not None or self._authenticator is not None:
+            return
+        try:
+            authenticator = self._authenticator = self._make_authenticator()
+            authenticator.prepare(self._scheduler, self._on_prepared)
+        except BarnabasError as error:
+            self._refuse(str(error))
+
+    def _on_prepared(self, error: BarnabasError | None) -> None:
+        authenticator = self._authenticator
+        if self._failure is not None or authenticator is None:
+            return
+        if error is not None:
+            self._refuse(f"no credentials for SASL mechanism {authenticator.mechanism}: {error}")
+            return
+        self._submit(SaslHandshake(mechanism=authenticator.mechanism), Caller(client_id=None), self._on_handshake)
+
+    def _on_handshake(self, result: SaslHandshakeResult | BarnabasError) -> None:
+        authenticator = self._authenticator
+        if self._failure is not None or authenticator is None:
+            return
+        if isinstance(result, BarnabasError):
+            self._refuse(f"the broker does not offer SASL: {result}")
+        elif result.error is not ErrorCode.NONE:
+            enabled = ", ".join(result.mechanisms) or "none"
+            text = f"the broker refuses SASL mechanism {authenticator.mechanism} with {result.error.name}"
+            self._refuse(f"{text}; it enables {enabled}")
+        else:
+            self._send_token(authenticator.first)
+
+    def _send_token(self, make_token: Callable[[], bytes | None]) -> None:
+        """Send the next message of the exchange, unless it was the last one."""
+        try:
+            token = make_token()
+        except SaslAuthenticationError as error:
+            self._refuse(error.message)
+            return
+        if token is not None:
+            self._submit(SaslAuthenticate(auth_bytes=token), Caller(client_id=None), self._on_token)
+
+    def _on_token(self, result: SaslAuthenticateResult | BarnabasError) -> None:
+        authenticator = self._authenticator
+        if self._failure is not None or authenticator is None:
+            return
+        if isinstance(result, BarnabasError):
+            self._refuse(str(result))
+            return
+        if result.error is not ErrorCode.NONE:
+            text = f"{result.error.name}: {result.error_message or 'the broker gives no reason'}"
+            self._refuse(f"authentication with SASL mechanism {authenticator.mechanism} failed: {text}")
+            return
+
+        def next_token() -> bytes | None:
+            token = authenticator.next(result.auth_bytes)
+            if token is None:
+                self._on_authenticated(result.session_lifetime_ms)
+            return token
+
+        self._send_token(next_token)
+
+    def _on_authenticated(self, lifetime_ms: int) -> None:
+        self._authenticator = None
+        if lifetime_ms > 0:
+            delay_ms = lifetime_ms * REAUTHENTICATION_SHARE
+            self._reauthentication = self._scheduler.call_later(delay_ms, self._authenticate)
+        self._open()
+        while self._held and self._authenticator is None:
+            self._held.popleft()()
+
+    def _refuse(self, reason: str) -> None:
+        self._fail(reason, AuthenticationError)
 
     def _read(self, content: memoryview) -> tuple[_Waiting, Any]:
         (correlation_id,) = wire.I32.unpack_from(content)
@@ -314,15 +440,20 @@ class KafkaLink:
             self._timer.cancel()
             self._timer = None
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[TransportError] = TransportError) -> None:
         if self._failure is not None:
             return
         host, port = self._connection.peer
-        failure = self._failure = TransportError(f"connection to {host}:{port}: {reason}")
+        failure = self._failure = kind(f"connection to {host}:{port}: {reason}")
         self._stop_timer()
+        if self._reauthentication is not None:
+            self._reauthentication.cancel()
+            self._reauthentication = None
         self._connection.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             opened(failure)
         while self._waiting:
             self._waiting.popleft().reply(failure)
+        while self._held:
+            self._held.popleft()()

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from attrs import evolve
 
+from ...core.security.sasl.exchange import AuthenticatedClient
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.steps import StepRunner, Steps
-from ...ports.broker_api.envelope import BrokerApi, Caller
+from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal
 from ...ports.broker_api.produce import Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
@@ -19,8 +20,10 @@ from ...ports.scheduler import Outcome
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
+from .authentication import ConnectionAuthentication, ServerAuthentication, illegal_sasl_state
 from .fetch import Answered
 from .refused import REFUSED, not_offered, refusal
+from .sasl import SASL_BY_KEY
 from .schema import write_in_steps
 from .table import BY_KEY
 from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
@@ -55,6 +58,8 @@ class KafkaServer:
     is_appending: true while records that came over a connection (`Caller.connection`) are being opened. Nothing further
               is read from it until its Produce is answered, as Kafka reads one request at a time.
     identity: the ids of the cluster and of this broker, which clients may ask for; None: every client is right here.
+    authentication: the SASL that every client has to pass; None: the listener has none.
+    principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
     """
 
     def __init__(
@@ -70,6 +75,8 @@ class KafkaServer:
         topic_name: Callable[[bytes], str] = lambda _: "",
         is_appending: Callable[[int], bool] = lambda _: False,
         identity: tuple[str, int] | None = None,
+        authentication: ServerAuthentication | None = None,
+        principal_of: Callable[[Connection], Principal] | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -83,6 +90,8 @@ class KafkaServer:
         self.topic_name = topic_name
         self.is_appending = is_appending
         self.identity = identity
+        self.authentication = authentication
+        self.principal_of = principal_of
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -116,6 +125,7 @@ def _api_versions(version: int) -> bytes:
         return versions.unknown_version_body()
     ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
     ranges += [(key, *each.versions) for key, each in REFUSED.items() if each.advertised]
+    ranges += [(api.key, *api.versions) for api in SASL_BY_KEY.values()]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)])
 
 
@@ -125,7 +135,7 @@ class _ServerConnection:
     def __init__(self, server: KafkaServer, connection: Connection) -> None:
         self._server = server
         self._api = server.api
-        self._connection = connection
+        self.connection = self._connection = connection
         self._in_flight: deque[_InFlight] = deque()
         self._max_in_flight = server.max_in_flight
         self._watch = server.watch
@@ -136,14 +146,24 @@ class _ServerConnection:
         self._client: bytes | None = b""
         self._refused: set[int] = set()
         self._caller = Caller(
-            client_id="", host=connection.peer[0], listener=server.listener, connection=next(_numbers)
+            client_id="",
+            host=connection.peer[0],
+            listener=server.listener,
+            connection=next(_numbers),
+            principal=ANONYMOUS if server.principal_of is None else server.principal_of(connection),
         )
+        self._authentication: ConnectionAuthentication | None = None
+        """Takes every frame first; None where requests need no look at the authentication."""
+        if server.authentication is not None:
+            self._authentication = ConnectionAuthentication(self, server.authentication, server.listener)
         server.connections.add(self)
 
     def on_frame(self, content: memoryview) -> None:
         if not self._open:
             return
         try:
+            if self._authentication is not None and self._authentication.on_frame(content):
+                return
             slot, request = self._read(content)
         except (Malformed, *DECODE_ERRORS) as error:
             self._close_connection(f"refused a request: {error}")
@@ -178,6 +198,8 @@ class _ServerConnection:
 
     def on_closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
+        if self._authentication is not None:
+            self._authentication.close()
         self._in_flight.clear()
         self._server.connections.discard(self)
         if self._server.gone is not None:
@@ -189,15 +211,39 @@ class _ServerConnection:
         self._in_flight.clear()
         self._connection.close(reason)
 
+    def reserve(self, version: int, correlation_id: int) -> "_InFlight":
+        slot = _InFlight(self, None, version, correlation_id)
+        self._in_flight.append(slot)
+        return slot
+
+    def on_authenticated(self, client: AuthenticatedClient, *, watch_requests: bool) -> None:
+        self._caller = evolve(
+            self._caller, principal=client.principal, is_token_authenticated=client.is_token_authenticated
+        )
+        if not watch_requests:
+            self._authentication = None
+
+    def close_unauthenticated(self, reason: str) -> None:
+        if reason:
+            self._close_connection(reason)
+        else:
+            self.close("")
+
+    def flush(self) -> None:
+        """Send the answers whose turn it is."""
+        self._flush()
+
     def _read(self, content: memoryview) -> tuple["_InFlight", Any]:
         """The place of the request in the queue, and the request; None where the answer is already known."""
         key, version, correlation_id, client_size = _HEADER.unpack_from(content)
         api = BY_KEY.get(key)
         if api is None and key == versions.KEY:
             return self._read_api_versions(content, version, correlation_id, client_size), None
+        if key in SASL_BY_KEY:
+            return self._refuse_sasl(content, SASL_BY_KEY[key], version, correlation_id, client_size), None
         if api is None or not api.versions[0] <= version <= api.versions[1]:
             return self._refuse(content, key, version, correlation_id, client_size), None
-        body = self._read_client(content, client_size)
+        body = self.read_client(content, client_size)
         if version >= api.flexible_from:
             reader: Reader = CompactReader(content, body, ITEMS_MAX)
             reader.skip_tags()
@@ -220,7 +266,7 @@ class _ServerConnection:
         low, high = versions.VERSIONS
         error = ErrorCode.NONE
         if low <= version <= high:
-            body = self._read_client(content, size)
+            body = self.read_client(content, size)
             if version >= versions.FLEXIBLE:
                 reader = CompactReader(content, body, ITEMS_MAX)
                 reader.skip_tags()
@@ -230,9 +276,20 @@ class _ServerConnection:
         slot.pieces = [wire.I32.pack(correlation_id) + answer]
         return slot
 
+    def _refuse_sasl(self, content: memoryview, api: Api, version: int, correlation_id: int, size: int) -> "_InFlight":
+        """The place of a request to authenticate where none is due: answered with ILLEGAL_SASL_STATE, as by Kafka."""
+        if not api.versions[0] <= version <= api.versions[1]:
+            raise Malformed(f"{api.name} has no version {version}")
+        reader = api.reader(version, content, self.read_client(content, size), ITEMS_MAX)
+        if version >= api.flexible_from:
+            reader.skip_tags()
+        slot = _InFlight(self, None, version, correlation_id)
+        slot.pieces = illegal_sasl_state(api, version, correlation_id, reader)
+        return slot
+
     def _refuse(self, content: memoryview, key: int, version: int, correlation_id: int, size: int) -> "_InFlight":
         """The place of what is not offered, with the answer that says so. Raises `Malformed` where there is none."""
-        body = self._read_client(content, size)
+        body = self.read_client(content, size)
         text = f"client {self._caller.client_id!r} asks for {not_offered(key, version)}"
         slot = _InFlight(self, None, version, correlation_id)
         try:
@@ -247,7 +304,7 @@ class _ServerConnection:
             self._server.report(f"{host}:{port} on {self._server.listener}: {text}")
         return slot
 
-    def _read_client(self, content: memoryview, size: int) -> int:
+    def read_client(self, content: memoryview, size: int) -> int:
         """Takes the client id, which has the old encoding in every version of the header; returns where it ends."""
         end = _HEADER_BYTES + size if size > 0 else _HEADER_BYTES
         if size < -1 or end > len(content):
@@ -410,6 +467,11 @@ class _InFlight:
     def completed_request(self) -> CompletedRequest:
         """Describe the request for a watch."""
         return CompletedRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
+
+    def fill(self, pieces: Sequence[Piece]) -> None:
+        """Send these pieces as the answer, when it is its turn."""
+        self.pieces = pieces
+        self._connection.flush()
 
     def reply(self, result: object) -> None:
         """The `Reply` given to the broker."""

@@ -63,6 +63,13 @@ def refusal_body(error: ErrorCode) -> bytes:
     return bytes(writer.out)
 
 
+def error_body(version: int, error: ErrorCode) -> bytes:
+    """The answer to a request of any version that is refused."""
+    if version >= FLEXIBLE:
+        return refusal_body(error)
+    return wire.I16.pack(error) + wire.I32.pack(0) + (wire.I32.pack(0) if version >= 1 else b"")
+
+
 def unknown_version_body() -> bytes:
     """The answer to a version of ApiVersions that we do not know: error 35 and those we do, as version 0 (KIP-511)."""
     writer = Writer()

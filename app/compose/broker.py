@@ -14,6 +14,7 @@ from .coordination import broker_backend, broker_session_request
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
     from ...core.client.network.connection import Connect, ConnectCallback
+    from ...core.security.sasl.server_authenticator import SaslListener
     from ...core.traffic.steps import StepRunner
     from ...plugins.host import PluginHost
     from ...ports.broker_api.envelope import BrokerApi, Request
@@ -100,7 +101,7 @@ def outside_of(
         expose_metrics=_metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker")),
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination,
-        servers=_servers(watching),
+        servers=_servers(watching, scheduler, clock),
         finish=watching.close,
         report=report,
         host_name=_host_name(config),
@@ -172,7 +173,7 @@ def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
     return opened
 
 
-def _servers(watching: Watching) -> dict[str, MakeServer]:
+def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str, MakeServer]:
     # Classic brokers give no long answers, append at once, and their clients know topics by name.
     def classic(
         api: BrokerApi,
@@ -181,6 +182,7 @@ def _servers(watching: Watching) -> dict[str, MakeServer]:
         topic_name: Any,  # noqa: ARG001
         is_appending: Any,  # noqa: ARG001
         identity: Any,  # noqa: ARG001
+        sasl: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer
@@ -188,11 +190,15 @@ def _servers(watching: Watching) -> dict[str, MakeServer]:
         report, watch = watching.report("adapters.wire_classic"), watching.requests()
         return ClassicServer(api, report=report, watch=watch, **given)
 
-    def kafka(api: BrokerApi, **given: Any) -> Server:
+    def kafka(api: BrokerApi, *, sasl: SaslListener | None, **given: Any) -> Server:
+        from ...adapters.wire_kafka.authentication import ServerAuthentication
         from ...adapters.wire_kafka.server import KafkaServer
 
         report, watch = watching.report("adapters.wire_kafka"), watching.requests()
-        return KafkaServer(api, report=report, watch=watch, **given)
+        authentication = None
+        if sasl is not None:
+            authentication = ServerAuthentication(listener=sasl, scheduler=scheduler, clock=clock)
+        return KafkaServer(api, report=report, watch=watch, authentication=authentication, **given)
 
     return {"kafka": kafka, "classic": classic}
 

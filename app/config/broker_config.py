@@ -26,9 +26,10 @@ from .keys import (
     text_key,
 )
 from .layers import settings_from
-from .listener_names import inter_broker_index, protocols_of
+from .listener_names import inter_broker_index, is_of_listener, protocols_of, scoped_key
 from .listeners import ListenAddress, check_advertised, parse_address, parse_listeners
 from .replication_keys import ReplicationKeys
+from .sasl_keys import SaslKeys
 from .scrub_keys import ScrubKeys
 from .transaction_keys import TransactionKeys
 
@@ -40,7 +41,7 @@ CLEANUP_POLICIES = ("compact", "delete")
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
+class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know
@@ -339,6 +340,8 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
 
     ignored: Mapping[str, Value] = {}
     """The values of the keys without an effect that were set, by name."""
+    listener_settings: Mapping[tuple[str, str, str], Value] = {}
+    """The values of `listener.name.NAME.[MECHANISM.]KEY` by (NAME, MECHANISM or "", KEY)."""
     given: frozenset[str] = frozenset()
 
     def __attrs_post_init__(self) -> None:
@@ -362,9 +365,24 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
     def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":
         """Read dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
         settings = settings_from(KEYS, *layers)
+        of_listeners = {}
+        for name in [name for name in settings if is_of_listener(name)]:
+            listener, mechanism, key = scoped_key(name, KEYS)
+            of_listeners[listener, mechanism, key.name] = key.parse(settings.pop(name))
         ignored = {name: IGNORED_KEYS[name].parse(value) for name, value in settings.items() if name in IGNORED_KEYS}
         values = {KEYS[name].attribute: value for name, value in settings.items() if name not in ignored}
-        return cls(**values, ignored=ignored, given=frozenset(settings))  # type: ignore[arg-type]  # converters check each value
+        others = {"ignored": ignored, "listener_settings": of_listeners, "given": frozenset(settings)}
+        return cls(**values, **others)  # type: ignore[arg-type]  # converters check each value
+
+    def for_listener(self, listener: str, key: str, mechanism: str = "") -> object:
+        """The value of a key for a listener by its name, and for one of its SASL mechanisms.
+
+        The most special setting counts, as in Kafka.
+        """
+        for scope in (mechanism.upper(), ""):
+            if (listener, scope, key) in self.listener_settings:
+                return self.listener_settings[listener, scope, key]
+        return self.value(key)
 
     def value(self, name: str) -> object:
         """The value of a key, as it was set or by default."""
@@ -390,7 +408,8 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys):
     @property
     def inter_broker_listener(self) -> int | None:
         """The index of the listener for other brokers; None: there is none of the current generation."""
-        return inter_broker_index(self.listener_list, self.inter_broker_listener_name)
+        protocol = self.security_inter_broker_protocol if "security.inter.broker.protocol" in self.given else None
+        return inter_broker_index(self.listener_list, self.inter_broker_listener_name, protocol)
 
     @property
     def _protocols(self) -> Mapping[str, str]:

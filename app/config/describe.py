@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym
+from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
 from .topic_config import TOPIC_KEYS, BrokerLayers, classic_values, inherited, layers_of
@@ -98,6 +98,7 @@ def _entry(
         value=value,
         source=found[0].source if found else ConfigSource.DEFAULT,
         read_only=read_only,
+        sensitive=key.type is ConfigType.PASSWORD,
         synonyms=found if synonyms else (),
         type=key.type,
         documentation=key.doc if documentation else None,

@@ -27,8 +27,6 @@ _BROKER_KEYS: Mapping[str, str] = {
         share.fetch.purgatory.purge.interval.requests 1000
     """,
     "the operating system decides it, or there is no such limit": """
-        connection.failed.authentication.delay.ms 100
-        connections.max.reauth.ms 0
         max.connection.creation.rate 2147483647
         max.connections.per.ip 2147483647
         max.connections.per.ip.overrides ""
@@ -88,13 +86,12 @@ _BROKER_KEYS: Mapping[str, str] = {
         num.replica.alter.log.dirs.threads
         replica.alter.log.dirs.io.max.bytes.per.second 9223372036854775807
     """,
-    "a follower fetches from each leader over one connection without encryption": """
+    "a follower fetches from each leader over one connection": """
         inter.broker.protocol.version
         num.replica.fetchers 1
         replica.socket.receive.buffer.bytes 65536
         replication.quota.window.num 11
         replication.quota.window.size.seconds 1
-        security.inter.broker.protocol PLAINTEXT
     """,
     "brokers use the coordination service, not KRaft controllers": """
         broker.heartbeat.interval.ms 2000

@@ -8,9 +8,9 @@ from attrs import field
 
 from ...ports.broker_api.configs import ConfigType
 from ...ports.errors import ConfigError
-from ...ports.values import frozen
+from ...ports.values import Secret, frozen
 
-Value = int | bool | float | str | tuple[str, ...] | None
+Value = int | bool | float | str | tuple[str, ...] | Secret[str] | None
 
 SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
@@ -29,6 +29,8 @@ class ConfigKey:
 
     `dynamic`: can be changed while the broker runs. `ignored`: a key of Kafka without an effect; its value is any text.
     `form`: a regular expression for each item of a list; `form_text` says it in words.
+    `scope`: "listener" if `listener.name.NAME.KEY` sets it for one listener; "mechanism" if
+    `listener.name.NAME.MECHANISM.KEY` sets it for one SASL mechanism of a listener as well.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ConfigKey:
     ignored: bool = False
     form: str = ""
     form_text: str = ""
+    scope: str = ""
 
     @property
     def attribute(self) -> str:
@@ -59,6 +62,8 @@ class ConfigKey:
             return f"a number from {self.low:g} to {self.high:g}"
         if self.form:
             return self.form_text
+        if self.type is ConfigType.PASSWORD:
+            return "a text"
         kind = "a list of texts" if self.type is ConfigType.LIST else "a text"
         if not self.choices:
             return kind
@@ -81,19 +86,28 @@ class ConfigKey:
             return self._parse_double(given)
         if self.type is ConfigType.LIST:
             return self._parse_list(given)
+        if self.type is ConfigType.PASSWORD:
+            return self._parse_password(given)
         if not isinstance(given, str):
             raise self._refusal(given)
         return self._checked(given.strip(), given)
 
     def text(self, value: Value) -> str | None:
-        """The value as Kafka writes it."""
-        if value is None:
+        """The value as Kafka writes it; None for a password."""
+        if value is None or isinstance(value, Secret):
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
             return repr(value).upper().replace("E+", "E")  # as Java writes it
         return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    def _parse_password(self, given: object) -> Secret[str]:
+        if isinstance(given, Secret):
+            return given
+        if not isinstance(given, str):
+            raise ConfigError(f"{self.name} has a value that is not {self.allowed}")  # which is not quoted
+        return Secret(given.strip())
 
     def _parse_ignored(self, given: object) -> str:
         if isinstance(given, list | tuple):
@@ -158,10 +172,21 @@ def _setting(key: ConfigKey) -> Any:
     return field(default=key.default, converter=key.parse, metadata={_METADATA: key})
 
 
-def int_key(name: str, default: int | None, low: int, high: int = INT_MAX, *, doc: str, dynamic: bool = False) -> Any:
+def int_key(
+    name: str,
+    default: int | None,
+    low: int,
+    high: int = INT_MAX,
+    *,
+    doc: str,
+    dynamic: bool = False,
+    scope: str = "",
+) -> Any:
     """A 32-bit number."""
     kind = ConfigType.INT
-    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
+    return _setting(
+        ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
+    )
 
 
 def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
@@ -169,10 +194,12 @@ def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
     return _setting(ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc))
 
 
-def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False) -> Any:
+def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """A 64-bit number."""
     kind = ConfigType.LONG
-    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic))
+    return _setting(
+        ConfigKey(name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic, scope=scope)
+    )
 
 
 def double_key(name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False) -> Any:
@@ -193,18 +220,36 @@ def text_key(
     *,
     doc: str,
     dynamic: bool = False,
+    scope: str = "",
 ) -> Any:
     """A text."""
-    kind = ConfigType.STRING
-    return _setting(ConfigKey(name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic))
+    return _setting(
+        ConfigKey(
+            name=name, type=ConfigType.STRING, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
+        )
+    )
+
+
+def password_key(name: str, *, doc: str, scope: str = "") -> Any:
+    """A `Secret`; unset by default, and never shown."""
+    return _setting(ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, scope=scope))
 
 
 def list_key(
-    name: str, default: tuple[str, ...], choices: tuple[str, ...] = (), *, doc: str, dynamic: bool = False
+    name: str,
+    default: tuple[str, ...],
+    choices: tuple[str, ...] = (),
+    *,
+    doc: str,
+    dynamic: bool = False,
+    scope: str = "",
 ) -> Any:
     """Several texts: separated by commas, or a list."""
-    kind = ConfigType.LIST
-    return _setting(ConfigKey(name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic))
+    return _setting(
+        ConfigKey(
+            name=name, type=ConfigType.LIST, default=default, choices=choices, doc=doc, dynamic=dynamic, scope=scope
+        )
+    )
 
 
 def keys_of(fields: Callable[[], Any]) -> dict[str, ConfigKey]:

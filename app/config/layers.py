@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ...ports.errors import ConfigError
 from .keys import ConfigKey
-from .listener_names import with_our_listeners
+from .listener_names import is_of_listener, name_of_scope, with_our_listeners
 from .names import canonical
 
 
@@ -18,9 +18,9 @@ def settings_from(keys: Mapping[str, ConfigKey], *layers: Mapping[str, object]) 
     for layer in layers:
         names: dict[str, str] = {}
         for name, given in flatten(layer):
-            key, value = canonical(name, given, keys)
+            key, value = (name_of_scope(name), given) if is_of_listener(name) else canonical(name, given, keys)
             zookeeper[name.strip().replace("_", ".")] = given
-            if key in names and str(merged[key]).strip() != str(value).strip():
+            if key in names and merged[key] != value and str(merged[key]).strip() != str(value).strip():
                 raise ConfigError(f"{key} is given twice, as {names[key]!r} and as {name!r}")
             names[key] = name
             merged[key] = value

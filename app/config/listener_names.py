@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from ...ports.errors import ConfigError
 from .keys import ConfigKey
-from .listeners import CLASSIC, KAFKA, NOT_YET, ListenAddress, listener_name
+from .listeners import CLASSIC, KAFKA, SECURITY_PROTOCOLS, ListenAddress, listener_name
 
+PREFIX = "listener.name."
 _KEYS = ("listeners", "advertised.listeners", "controller.listener.names")
-_OURS = {KAFKA, CLASSIC, "plaintext", *NOT_YET}
+_OURS = {KAFKA, CLASSIC, *(name.lower() for name in SECURITY_PROTOCOLS)}
 
 
 def with_our_listeners(settings: Mapping[str, object], keys: Mapping[str, ConfigKey]) -> dict[str, object]:
@@ -49,10 +50,20 @@ def protocols_of(text: str) -> dict[str, str]:
     return pairs
 
 
-def inter_broker_index(listeners: Sequence[ListenAddress], wanted: str | None) -> int | None:
-    """Return the index of the listener for other brokers: the one with the wanted name, or without a name the first of
-    the current generation; None where there is none. Raises `ConfigError` if no such listener has the name."""
+def inter_broker_index(
+    listeners: Sequence[ListenAddress], wanted: str | None, protocol: str | None = None
+) -> int | None:
+    """Return the index of the listener for other brokers: the one with the wanted name, or the first with the wanted
+    security protocol, or without both the first of the current generation; None where there is none.
+
+    Raises `ConfigError` if no such listener fits.
+    """
     fit = [index for index, listener in enumerate(listeners) if listener.protocol == KAFKA]
+    if wanted is None and protocol is not None:
+        for index in fit:
+            if listeners[index].security == protocol:
+                return index
+        raise ConfigError(f"security.inter.broker.protocol={protocol}: no listener speaks it")
     if wanted is None:
         return fit[0] if fit else None
     for index in fit:
@@ -60,6 +71,32 @@ def inter_broker_index(listeners: Sequence[ListenAddress], wanted: str | None) -
             return index
     names = ", ".join(dict.fromkeys(listeners[index].name for index in fit)) or "there are none of kafka://"
     raise ConfigError(f"inter.broker.listener.name={wanted} is the name of none of the listeners: {names}")
+
+
+def is_of_listener(name: str) -> bool:
+    """Return True for `listener.name.NAME.KEY`, a setting of one listener."""
+    return name.strip().lower().startswith(PREFIX)
+
+
+def name_of_scope(name: str) -> str:
+    """Return the name of such a setting in small letters; names of listeners and mechanisms know no others in Kafka."""
+    return name.strip().lower()
+
+
+def scoped_key(name: str, keys: Mapping[str, ConfigKey]) -> tuple[str, str, ConfigKey]:
+    """Return the listener, the mechanism (or "") and the key of `listener.name.NAME.[MECHANISM.]KEY`.
+
+    Raises `ConfigError` for a key that listeners do not have.
+    """
+    listener, _, rest = name.removeprefix(PREFIX).partition(".")
+    key = keys.get(rest)
+    if key is not None and key.scope:
+        return listener_name(listener), "", key
+    mechanism, _, of_mechanism = rest.partition(".")
+    key = keys.get(of_mechanism)
+    if key is not None and key.scope == "mechanism":
+        return listener_name(listener), mechanism.upper(), key
+    raise ConfigError(f"{name[:200]}: there is no configuration key {rest[:200]!r} of a listener")
 
 
 def _name(text: str) -> str:

@@ -9,12 +9,13 @@ from ...ports.values import frozen
 
 KAFKA = "kafka"
 CLASSIC = "classic"
-_ALIASES = {"plaintext": KAFKA, KAFKA: KAFKA, CLASSIC: CLASSIC}
+PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
+_ALIASES = {"plaintext": KAFKA, KAFKA: KAFKA, CLASSIC: CLASSIC, "sasl_plaintext": KAFKA}
 NOT_YET = {
     "ssl": "encrypted listeners are not there yet; use kafka://",
-    "sasl_plaintext": "authentication is not there yet; use kafka://",
     "sasl_ssl": "encrypted listeners are not there yet; use kafka://",
 }
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
 _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -27,6 +28,12 @@ class ListenAddress:
     port: int
     name: str = field(default="", eq=False)
     """The name in the configuration, as `listener_name` writes it."""
+    security: str = field(default=PLAINTEXT, eq=False, kw_only=True)
+    """The security protocol, Kafka's `SecurityProtocol`."""
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.security.startswith("SASL_")
 
     def __str__(self) -> str:
         return f"{self.protocol}://{self.address_text}"
@@ -55,7 +62,8 @@ def parse_listener(text: str, key: str = "listeners", *, protocols: Mapping[str,
     if not separator or protocol not in _ALIASES:
         raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT or classic://HOST:PORT")
     host, port = parse_address(rest, f"{key}={text}")
-    return ListenAddress(_ALIASES[protocol], host, port, name)
+    security = protocol.upper() if protocol.upper() in SECURITY_PROTOCOLS else PLAINTEXT
+    return ListenAddress(_ALIASES[protocol], host, port, name, security=security)
 
 
 def parse_address(text: str, what: str) -> tuple[str, int]:

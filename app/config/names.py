@@ -59,7 +59,6 @@ REFUSED: Mapping[str, str] = {
     "config.providers": _NO_JAVA,
     "allow.everyone.if.no.acl.found": _NO_SECURITY,
     "authorizer.class.name": _NO_SECURITY,
-    "principal.builder.class": _NO_SECURITY,
     "super.users": _NO_SECURITY,
 }
 
@@ -69,7 +68,6 @@ REFUSED_PREFIXES: Mapping[str, str] = {
     "sasl.": _NO_SECURITY,
     "ssl.": _NO_SECURITY,
     "security.": _NO_SECURITY,
-    "listener.name.": _NO_SECURITY,
     "delegation.token.": _NO_SECURITY,
     "password.encoder.": "no passwords are stored; leave it out",
     "zookeeper.ssl.": "connections to ZooKeeper are not encrypted; leave it out",

@@ -10,6 +10,12 @@ from .keys import LONG_MAX, flag_key, int_key, long_key, text_key
 class ReplicationKeys:
     """A part of the table; see `BrokerConfig`."""
 
+    security_inter_broker_protocol: str = text_key(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="Brokers connect to the first listener with this security protocol; unset: to the first one.",
+    )
     inter_broker_listener_name: str | None = text_key(
         "inter.broker.listener.name",
         None,

@@ -123,6 +123,7 @@ class PairConnection:
         self.is_closed = False
         self.close_reason = ""
         self.kept_bytes = 0
+        self.frame_bytes_max: int | None = None
 
     @property
     def unsent_bytes(self) -> int:
@@ -139,6 +140,9 @@ class PairConnection:
         self.sent.append(content)
         if self.other is not None:
             self.other.inbox.append(content)
+
+    def limit_frames(self, bytes_max: int | None) -> None:
+        self.frame_bytes_max = bytes_max
 
     def pause(self) -> None:
         self.paused = True

@@ -32,6 +32,7 @@ from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
+from .authentication import Authentication, Credentials
 from .broker_ids import GENERATED, with_broker_id
 from .cluster_member import ClusterMember
 from .cluster_wiring import follower_of, joined, links_to_others
@@ -401,6 +402,8 @@ class BrokerServer:
             self.stop(lambda: None)
 
     def _serve(self, state: BrokerState, api: BrokerApi) -> None:
+        authentication = Authentication(self._config, self.plugins, self._outside.entropy)
+        credentials = Credentials(scram=lambda _mechanism, _user: None, token=lambda _mechanism, _token_id: None)
         for listener in self.listeners:
             self._servers.append(
                 self._outside.servers[listener.protocol](
@@ -413,6 +416,7 @@ class BrokerServer:
                     topic_name=state.topic_name,
                     is_appending=state.replicas.is_appending,
                     identity=(state.cluster_id, state.node_id),
+                    sasl=authentication.listener(listener, credentials),
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]

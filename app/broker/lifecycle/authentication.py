@@ -1,0 +1,104 @@
+"""The SASL of a broker's listeners: from their configuration, the users in the tree and the plug-ins."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+
+from ....core.security.jaas import JaasEntry, parse_one_login_module
+from ....core.security.sasl.exchange import ServerExchange
+from ....core.security.sasl.plain import PLAIN, PlainServerExchange, PlainUsers
+from ....core.security.sasl.scram import HASHES, ScramCredential, ScramCredentials, ScramServerExchange, TokenCredential
+from ....core.security.sasl.server_authenticator import SaslListener, SaslMechanism
+from ....plugins.host import PluginHost
+from ....ports.entropy import Entropy
+from ....ports.errors import ConfigError
+from ....ports.values import Secret, frozen
+from ...config import BrokerConfig, ListenAddress
+
+_NONCE_BYTES = 24
+_USER_PREFIX = "user_"
+
+
+@frozen(kw_only=True)
+class Credentials:
+    """The credentials that the broker's image has.
+
+    scram: that of a user for a mechanism. token: that of a delegation token for a mechanism.
+    """
+
+    scram: Callable[[str, str], ScramCredential | None]
+    token: Callable[[str, str], TokenCredential | None]
+
+
+class Authentication:
+    """Makes the SASL settings of listeners."""
+
+    def __init__(self, config: BrokerConfig, plugins: PluginHost, entropy: Entropy) -> None:
+        self._config = config
+        self._plugins = plugins
+        self._entropy = entropy
+        self._pretended = Secret(entropy.token(32))
+
+    def listener(self, listener: ListenAddress, credentials: Credentials) -> SaslListener | None:
+        """Return the SASL of a listener; None: it has none. Raises `ConfigError`."""
+        if not listener.has_sasl:
+            return None
+        config, name = self._config, listener.name
+        enabled = config.for_listener(name, "sasl.enabled.mechanisms")
+        assert isinstance(enabled, tuple)
+        if not enabled:
+            raise ConfigError(f"sasl.enabled.mechanisms is empty, and listener {name} speaks {listener.security}")
+        builder = config.for_listener(name, "principal.builder.class")
+        return SaslListener(
+            mechanisms={each.upper(): self._mechanism(name, each.upper(), credentials) for each in enabled},
+            failed_delay_ms=config.connection_failed_authentication_delay_ms,
+            max_receive_bytes=config.sasl_server_max_receive_size,
+            build_principal=None if builder is None else self._plugins.principal_builder(str(builder)).build,
+        )
+
+    def _mechanism(self, listener: str, mechanism: str, credentials: Credentials) -> SaslMechanism:
+        max_reauth_ms = self._config.for_listener(listener, "connections.max.reauth.ms", mechanism)
+        assert isinstance(max_reauth_ms, int)
+        return SaslMechanism(
+            make_exchange=self._exchanges(listener, mechanism, credentials), max_reauth_ms=max_reauth_ms
+        )
+
+    def _exchanges(self, listener: str, mechanism: str, credentials: Credentials) -> Callable[[], ServerExchange]:
+        if mechanism == PLAIN:
+            return self._plain(listener)
+        if mechanism in HASHES:
+            return self._scram(mechanism, credentials)
+        known = ", ".join([PLAIN, *HASHES])
+        raise ConfigError(
+            f"sasl.enabled.mechanisms: {mechanism} is not supported; listener {listener} may have {known}"
+        )
+
+    def _plain(self, listener: str) -> Callable[[], ServerExchange]:
+        handler = self._config.for_listener(listener, "sasl.server.callback.handler.class", PLAIN)
+        authenticator = None if handler is None else self._plugins.authenticator(str(handler))
+        entry = self._login_module(listener, PLAIN)
+        if entry is None and authenticator is None:
+            key = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+            raise ConfigError(f'{key} is not set; it has the users: PlainLoginModule required user_NAME="PASSWORD";')
+        options = {} if entry is None else entry.options
+        users = PlainUsers(
+            {name.removeprefix(_USER_PREFIX): value for name, value in options.items() if name.startswith(_USER_PREFIX)}
+        )
+        return lambda: PlainServerExchange(users, authenticator)
+
+    def _scram(self, mechanism: str, credentials: Credentials) -> Callable[[], ServerExchange]:
+        found = ScramCredentials(
+            mechanism,
+            of_user=lambda user: credentials.scram(mechanism, user),
+            of_token=lambda token_id: credentials.token(mechanism, token_id),
+            pretended=self._pretended,
+        )
+        return lambda: ScramServerExchange(found, self._nonce())
+
+    def _login_module(self, listener: str, mechanism: str) -> JaasEntry | None:
+        text = self._config.for_listener(listener, "sasl.jaas.config", mechanism)
+        if not isinstance(text, Secret):
+            return None
+        return parse_one_login_module(text, f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
+
+    def _nonce(self) -> str:
+        return urlsafe_b64encode(self._entropy.token(_NONCE_BYTES)).decode()

@@ -1,0 +1,55 @@
+"""The keys of SASL and delegation tokens, by Kafka's names."""
+
+from ...ports.values import Secret, frozen
+from .keys import int_key, list_key, long_key, password_key, text_key
+
+
+@frozen(kw_only=True, slots=False)
+class SaslKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = list_key(
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        doc="The SASL mechanisms of listeners SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.",
+        scope="listener",
+    )
+    sasl_mechanism_inter_broker_protocol: str = text_key(
+        "sasl.mechanism.inter.broker.protocol", "GSSAPI", doc="The SASL mechanism of connections to other brokers."
+    )
+    sasl_jaas_config: Secret[str] | None = password_key(
+        "sasl.jaas.config",
+        doc='The login module of a listener\'s mechanism: MODULE required name="value" ...;',
+        scope="mechanism",
+    )
+    sasl_server_callback_handler_class: str | None = text_key(
+        "sasl.server.callback.handler.class",
+        None,
+        doc="The plug-in that checks user names and passwords of PLAIN (hook barnabas_authenticator).",
+        scope="mechanism",
+    )
+    sasl_server_max_receive_size: int = int_key(
+        "sasl.server.max.receive.size",
+        524_288,
+        1,
+        doc="The largest frame of a client that is not authenticated; a larger one closes its connection.",
+    )
+    connections_max_reauth_ms: int = long_key(
+        "connections.max.reauth.ms",
+        0,
+        0,
+        doc="How long a SASL session lasts until the client must authenticate again; 0: without an end.",
+        scope="mechanism",
+    )
+    connection_failed_authentication_delay_ms: int = int_key(
+        "connection.failed.authentication.delay.ms",
+        100,
+        0,
+        doc="How long a failed authentication waits for its answer.",
+    )
+    principal_builder_class: str | None = text_key(
+        "principal.builder.class",
+        None,
+        doc="The plug-in that makes the principal of a connection (hook barnabas_principal_builder).",
+        scope="listener",
+    )

@@ -201,7 +201,7 @@ class ConnectionAuthentication:
                 return
             now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
             result = self._machine.on_offloaded(offloaded, outcome, now_ms, wall_ms)
-            self._go_on()
+            self._resume()
             answer(result)
 
         self._scheduler.offload(offloaded.work, done)
@@ -231,7 +231,7 @@ class ConnectionAuthentication:
         self._is_waiting = True
         self._owner.connection.pause()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._is_waiting = False
         self._owner.connection.resume()
 

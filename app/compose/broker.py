@@ -88,13 +88,13 @@ def outside_of(
         backend = broker_backend(config, plugins or plugin_host(config))
         shared = backend.shared if shared is None else shared
         open_coordination = open_coordination or (lambda: backend.open(broker_session_request(config, report)))
-    clock = clock or SystemClock()
+    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
     metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
     watching = Watching(config, scheduler, clock, report, metrics if seen else None)
     return Outside(
         clock=clock,
-        entropy=entropy or SystemEntropy(),
+        entropy=entropy,
         scheduler=scheduler,
         transport=transport,
         metrics=metrics,
@@ -106,12 +106,15 @@ def outside_of(
         report=report,
         host_name=_host_name(config),
         shared=shared,
-        connect=_connect(config, transport, scheduler),
+        connect=_connect(config, transport, scheduler, entropy),
     )
 
 
-def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler) -> Connect:
-    """Return the function that connects the broker to other ones."""
+def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler, entropy: Entropy) -> Connect:
+    """Return the function that connects the broker to other ones. Raises `ConfigError`."""
+    from ..broker.lifecycle.authentication import inter_broker_sasl
+
+    sasl = inter_broker_sasl(config, entropy)
 
     def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka
@@ -124,6 +127,7 @@ def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler) -
             request_timeout_ms=config.replica_socket_timeout_ms,
             connect_timeout_ms=config.replica_socket_timeout_ms,
             opened=opened,
+            sasl=sasl,
         )
 
     return connect

@@ -19,7 +19,7 @@ class SaslKeys:
     )
     sasl_jaas_config: Secret[str] | None = password_key(
         "sasl.jaas.config",
-        doc='The login module of a listener\'s mechanism: MODULE required name="value" ...;',
+        doc='The login module of a listener\'s mechanism: MODULE required name="value" ...; in JAAS.',
         scope="mechanism",
     )
     sasl_server_callback_handler_class: str | None = text_key(
@@ -52,4 +52,20 @@ class SaslKeys:
         None,
         doc="The plug-in that makes the principal of a connection (hook barnabas_principal_builder).",
         scope="listener",
+    )
+    delegation_token_secret_key: Secret[str] | None = password_key(
+        "delegation.token.secret.key",
+        doc="The secret that delegation tokens are made with, the same at all brokers; unset: there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = long_key(
+        "delegation.token.max.lifetime.ms", 604_800_000, 1, doc="The longest life of a delegation token."
+    )
+    delegation_token_expiry_time_ms: int = long_key(
+        "delegation.token.expiry.time.ms", 86_400_000, 1, doc="How long a delegation token lives without a renewal."
+    )
+    delegation_token_expiry_check_interval_ms: int = long_key(
+        "delegation.token.expiry.check.interval.ms",
+        3_600_000,
+        1,
+        doc="How often expired delegation tokens are deleted.",
     )

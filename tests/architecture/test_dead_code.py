@@ -60,8 +60,8 @@ CALLED_FROM_OUTSIDE = {
 NOT_CALLED_YET = {
     "write_to": "a message set on its way to a sink, as the design has it",
     "SCRAM_MECHANISMS": "names of mechanisms, for the command line and the handlers",
-    "mechanism": "of a client's authenticator, which the links of the Kafka protocol will drive",
-    "SaslFactory": "makes the authenticators of links",
+    "credential_of": "makes the credentials that AlterUserScramCredentials stores",
+    "ITERATIONS_MAX": "a bound of AlterUserScramCredentials",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""
 

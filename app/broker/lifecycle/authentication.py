@@ -1,9 +1,9 @@
 """The SASL of a broker's listeners: from their configuration, the users in the tree and the plug-ins."""
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 
 from ....core.security.jaas import JaasEntry, parse_one_login_module
+from ....core.security.sasl.client import SaslFactory, new_nonce, password_factory
 from ....core.security.sasl.exchange import ServerExchange
 from ....core.security.sasl.plain import PLAIN, PlainServerExchange, PlainUsers
 from ....core.security.sasl.scram import HASHES, ScramCredential, ScramCredentials, ScramServerExchange, TokenCredential
@@ -14,7 +14,6 @@ from ....ports.errors import ConfigError
 from ....ports.values import Secret, frozen
 from ...config import BrokerConfig, ListenAddress
 
-_NONCE_BYTES = 24
 _USER_PREFIX = "user_"
 
 
@@ -92,7 +91,7 @@ class Authentication:
             of_token=lambda token_id: credentials.token(mechanism, token_id),
             pretended=self._pretended,
         )
-        return lambda: ScramServerExchange(found, self._nonce())
+        return lambda: ScramServerExchange(found, new_nonce(self._entropy))
 
     def _login_module(self, listener: str, mechanism: str) -> JaasEntry | None:
         text = self._config.for_listener(listener, "sasl.jaas.config", mechanism)
@@ -100,5 +99,16 @@ class Authentication:
             return None
         return parse_one_login_module(text, f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
 
-    def _nonce(self) -> str:
-        return urlsafe_b64encode(self._entropy.token(_NONCE_BYTES)).decode()
+
+def inter_broker_sasl(config: BrokerConfig, entropy: Entropy) -> SaslFactory | None:
+    """Return the SASL of connections to other brokers; None: their listener has none. Raises `ConfigError`."""
+    index = config.inter_broker_listener
+    if index is None or not config.listener_list[index].has_sasl:
+        return None
+    mechanism = config.sasl_mechanism_inter_broker_protocol.upper()
+    name = config.listener_list[index].name
+    text = config.for_listener(name, "sasl.jaas.config", mechanism)
+    key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    if not isinstance(text, Secret):
+        raise ConfigError(f'{key} is not set; brokers connect with its username="NAME" password="PASSWORD"')
+    return password_factory(mechanism, parse_one_login_module(text, key), entropy, key)

@@ -1,10 +1,18 @@
-"""The client's side of a SASL exchange, as a link to a broker drives it."""
+"""The client's side of SASL: exchanges as a link to a broker drives them, made from a JAAS login module."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import Protocol
 
-from ....ports.errors import BarnabasError
+from ....ports.entropy import Entropy
+from ....ports.errors import BarnabasError, ConfigError
 from ....ports.scheduler import Scheduler
+from ....ports.values import Secret
+from ..jaas import JaasEntry
+from .plain import PLAIN, PlainClient
+from .scram import HASHES, ScramClient
+
+_NONCE_BYTES = 24
 
 
 class ClientAuthenticator(Protocol):
@@ -37,3 +45,30 @@ class ClientAuthenticator(Protocol):
 
 SaslFactory = Callable[[str], ClientAuthenticator]
 """Makes the authenticator of a new connection to a host."""
+
+
+def password_factory(mechanism: str, login: JaasEntry, entropy: Entropy, key: str) -> SaslFactory:
+    """Return the factory of authenticators by user name and password: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+
+    Raises `ConfigError`, which names the configuration `key` of the login module, for options that are missing.
+    """
+    user, password = login.option("username"), login.options.get("password")
+    if user is None or password is None:
+        missing = "username" if user is None else "password"
+        raise ConfigError(f"{key} has no option {missing}, which SASL mechanism {mechanism} needs")
+    if mechanism == PLAIN:
+        return lambda _: PlainClient(user, password)
+    if mechanism not in HASHES:
+        raise ConfigError(f"unknown SASL mechanism {mechanism[:100]!r}; known: {', '.join([PLAIN, *HASHES])}")
+    is_token = (login.option("tokenauth") or "").lower() == "true"
+    salted: dict[tuple[bytes, int], Secret[bytes]] = {}
+
+    def make(_: str) -> ClientAuthenticator:
+        return ScramClient(mechanism, user, password, new_nonce(entropy), is_token=is_token, salted=salted)
+
+    return make
+
+
+def new_nonce(entropy: Entropy) -> str:
+    """Return fresh random text for an exchange."""
+    return urlsafe_b64encode(entropy.token(_NONCE_BYTES)).decode()

@@ -30,7 +30,7 @@ _SALT_BYTES = 16
 
 @frozen(kw_only=True)
 class ScramCredential:
-    """What a broker stores of a password."""
+    """The stored form of a password."""
 
     salt: bytes
     stored_key: Secret[bytes]

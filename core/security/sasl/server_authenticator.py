@@ -22,7 +22,7 @@ REAUTHENTICATION_INTERVAL_MS = 1000.0
 
 @frozen(kw_only=True)
 class AuthenticationContext:
-    """What a principal builder knows of a connection."""
+    """The input of a principal builder."""
 
     mechanism: str
     """The SASL mechanism; empty for a connection without SASL."""

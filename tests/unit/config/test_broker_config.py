@@ -83,7 +83,7 @@ def test_ignored_key_has_the_text_of_its_value(name: str, value: object, text: s
         ("log.cleaner.min.cleanable.ratio", "half", "a number from 0 to 1"),
         ("log.cleaner.min.cleanable.ratio", True, "a number from 0 to 1"),
         ("offsets.topic.replication.factor", 32768, "a whole number from 1 to 32767"),
-        ("security.inter.broker.protocol", "SSL", "one of PLAINTEXT"),
+        ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT"),
         ("remote.log.storage.system.enable", "true", "one of false"),
         ("zookeeper.set.acl", True, "one of false"),
     ],

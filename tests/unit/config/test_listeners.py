@@ -25,7 +25,6 @@ def test_listener_text_parses_and_formats_back(text: str, listener: ListenAddres
     ("text", "fault"),
     [
         ("SSL://h:1", "encrypted listeners are not there yet"),
-        ("SASL_PLAINTEXT://h:1", "authentication is not there yet"),
         ("h:1", "not of the form kafka://HOST:PORT"),
         ("", "not of the form kafka://HOST:PORT"),
         ("http://h:1", "not of the form kafka://HOST:PORT"),

@@ -66,7 +66,7 @@ class Endpoints:
         """Return `nodes`, and this broker even while it is not registered.
 
         All sessions can expire at once. A client that then gets an empty list forgets every broker: librdkafka 2.16
-        starts again from its bootstrap list, and has been seen to end without any broker.
+        with metadata.recovery.strategy=none never finds one again.
         """
         if self._node_id not in live:
             own = BrokerRegistration(broker_id=self._node_id, endpoints=self.registered(), rack=self._rack)

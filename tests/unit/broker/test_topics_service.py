@@ -3,6 +3,8 @@
 import pytest
 
 from barnabas.core.cluster.change_queue import complete
+from barnabas.core.cluster.deltas import BrokersChanged
+from barnabas.ports.broker_api.cluster import DescribeCluster
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.topics import (
     CreatePartitions,
@@ -25,6 +27,13 @@ def broker() -> ManualBroker:
 def create(broker: ManualBroker, *topics: NewTopic, validate_only: bool = False) -> list[ErrorCode]:
     answer = broker.ask(CreateTopics(topics=topics, validate_only=validate_only))
     return [topic.error for topic in answer.topics]
+
+
+def test_broker_lists_itself_in_metadata_while_all_registrations_have_expired(broker: ManualBroker) -> None:
+    create(broker, NewTopic(name="t", partitions=1))
+    broker.node.state.registry.apply(BrokersChanged(brokers={}))
+    for request in (Metadata(topics=["t"]), Metadata(topics=None), DescribeCluster()):
+        assert [(node.node_id, node.port) for node in broker.ask(request).brokers] == [(1, 9092)]
 
 
 def test_create_and_describe(broker: ManualBroker) -> None:

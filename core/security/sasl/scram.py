@@ -295,10 +295,12 @@ def _extensions(fields: list[str]) -> dict[str, str]:
 
 
 def _decoded(text: str) -> bytes | None:
+    """Return the bytes of a base64 text; None for any text that our encoder does not make."""
     try:
-        return b64decode(text.encode("ascii"), validate=True)
-    except (Base64Error, UnicodeEncodeError):
+        decoded = b64decode(text, validate=True)
+    except (Base64Error, ValueError):
         return None
+    return decoded if b64encode(decoded).decode() == text else None
 
 
 def _unescaped(text: str) -> str | None:

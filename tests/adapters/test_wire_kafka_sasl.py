@@ -126,6 +126,10 @@ class SaslEnd(ServerEnd):
         return self.connection.is_closed
 
 
+def is_open(end: SaslEnd) -> bool:
+    return not end.connection.is_closed
+
+
 def sasl_frame(key: int, version: int, correlation_id: int, request: Any) -> bytes:
     api = SASL_BY_KEY[key]
     writer = api.writer(version)
@@ -176,7 +180,7 @@ def test_wrong_raw_token_closes_without_a_word() -> None:
     end = SaslEnd()
     end.handshake(version=0)
     end.send(WRONG)
-    assert not end.is_closed
+    assert is_open(end)
     end.pass_time(DELAY_MS)
     assert end.is_closed
     assert len(end.answers) == 1
@@ -284,7 +288,7 @@ def test_session_ends_and_continues_after_reauthentication() -> None:
     end.authenticate(ALICE)
     assert end.last().session_lifetime_ms == 10_000
     end.pass_time(10_001)
-    assert not end.is_closed  # idle
+    assert is_open(end)  # idle
     assert end.handshake().error is ErrorCode.NONE
     end.authenticate(ALICE)
     assert end.last().session_lifetime_ms == 10_000
@@ -474,7 +478,8 @@ class Pair:
         self.transport.run()
 
     def ask(self) -> list[Any]:
-        link, results = self.opened[0], []
+        link = self.opened[0]
+        results: list[Any] = []
         assert isinstance(link, KafkaLink)
         link.submit(Metadata(topics=None), Caller(), results.append)
         self.run()
@@ -502,7 +507,8 @@ def test_our_client_logs_in_and_again_before_the_session_ends(make: Callable[[st
 
 def test_requests_wait_during_our_reauthentication() -> None:
     pair = Pair(lambda _: PlainClient("alice", Secret("wonder")), max_reauth_ms=10_000)
-    link, results = pair.opened[0], []
+    link = pair.opened[0]
+    results: list[Any] = []
     assert isinstance(link, KafkaLink)
     pair.scheduler.advance(9_000)  # the handshake is sent
     link.submit(Metadata(topics=None), Caller(), results.append)

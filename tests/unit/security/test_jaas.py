@@ -62,7 +62,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         parse_jaas(Secret(text), KEY)
 
 
-@given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), max_size=30))
+@given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30))
 def test_quoted_password_survives(password: str) -> None:
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')
     entry = parse_one_login_module(Secret(f'M required password="{quoted}";'), KEY)

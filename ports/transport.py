@@ -48,6 +48,23 @@ class Limits:
     transport does not read from connections that hold more than an equal share; 0 = no bound."""
 
 
+class ServerTls(Protocol):
+    """The TLS of a listener: certificate, trusted authorities, what is asked of clients. The composition makes it for
+    the transport that it configures; others only hand it on."""
+
+    def describe_server(self) -> str:
+        """Return what a log line says of it: protocols and client authentication, no secrets."""
+        ...
+
+
+class ClientTls(Protocol):
+    """The TLS of connections to other processes; see `ServerTls`."""
+
+    def describe_client(self) -> str:
+        """Return what a log line says of it, without secrets."""
+        ...
+
+
 class Connection(Protocol):
     """One connection. All of it belongs to the owner thread."""
 
@@ -56,6 +73,16 @@ class Connection(Protocol):
 
     @property
     def local(self) -> Address: ...
+
+    @property
+    def is_encrypted(self) -> bool:
+        """True if the connection uses TLS."""
+        ...
+
+    @property
+    def peer_subject(self) -> str | None:
+        """The subject of the peer's verified certificate as RFC 2253 writes it; None without a certificate."""
+        ...
 
     @property
     def unsent_bytes(self) -> int:
@@ -132,10 +159,17 @@ class Listener(Protocol):
 class Transport(Protocol):
     """A network, real or simulated."""
 
-    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: ServerTls | None = None,
+    ) -> Listener:
         """Open a port (0: any free one); `accept` makes the handler of each new connection.
 
-        Raises `TransportError` when the address cannot be used; the text says which process setting to change.
+        With `tls`, `accept` is called after the handshake; a client that fails it costs one log line. Raises
+        `TransportError` when the address cannot be used; the text says which process setting to change.
         """
         ...
 
@@ -146,6 +180,11 @@ class Transport(Protocol):
         *,
         timeout_ms: float,
         limits: Limits,
+        tls: ClientTls | None = None,
     ) -> None:
-        """Connect; `opened` is called once, later, with the connection (it returns the handler) or with the error."""
+        """Connect; `opened` is called once, later, with the connection (it returns the handler) or with the error.
+
+        With `tls`, `opened` is called after the handshake, for which the time of `timeout_ms` counts, too. The error
+        is an `AuthenticationError` where one side refuses the certificate of the other.
+        """
         ...

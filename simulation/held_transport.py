@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from ..ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Transport, TransportError
+from ..ports.transport import (
+    Address,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    ServerTls,
+    Transport,
+    TransportError,
+)
 from .life import Life
 
 
@@ -33,7 +43,13 @@ class HeldTransport:
         self._transport = transport
         self._life = life
 
-    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: ServerTls | None = None,
+    ) -> Listener:
         def accepted(connection: Connection) -> ConnectionHandler:
             handler = _Handler(self._life)
 
@@ -43,7 +59,7 @@ class HeldTransport:
             self._life.run(tell)
             return handler
 
-        return self._transport.listen(address, accepted, limits)
+        return self._transport.listen(address, accepted, limits, tls)
 
     def connect(
         self,
@@ -52,6 +68,7 @@ class HeldTransport:
         *,
         timeout_ms: float,
         limits: Limits,
+        tls: ClientTls | None = None,
     ) -> None:
         handler = _Handler(self._life)
 
@@ -64,4 +81,4 @@ class HeldTransport:
             self._life.run(tell)
             return handler if self._life.alive else None
 
-        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits)
+        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits, tls=tls)

@@ -9,7 +9,17 @@ from functools import partial
 
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
-from ..ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Transport, TransportError
+from ..ports.transport import (
+    Address,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    ServerTls,
+    Transport,
+    TransportError,
+)
 
 Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
 
@@ -60,20 +70,28 @@ class CutTransport:
         self._scheduler = scheduler
         self._open: dict[Connection, int] = {}
 
-    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: ServerTls | None = None,
+    ) -> Listener:
         """See `Transport`."""
-        return self._inner.listen(address, accept, limits)
+        return self._inner.listen(address, accept, limits, tls)
 
-    def connect(self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits) -> None:
+    def connect(
+        self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits, tls: ClientTls | None = None
+    ) -> None:
         """See `Transport`."""
         peer = self._network.owner(address)
         if peer is None:
-            self._inner.connect(address, opened, timeout_ms=timeout_ms, limits=limits)
+            self._inner.connect(address, opened, timeout_ms=timeout_ms, limits=limits, tls=tls)
         elif self._network.is_cut(self._broker_id, peer):
             self._scheduler.call_soon(lambda: _failed(opened, peer))
         else:
             taken = partial(self._taken, peer, opened)
-            self._inner.connect(address, taken, timeout_ms=timeout_ms, limits=limits)
+            self._inner.connect(address, taken, timeout_ms=timeout_ms, limits=limits, tls=tls)
 
     def close_to(self, peer: int, closed: threading.Event) -> None:
         """Close the connections to another broker, on the thread of this one; `closed` is set then."""

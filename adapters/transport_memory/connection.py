@@ -78,6 +78,8 @@ class MemoryConnection:
         self.node = node
         self.local = local
         self.peer = peer
+        self.is_encrypted = False
+        self.peer_subject: str | None = None
         self.other: MemoryConnection | None = None
         self.closed = False
         self._network = network

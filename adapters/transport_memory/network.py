@@ -6,7 +6,18 @@ from functools import partial
 from ...core.traffic.memory_budget import MemoryBudget
 from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError
+from ...ports.transport import (
+    Address,
+    AuthenticationError,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    ServerTls,
+    TransportError,
+)
+from ...ports.values import frozen
 from .connection import MemoryConnection, Pipe, one_line
 from .faults import NetworkFaults
 
@@ -16,14 +27,39 @@ Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
 _FIRST_FREE_PORT = 40_000
 
 
+@frozen(kw_only=True)
+class PretendedTls:
+    """Fulfils `ServerTls` and `ClientTls` without encrypting anything: one end shows its subject to the other."""
+
+    subject: str | None = None
+    """The subject of this end's certificate; None: it has none."""
+    requires_certificate: bool = False
+    """True: a client without a certificate is refused, as with ssl.client.auth=required."""
+
+    def describe_server(self) -> str:
+        return "pretended TLS"
+
+    def describe_client(self) -> str:
+        return "pretended TLS"
+
+
 class MemoryListener:
     """Fulfils `Listener`."""
 
-    def __init__(self, network: "MemoryNetwork", node: str, address: Address, accept: Accept, limits: Limits) -> None:
+    def __init__(
+        self,
+        network: "MemoryNetwork",
+        node: str,
+        address: Address,
+        accept: Accept,
+        limits: Limits,
+        tls: PretendedTls | None = None,
+    ) -> None:
         self.node = node
         self.address = address
         self.accept = accept
         self.limits = limits
+        self.tls = tls
         self.open_connections = 0
         self.refusing = False
         self._network = network
@@ -41,14 +77,23 @@ class MemoryListener:
 class _Attempt:
     """An attempt to connect that has not come to anything."""
 
-    def __init__(self, network: "MemoryNetwork", node: str, address: Address, opened: Opened, limits: Limits) -> None:
+    def __init__(
+        self,
+        network: "MemoryNetwork",
+        node: str,
+        address: Address,
+        opened: Opened,
+        limits: Limits,
+        tls: PretendedTls | None,
+    ) -> None:
         self.node = node
         self.address = address
         self.limits = limits
+        self.tls = tls
         self._network = network
         self._opened: Opened | None = opened
 
-    def report_result(self, result: MemoryConnection | str) -> None:
+    def report_result(self, result: MemoryConnection | str, error_class: type[TransportError] = TransportError) -> None:
         """Report the result once: the connection, or the reason why there is none."""
         opened, self._opened = self._opened, None
         self._network.attempts.pop(self, None)
@@ -60,7 +105,7 @@ class _Attempt:
         failure = None if isinstance(result, MemoryConnection) else f"cannot connect to {host}:{port}: {result}"
         handler = None
         try:
-            handler = opened(TransportError(failure) if isinstance(result, str) else result)
+            handler = opened(error_class(failure) if isinstance(result, str) else result)
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
             self._network.report(f"connection to {host}:{port}: {one_line(error)}")
         if isinstance(result, MemoryConnection):
@@ -170,7 +215,9 @@ class MemoryNetwork:
         """The end is closed."""
         self.connections.pop(connection, None)
 
-    def open_port(self, node: str, address: Address, accept: Accept, limits: Limits) -> MemoryListener:
+    def open_port(
+        self, node: str, address: Address, accept: Accept, limits: Limits, tls: PretendedTls | None = None
+    ) -> MemoryListener:
         """Listen; raises `TransportError` when the port is in use."""
         host, port = address
         address = (host, port or self._free_port())
@@ -178,13 +225,21 @@ class MemoryNetwork:
             raise TransportError(
                 f"cannot listen on {host}:{port}: the port is in use; stop who has it, or change `listeners`"
             )
-        listener = MemoryListener(self, node, address, accept, limits)
+        listener = MemoryListener(self, node, address, accept, limits, tls)
         self.listeners[address] = listener
         return listener
 
-    def attempt(self, node: str, address: Address, opened: Opened, timeout_ms: float, limits: Limits) -> None:
+    def attempt(
+        self,
+        node: str,
+        address: Address,
+        opened: Opened,
+        timeout_ms: float,
+        limits: Limits,
+        tls: PretendedTls | None = None,
+    ) -> None:
         """Start to connect."""
-        attempt = _Attempt(self, node, address, opened, limits)
+        attempt = _Attempt(self, node, address, opened, limits, tls)
         self.attempts[attempt] = None
         timer = self.scheduler.call_later(
             timeout_ms, lambda: None if attempt.over else attempt.report_result(f"no answer within {timeout_ms:.0f} ms")
@@ -206,6 +261,8 @@ class MemoryNetwork:
         if listener is None or refused:
             attempt.report_result("Connection refused")
             return
+        if not self._shakes_hands(attempt, listener):
+            return
         to_server, to_client = Pipe(), Pipe()
         client_address = (attempt.node, self._free_port())
         client = MemoryConnection(
@@ -215,9 +272,26 @@ class MemoryNetwork:
             self, listener.node, attempt.address, client_address, listener.limits, to_client, to_server
         )
         client.other, server.other = server, client
+        if attempt.tls is not None and listener.tls is not None:
+            client.is_encrypted = server.is_encrypted = True
+            client.peer_subject, server.peer_subject = listener.tls.subject, attempt.tls.subject
         self.connections[client] = self.connections[server] = None
         self._accept(listener, server)
         attempt.report_result(client)
+
+    def _shakes_hands(self, attempt: _Attempt, listener: MemoryListener) -> bool:
+        """Return True if both ends use TLS, or neither; else report the result of the attempt."""
+        mine, theirs = attempt.tls, listener.tls
+        where = f"listener {listener.address[0]}:{listener.address[1]}"
+        if (mine is None) != (theirs is None):
+            self.report(f"{where}: a client {'without' if mine is None else 'with'} TLS was refused")
+            attempt.report_result(f"the listener {'needs' if mine is None else 'has no'} TLS")
+            return False
+        if mine is not None and theirs is not None and theirs.requires_certificate and mine.subject is None:
+            self.report(f"{where}: a client without a certificate was refused")
+            attempt.report_result("the listener requires a client certificate", AuthenticationError)
+            return False
+        return True
 
     def _accept(self, listener: MemoryListener, server: MemoryConnection) -> None:
         if listener.open_connections >= listener.limits.connections_max:
@@ -263,10 +337,18 @@ class MemoryTransport:
         self._network = network
         self._node = node
 
-    def listen(self, address: Address, accept: Accept, limits: Limits) -> Listener:
+    def listen(self, address: Address, accept: Accept, limits: Limits, tls: ServerTls | None = None) -> Listener:
         """Open a port (0: any free one). Raises `TransportError` when it is in use."""
-        return self._network.open_port(self._node, address, accept, limits)
+        return self._network.open_port(self._node, address, accept, limits, _pretended(tls))
 
-    def connect(self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits) -> None:
+    def connect(
+        self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits, tls: ClientTls | None = None
+    ) -> None:
         """Connect; `opened` is called once, on a later turn, with the connection or a `TransportError`."""
-        self._network.attempt(self._node, address, opened, timeout_ms, limits)
+        self._network.attempt(self._node, address, opened, timeout_ms, limits, _pretended(tls))
+
+
+def _pretended(tls: ServerTls | ClientTls | None) -> PretendedTls | None:
+    if tls is None or isinstance(tls, PretendedTls):
+        return tls
+    raise TypeError(f"a memory network takes PretendedTls, not {type(tls).__name__}")

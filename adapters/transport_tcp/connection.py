@@ -100,7 +100,9 @@ class TcpConnection:
         "_shared",
         "_slices",
         "_sock",
+        "is_encrypted",
         "peer",
+        "peer_subject",
     )
 
     def __init__(
@@ -113,6 +115,8 @@ class TcpConnection:
     ) -> None:
         """Takes over a connected, non-blocking socket; `forget` is called when it is closed."""
         self.peer = peer
+        self.is_encrypted = False
+        self.peer_subject: str | None = None
         self._shared = shared
         self._reactor = shared.reactor
         self._sock = sock

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 
 from ...ports.errors import ClosedError
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener
+from ...ports.transport import (
+    Address,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    ServerTls,
+    TransportError,
+)
 from .connecting import Connecting, Opened
 from .connection import Shared
 from .listener import TcpListener
@@ -25,18 +34,30 @@ class TcpTransport:
         """Connections of both directions that are open now."""
         return len(self._shared.connections)
 
-    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: ServerTls | None = None,
+    ) -> Listener:
         """Open a port (0: any free one). Raises `TransportError`; the text says what to change."""
         if self._closed:
             raise ClosedError("the transport is closed")
+        if tls is not None:
+            raise TransportError("TLS is not there yet")
         listener = TcpListener(self._shared, address, accept, limits)
         self._listeners.append(listener)
         return listener
 
-    def connect(self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits) -> None:
+    def connect(
+        self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits, tls: ClientTls | None = None
+    ) -> None:
         """Connect; `opened` is called once, on a later turn, with the connection or a `TransportError`."""
         if self._closed:
             raise ClosedError("the transport is closed")
+        if tls is not None:
+            raise TransportError("TLS is not there yet")
         Connecting(self._shared, address, opened, timeout_ms, limits)
 
     def close(self) -> None:

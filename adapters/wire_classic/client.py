@@ -10,7 +10,16 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, Malformed
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import size_of
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
+from ...ports.transport import (
+    Address,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Piece,
+    Transport,
+    TransportError,
+)
 from . import answers
 from .fields import DECODE_ERRORS, FRAME_BYTES_MAX, I32
 from .requests import write_request
@@ -34,6 +43,7 @@ def connect_classic(
     connect_timeout_ms: float,
     opened: Opened,
     limits: Limits | None = None,
+    tls: ClientTls | None = None,
 ) -> None:
     """Connect; `opened` is called once, later, with the link or the reason why there is none.
 
@@ -48,7 +58,7 @@ def connect_classic(
         opened(link)
         return link
 
-    transport.connect(address, connected, timeout_ms=connect_timeout_ms, limits=limits or Limits())
+    transport.connect(address, connected, timeout_ms=connect_timeout_ms, limits=limits or Limits(), tls=tls)
 
 
 class _Waiting(NamedTuple):

@@ -19,6 +19,7 @@ from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import (
     Address,
     AuthenticationError,
+    ClientTls,
     Connection,
     ConnectionHandler,
     Limits,
@@ -61,14 +62,16 @@ def connect_kafka(
     limits: Limits | None = None,
     software_version: str = "unknown",
     sasl: SaslFactory | None = None,
+    tls: ClientTls | None = None,
 ) -> None:
     """Connect, agree on versions and authenticate; `opened` is called once, later, with the link or the reason why
     there is none.
 
     The connection, and then the negotiation, may take `connect_timeout_ms` each. `sasl` makes the authenticator for
-    the host; where the broker refuses it, or it refuses the broker, the reason is an `AuthenticationError`. `limits`
-    bound the answers, by default without a limit of idle time, which is the broker's to set. `software_version` is
-    sent to the broker. Owner thread only. Raises `ValueError` for a client id that the protocol cannot carry.
+    the host; where the broker refuses it, or it refuses the broker, the reason is an `AuthenticationError`, as where
+    the handshake of `tls` fails. `limits` bound the answers, by default without a limit of idle time, which is the
+    broker's to set. `software_version` is sent to the broker. Owner thread only. Raises `ValueError` for a client id
+    that the protocol cannot carry.
     """
     if client_id is not None and len(client_id.encode()) > wire.TEXT_BYTES_MAX:
         raise ValueError(f"a client id has at most {wire.TEXT_BYTES_MAX} bytes")
@@ -88,7 +91,7 @@ def connect_kafka(
         link.negotiate(connect_timeout_ms, software_version)
         return link
 
-    transport.connect(address, connected, timeout_ms=connect_timeout_ms, limits=limits or Limits(idle_ms=0))
+    transport.connect(address, connected, timeout_ms=connect_timeout_ms, limits=limits or Limits(idle_ms=0), tls=tls)
 
 
 class _Waiting:

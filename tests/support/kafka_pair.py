@@ -13,7 +13,17 @@ from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import Region
-from barnabas.ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Piece, TransportError
+from barnabas.ports.transport import (
+    Address,
+    ClientTls,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    Piece,
+    ServerTls,
+    TransportError,
+)
 from barnabas.ports.types import Position
 
 T = TypeVar("T")
@@ -124,6 +134,8 @@ class PairConnection:
         self.close_reason = ""
         self.kept_bytes = 0
         self.frame_bytes_max: int | None = None
+        self.is_encrypted = False
+        self.peer_subject: str | None = None
 
     @property
     def unsent_bytes(self) -> int:
@@ -196,7 +208,13 @@ class PairTransport:
         self.ends: list[PairConnection] = []
         self._later: deque[Callable[[], None]] = deque()
 
-    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: ServerTls | None = None,
+    ) -> Listener:
         self._accept = accept
         return PairListener(address)
 
@@ -207,6 +225,7 @@ class PairTransport:
         *,
         timeout_ms: float,
         limits: Limits,
+        tls: ClientTls | None = None,
     ) -> None:
         def open_both() -> None:
             if self._accept is None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..app.broker.state.dependencies import MakeServer, Server
+from ..core.security.quotas.request_quotas import RequestQuotas
 from ..core.security.sasl.server_authenticator import SaslListener
 from ..core.traffic.steps import StepRunner
 from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
@@ -92,6 +93,7 @@ def faulty_servers(
         topic_name: Callable[[bytes], str],
         is_appending: Callable[[int], bool],
         identity: tuple[str, int],
+        quotas: RequestQuotas,
         sasl: SaslListener | None,
     ) -> Server:
         kept = make(
@@ -103,6 +105,7 @@ def faulty_servers(
             topic_name=topic_name,
             is_appending=is_appending,
             identity=identity,
+            quotas=quotas,
             sasl=sasl,
         )
         server = FaultyServer(kept, faults)

@@ -9,14 +9,17 @@ from typing import Any, cast
 
 from attrs import evolve
 
+from ...core.security.quotas.request_quotas import RequestQuotas, RequestUsage
 from ...core.security.sasl.exchange import AuthenticatedClient
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal
+from ...ports.broker_api.fetch import FetchResult
 from ...ports.broker_api.produce import Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
-from ...ports.scheduler import Outcome
+from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.storage import size_of
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
@@ -59,6 +62,8 @@ class KafkaServer:
               is read from it until its Produce is answered, as Kafka reads one request at a time.
     identity: the ids of the cluster and of this broker, which clients may ask for; None: every client is right here.
     authentication: the SASL that every client has to pass; None: the listener has none.
+    quotas:   the limits of clients; a client beyond its limit is answered at once, and its connection is muted for the
+              delay in the answer, as with Kafka (KIP-219). Needs the `scheduler`.
     principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
     """
 
@@ -77,6 +82,8 @@ class KafkaServer:
         identity: tuple[str, int] | None = None,
         authentication: ServerAuthentication | None = None,
         principal_of: Callable[[Connection], Principal] | None = None,
+        quotas: RequestQuotas | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -92,6 +99,8 @@ class KafkaServer:
         self.identity = identity
         self.authentication = authentication
         self.principal_of = principal_of
+        self.quotas = None if scheduler is None else quotas
+        self.scheduler = scheduler
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -140,6 +149,9 @@ class _ServerConnection:
         self._max_in_flight = server.max_in_flight
         self._watch = server.watch
         self._paused = False
+        self._unmute_timer: Timer | None = None
+        """Set while the connection is muted, since a client is beyond its quota."""
+        self._muted_until_ms = 0.0
         self._long: _InFlight | None = None
         """The request that is being made ready, or whose answer is; the others are not read meanwhile."""
         self._open = True
@@ -176,10 +188,15 @@ class _ServerConnection:
             slot.request = None if type(request) is Produce else request
             slot.began_ms = watch.now_ms()
         if request is not None:
+            quotas = self._server.quotas
+            if quotas is not None and quotas.is_enabled:
+                slot.usage = quotas.start_request(request, self._caller, len(content))
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
                 watch.on_handled(watch.now_ms() - slot.began_ms, slot.completed_request)
             if slot.pieces is None and self._open:
+                if slot.usage is not None:
+                    slot.usage.stop()
                 size = len(content)
                 if type(request) is Produce:  # of most of them no records are kept
                     if self._server.is_appending(self._caller.connection):
@@ -198,6 +215,8 @@ class _ServerConnection:
 
     def on_closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         if self._authentication is not None:
             self._authentication.close()
         self._in_flight.clear()
@@ -324,6 +343,8 @@ class _ServerConnection:
             self._was_answered(slot, self._watch)
         if slot.is_held and self._long is slot:
             self._long = None
+        if slot.usage is not None and not isinstance(result, BarnabasError):
+            result = self._throttled(slot.usage, slot, result)
         named = result
         if slot.answer is not None and not isinstance(result, BarnabasError):
             result = slot.answer(result)
@@ -349,6 +370,46 @@ class _ServerConnection:
                 self._not_encoded(slot, error)
             else:
                 self._send(slot, slot.pieces)
+
+    def _throttled(self, usage: RequestUsage, slot: "_InFlight", result: Any) -> Any:
+        """Count what a request has used; return its result with its delay, and mute the connection meanwhile."""
+        quotas = self._server.quotas
+        assert quotas is not None
+        slot.usage = None
+        response_bytes = 0
+        if usage.is_fetch:
+            try:
+                response_bytes = sum(map(size_of, slot.encode(result)))
+            except ENCODE_ERRORS:
+                return result  # the same error follows, with a report
+        throttle_ms = quotas.complete_request(usage, response_bytes)
+        if throttle_ms and usage.is_fetch:
+            result = FetchResult(partitions=(), throttle_ms=throttle_ms)
+        elif throttle_ms > result.throttle_ms:
+            result = evolve(result, throttle_ms=throttle_ms)
+        if result.throttle_ms > 0:
+            self._mute(result.throttle_ms)
+        return result
+
+    def _mute(self, delay_ms: float) -> None:
+        """Read nothing from the connection during the delay; waiting requests are answered in between."""
+        scheduler, quotas = self._server.scheduler, self._server.quotas
+        assert scheduler is not None and quotas is not None
+        until_ms = quotas.now_ms() + delay_ms
+        if until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._unmute_timer = scheduler.call_later(delay_ms, self._unmute)
+        if not self._paused:
+            self._paused = True
+            self._connection.pause()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        if self._open:
+            self._flush()
 
     def _encoded(self, slot: "_InFlight", outcome: Outcome[Sequence[Piece]]) -> None:
         if not self._open:
@@ -403,7 +464,7 @@ class _ServerConnection:
                 self._connection.send(pieces)
         if freed:
             self._connection.add_held_bytes(-freed)
-        if self._paused and self._long is None and len(waiting) < self._max_in_flight:
+        if self._paused and self._long is None and self._unmute_timer is None and len(waiting) < self._max_in_flight:
             self._paused = False
             self._connection.resume()
 
@@ -438,6 +499,7 @@ class _InFlight:
         "request",
         "silent",
         "size_bytes",
+        "usage",
     )
     caller: Caller
     size_bytes: int
@@ -459,6 +521,8 @@ class _InFlight:
         self.pieces: Sequence[Piece] | None = None
         self.is_sent = False
         self.held_bytes = 0
+        self.usage: RequestUsage | None = None
+        """The usage of the request, where there are quotas."""
 
     @property
     def name(self) -> str:

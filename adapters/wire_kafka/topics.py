@@ -36,6 +36,7 @@ from .schema import (
     ByTopic,
     Choice,
     Field,
+    Flag,
     Missing,
     NullableArray,
     Pairs,
@@ -72,6 +73,7 @@ CREATE_TOPICS = Api(
         ),
         Field("timeout_ms", I32),
         Field("validate_only", BOOL),
+        Flag("allows_throttling", since=6),
     ),
     result=Struct(
         CreateTopicsResult,
@@ -129,7 +131,7 @@ class DeleteTopicsRequest:
             reader.skip_tags()
         (timeout_ms,) = reader.unpack(wire.I32)
         reader.skip_tags()
-        return DeleteTopics(names=names, topic_ids=ids, timeout_ms=timeout_ms)
+        return DeleteTopics(names=names, topic_ids=ids, timeout_ms=timeout_ms, allows_throttling=version >= 5)
 
     def write(self, writer: Writer, version: int, value: DeleteTopics) -> None:
         writer.count(len(value.names) + len(value.topic_ids))
@@ -218,6 +220,7 @@ CREATE_PARTITIONS = Api(
         ),
         Field("timeout_ms", I32),
         Field("validate_only", BOOL),
+        Flag("allows_throttling", since=3),
     ),
     result=Struct(
         TopicOutcomes,

@@ -15,7 +15,7 @@ from ...ports.broker_api.metadata import Metadata
 from ...ports.broker_api.offsets import ListOffsets
 from ...ports.broker_api.produce import Produce
 from ...ports.broker_api.producers import DescribeProducers, InitProducerId
-from ...ports.broker_api.quotas import DescribeClientQuotas
+from ...ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
 from ...ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteRecords, DeleteTopics
 from ...ports.broker_api.transactions import WriteTxnMarkers
@@ -66,6 +66,7 @@ class BrokerService:
         classic = ClassicService(state)
         internal = InternalTopics(state, topics)
         producer_ids = ProducerIds(state)
+        quotas = QuotaService(state)
         replicas = ReplicaService(state, topics)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify
@@ -95,7 +96,8 @@ class BrokerService:
             AlterPartitionReassignments: replicas.reassign,
             ListPartitionReassignments: replicas.list_moves,
             OffsetForLeaderEpoch: EpochService(state).find,
-            DescribeClientQuotas: QuotaService().describe,
+            DescribeClientQuotas: quotas.describe,
+            AlterClientQuotas: quotas.alter,
             FindCoordinator: CoordinatorService(state, internal).find,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,

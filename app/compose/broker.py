@@ -178,7 +178,7 @@ def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
 
 
 def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str, MakeServer]:
-    # Classic brokers give no long answers, append at once, and their clients know topics by name.
+    # Classic brokers give no long answers, append at once, and have no quotas; their clients know topics by name.
     def classic(
         api: BrokerApi,
         *,
@@ -186,6 +186,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         topic_name: Any,  # noqa: ARG001
         is_appending: Any,  # noqa: ARG001
         identity: Any,  # noqa: ARG001
+        quotas: Any,  # noqa: ARG001
         sasl: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
@@ -202,7 +203,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         authentication = None
         if sasl is not None:
             authentication = ServerAuthentication(listener=sasl, scheduler=scheduler, clock=clock)
-        return KafkaServer(api, report=report, watch=watch, authentication=authentication, **given)
+        return KafkaServer(api, report=report, watch=watch, authentication=authentication, scheduler=scheduler, **given)
 
     return {"kafka": kafka, "classic": classic}
 

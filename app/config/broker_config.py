@@ -28,6 +28,7 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, is_of_listener, protocols_of, scoped_key
 from .listeners import ListenAddress, check_advertised, parse_address, parse_listeners
+from .quota_keys import QuotaKeys
 from .replication_keys import ReplicationKeys
 from .sasl_keys import SaslKeys
 from .scrub_keys import ScrubKeys
@@ -41,7 +42,7 @@ CLEANUP_POLICIES = ("compact", "delete")
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys):
+class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, QuotaKeys):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know

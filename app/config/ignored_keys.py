@@ -120,12 +120,6 @@ _BROKER_KEYS: Mapping[str, str] = {
         zookeeper.max.in.flight.requests 10
         zookeeper.set.acl false
     """,
-    "there are no quotas": """
-        controller.quota.window.num 11
-        controller.quota.window.size.seconds 1
-        quota.window.num 11
-        quota.window.size.seconds 1
-    """,
     "there is one group protocol, the classic one, and one thread": """
         group.consumer.assignment.interval.ms 1000
         group.consumer.assignors uniform,range

@@ -25,9 +25,12 @@ class NewTopic:
 
 @frozen(kw_only=True)
 class CreateTopics(Request["CreateTopicsResult"]):
+    """Create topics. `allows_throttling`: the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599, from version 6)."""
+
     topics: Sequence[NewTopic]
     timeout_ms: int = 60_000
     validate_only: bool = False
+    allows_throttling: bool = True
 
     def failed(self, error: ApiError) -> "CreateTopicsResult":
         return CreateTopicsResult(
@@ -56,9 +59,12 @@ class CreateTopicsResult:
 
 @frozen(kw_only=True)
 class DeleteTopics(Request["DeleteTopicsResult"]):
+    """Delete topics. `allows_throttling`: the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599, from version 5)."""
+
     names: Sequence[str]
     topic_ids: Sequence[bytes] = ()
     timeout_ms: int = 60_000
+    allows_throttling: bool = True
 
     def failed(self, error: ApiError) -> "DeleteTopicsResult":
         code, text = error.code, error.message
@@ -94,9 +100,12 @@ class NewPartitions:
 
 @frozen(kw_only=True)
 class CreatePartitions(Request["TopicOutcomes"]):
+    """Add partitions. `allows_throttling`: the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599, from version 3)."""
+
     topics: Sequence[NewPartitions]
     timeout_ms: int = 60_000
     validate_only: bool = False
+    allows_throttling: bool = True
 
     def failed(self, error: ApiError) -> "TopicOutcomes":
         return TopicOutcomes(

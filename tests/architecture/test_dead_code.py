@@ -58,6 +58,8 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
+    "has_ips": "limits of new connections by address, which the listeners will enforce",
+    "connection_rate": "limits of new connections by address, which the listeners will enforce",
     "write_to": "a message set on its way to a sink, as the design has it",
     "SCRAM_MECHANISMS": "names of mechanisms, for the command line and the handlers",
     "credential_of": "makes the credentials that AlterUserScramCredentials stores",

@@ -29,6 +29,7 @@ CORE_MAY_IMPORT = {
         "hmac",
     ),
     *(
+        "ipaddress",
         "itertools",
         "json",
         "math",

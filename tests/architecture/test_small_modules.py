@@ -15,6 +15,7 @@ REASONS = {
     "app/cli/top/watcher.py": "a thread; the module that uses it has none",
     "app/clients/classic/consumer_settings.py": "one file for the settings of each client",
     "app/clients/classic/dispatch.py": "the lock around the queue of the classic producer",
+    "app/config/quota_keys.py": "one file for each group of configuration keys",
     "app/config/replica_lists.py": "one file for each group of configuration keys",
     "app/config/scrub_keys.py": "one file for each group of configuration keys",
     "app/config/transaction_keys.py": "one file for each group of configuration keys",

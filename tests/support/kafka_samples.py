@@ -30,6 +30,7 @@ from support.kafka_samples_groups import (
 from support.kafka_samples_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT
 from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 from support.kafka_samples_replicas import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLIENT_QUOTAS,
     ELECT_LEADERS,
@@ -82,6 +83,7 @@ SAMPLES: dict[int, Sample] = {
     46: LIST_PARTITION_REASSIGNMENTS,
     47: OFFSET_DELETE,
     48: DESCRIBE_CLIENT_QUOTAS,
+    49: ALTER_CLIENT_QUOTAS,
     60: DESCRIBE_CLUSTER,
     61: DESCRIBE_PRODUCERS,
     65: DESCRIBE_TRANSACTIONS,

@@ -15,7 +15,17 @@ from barnabas.ports.broker_api.epochs import (
     OffsetForLeaderEpochResult,
     OffsetForLeaderPartition,
 )
-from barnabas.ports.broker_api.quotas import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
+from barnabas.ports.broker_api.quotas import (
+    AlterClientQuotas,
+    AlterClientQuotasResult,
+    AlteredQuota,
+    DescribeClientQuotas,
+    DescribeClientQuotasResult,
+    QuotaAlteration,
+    QuotaEntry,
+    QuotaFilter,
+    QuotaOp,
+)
 from barnabas.ports.broker_api.replicas import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -260,6 +270,59 @@ DESCRIBE_CLIENT_QUOTAS = Sample(
                 "values": [{"key": "producer_byte_rate", "value": 1.5}],
             },
             {"entity": [], "values": []},
+        ],
+    },
+)
+
+ALTER_CLIENT_QUOTAS = Sample(
+    AlterClientQuotas(
+        entries=[
+            QuotaAlteration(
+                entity={"user": "ann", "client-id": None},
+                ops=[
+                    QuotaOp(key="producer_byte_rate", value=1.5),
+                    QuotaOp(key="consumer_byte_rate", value=None),
+                ],
+            ),
+            QuotaAlteration(entity={}, ops=[]),
+        ],
+        validate_only=True,
+    ),
+    {
+        "entries": [
+            {
+                "entity": [
+                    {"entity_type": "user", "entity_name": "ann"},
+                    {"entity_type": "client-id", "entity_name": None},
+                ],
+                "ops": [
+                    {"key": "producer_byte_rate", "value": 1.5, "remove": False},
+                    {"key": "consumer_byte_rate", "value": 0.0, "remove": True},
+                ],
+            },
+            {"entity": [], "ops": []},
+        ],
+        "validate_only": True,
+    },
+    AlterClientQuotasResult(
+        entries=[
+            AlteredQuota(entity={"user": "ann", "client-id": None}),
+            AlteredQuota(entity={}, error=ErrorCode.INVALID_REQUEST, error_message="Invalid empty entity"),
+        ],
+        throttle_ms=6,
+    ),
+    {
+        "throttle_time": 6,
+        "entries": [
+            {
+                "error_code": 0,
+                "error_message": None,
+                "entity": [
+                    {"entity_type": "user", "entity_name": "ann"},
+                    {"entity_type": "client-id", "entity_name": None},
+                ],
+            },
+            {"error_code": 42, "error_message": "Invalid empty entity", "entity": []},
         ],
     },
 )

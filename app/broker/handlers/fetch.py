@@ -29,6 +29,7 @@ class FetchService:
         self._leaders = Leaders(state)
         self._read = state.replicas.read
         self._max_bytes = state.settings.static.fetch_max_bytes
+        self._quotas = state.quotas
         self._near = None if selector is None else _near_replicas(state, selector)
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
@@ -37,6 +38,8 @@ class FetchService:
         if request.replica_id >= 0:
             self._answer_follower(request, caller, reply, max_bytes)
             return
+        if self._quotas.is_enabled:
+            max_bytes = self._quotas.fetch_max_bytes(caller, max_bytes)
 
         def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
             if isinstance(results, ApiError):

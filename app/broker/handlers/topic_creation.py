@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ....core.cluster.topic_planning import PARTITIONS_PER_REQUEST_MAX
 from ....core.cluster.topics import Topic
+from ....core.security.quotas.request_quotas import ControllerMutationQuota
 from ....ports.broker_api.envelope import Reply
 from ....ports.broker_api.topics import CreatedTopic, CreateTopics, CreateTopicsResult, NewTopic
 from ....ports.error_codes import ErrorCode
@@ -27,7 +28,9 @@ MadeTopics = Sequence[Topic | BarnabasError]
 class CreateSome(Protocol):
     """See `TopicService.create_some`."""
 
-    def __call__(self, news: Sequence[NewTopic], *, validate_only: bool = False) -> Awaitable[MadeTopics]: ...
+    def __call__(
+        self, news: Sequence[NewTopic], *, validate_only: bool = False, quota: ControllerMutationQuota | None = None
+    ) -> Awaitable[MadeTopics]: ...
 
 
 class Creating:
@@ -37,8 +40,14 @@ class Creating:
     """
 
     def __init__(
-        self, state: BrokerState, request: CreateTopics, create_some: CreateSome, reply: Reply[CreateTopicsResult]
+        self,
+        state: BrokerState,
+        request: CreateTopics,
+        create_some: CreateSome,
+        reply: Reply[CreateTopicsResult],
+        quota: ControllerMutationQuota | None = None,
     ) -> None:
+        self._quota = quota
         self._state = state
         self._request = request
         self._create_some = create_some
@@ -92,7 +101,7 @@ class Creating:
             return
 
         async def change() -> MadeTopics:
-            return await self._create_some(some, validate_only=self._request.validate_only)
+            return await self._create_some(some, validate_only=self._request.validate_only, quota=self._quota)
 
         def made(result: MadeTopics | BarnabasError) -> None:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
@@ -121,7 +130,8 @@ class Creating:
             self._answered = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._reply(CreateTopicsResult(topics=list(self._outcomes.values())))
+            throttle_ms = 0 if self._quota is None else self._quota.throttle_ms()
+            self._reply(CreateTopicsResult(topics=list(self._outcomes.values()), throttle_ms=throttle_ms))
 
 
 _TOO_LATE = "the topic is not made yet; it will be, unless something is wrong with it"

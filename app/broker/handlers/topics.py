@@ -14,6 +14,7 @@ from ....core.cluster.stray_replicas import why_orphan_is_stray
 from ....core.cluster.topic_planning import plan_partitions, plan_topic
 from ....core.cluster.topic_store import confirm_deleted
 from ....core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name, metric_name
+from ....core.security.quotas.request_quotas import ControllerMutationQuota
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.topics import (
     CreatePartitions,
@@ -54,9 +55,10 @@ class TopicService:
 
     # --- create
 
-    def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
+    def create(self, request: CreateTopics, caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
         """Create a few topics at a time, so that other changes have their turn in between; see `Creating`."""
-        Creating(self._state, request, self.create_some, reply).start()
+        quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
+        Creating(self._state, request, self.create_some, reply, quota).start()
 
     async def create_one(self, new: NewTopic) -> Topic:
         """Create a topic and its logs. Raises the errors of `create_some`.
@@ -69,10 +71,13 @@ class TopicService:
         return made
 
     async def create_some(
-        self, news: Sequence[NewTopic], *, validate_only: bool = False
+        self, news: Sequence[NewTopic], *, validate_only: bool = False, quota: ControllerMutationQuota | None = None
     ) -> Sequence[Topic | BarnabasError]:
-        """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`."""
-        planned = [await self._planned_or_not(new, validate_only=validate_only) for new in news]
+        """Create topics and their logs; return each, or its error: `ApiError`, `StorageError`, `CoordinationError`.
+
+        `quota` pays for the partitions.
+        """
+        planned = [await self._planned_or_not(new, validate_only=validate_only, quota=quota) for new in news]
         if validate_only:
             return planned
         results = await self._stored(planned)
@@ -84,9 +89,14 @@ class TopicService:
                 self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
         return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
 
-    async def _planned_or_not(self, new: NewTopic, *, validate_only: bool) -> Topic | BarnabasError:
+    async def _planned_or_not(
+        self, new: NewTopic, *, validate_only: bool, quota: ControllerMutationQuota | None
+    ) -> Topic | BarnabasError:
         try:
-            return await self._planned(new)
+            topic = await self._planned(new)
+            if quota is not None:
+                quota.record(len(topic.partitions))
+            return topic
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only:
                 await self._follow_if_unknown(new.name)
@@ -164,24 +174,28 @@ class TopicService:
 
     # --- grow
 
-    def grow(self, request: CreatePartitions, _caller: Caller, reply: Reply[TopicOutcomes]) -> None:
+    def grow(self, request: CreatePartitions, caller: Caller, reply: Reply[TopicOutcomes]) -> None:
         twice = named_twice(new.topic for new in request.topics)
+        quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
 
         async def one(new: NewPartitions) -> TopicOutcome:
             if new.topic in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.topic[:260]!r} is named twice in the request")
-            await self._grow_one(new, validate_only=request.validate_only)
+            await self._grow_one(new, validate_only=request.validate_only, quota=quota)
             return TopicOutcome(name=new.topic)
 
         def failed(new: NewPartitions, code: ErrorCode, text: str | None) -> TopicOutcome:
             return TopicOutcome(name=new.topic, error=code, error_message=text)
 
         async def all_of_them() -> TopicOutcomes:
-            return TopicOutcomes(topics=await self._each(one, failed, request.topics))
+            topics = await self._each(one, failed, request.topics)
+            return TopicOutcomes(topics=topics, throttle_ms=0 if quota is None else quota.throttle_ms())
 
         self._changes.submit("CreatePartitions", all_of_them, reply)
 
-    async def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
+    async def _grow_one(
+        self, new: NewPartitions, *, validate_only: bool, quota: ControllerMutationQuota | None
+    ) -> None:
         state, registry = self._state, self._registry
         check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
         state.check_owns_topics()
@@ -193,6 +207,9 @@ class TopicService:
                 text = f"partitions of {new.topic} move to other brokers; add to it when they have arrived"
                 raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
             grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
+            if quota is not None:
+                quota.record(len(grown.partitions) - len(before.partitions))
+                quota = None  # the next attempt costs nothing
             if validate_only:
                 return
             added = self._first_states(grown, grown.partitions.keys() - before.partitions.keys())
@@ -218,19 +235,25 @@ class TopicService:
 
     # --- delete
 
-    def delete(self, request: DeleteTopics, _caller: Caller, reply: Reply[DeleteTopicsResult]) -> None:
+    def delete(self, request: DeleteTopics, caller: Caller, reply: Reply[DeleteTopicsResult]) -> None:
         by_name = [DeletedTopic(name=name) for name in dict.fromkeys(request.names)]
         by_id = [DeletedTopic(name=None, topic_id=topic_id) for topic_id in dict.fromkeys(request.topic_ids)]
 
         def failed(wanted: DeletedTopic, code: ErrorCode, text: str | None) -> DeletedTopic:
             return evolve(wanted, error=code, error_message=text)
 
+        quota = self._state.quotas.controller_mutations(caller, is_strict=request.allows_throttling)
+
+        async def one(wanted: DeletedTopic) -> DeletedTopic:
+            return await self._delete_one(wanted, quota)
+
         async def all_of_them() -> DeleteTopicsResult:
-            return DeleteTopicsResult(topics=await self._each(self._delete_one, failed, [*by_name, *by_id]))
+            topics = await self._each(one, failed, [*by_name, *by_id])
+            return DeleteTopicsResult(topics=topics, throttle_ms=0 if quota is None else quota.throttle_ms())
 
         self._changes.submit("DeleteTopics", all_of_them, reply)
 
-    async def _delete_one(self, wanted: DeletedTopic) -> DeletedTopic:
+    async def _delete_one(self, wanted: DeletedTopic, quota: ControllerMutationQuota | None) -> DeletedTopic:
         self._state.check_owns_topics()
         if wanted.name is not None:
             await self.settled(wanted.name)
@@ -239,6 +262,8 @@ class TopicService:
         check_not_internal(topic.name, "it is not deleted")
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
+        if quota is not None:
+            quota.record(len(topic.partitions))
         topic = await self._remove(topic.name, wanted.topic_id if wanted.name is None else None)
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 

@@ -416,6 +416,7 @@ class BrokerServer:
                     topic_name=state.topic_name,
                     is_appending=state.replicas.is_appending,
                     identity=(state.cluster_id, state.node_id),
+                    quotas=state.quotas,
                     sasl=authentication.listener(listener, credentials),
                 )
             )

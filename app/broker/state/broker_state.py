@@ -16,6 +16,8 @@ from ....core.replica.alter_partition_manager import AlterPartitionManager
 from ....core.replica.partition.partition import Partition
 from ....core.replica.replica_manager import AssignedReplica, ReplicaManager
 from ....core.replica.settings import ReplicationSettings
+from ....core.security.quotas.rate import QuotaWindows
+from ....core.security.quotas.request_quotas import RequestQuotas
 from ....core.traffic.steps import StepRunner, Steps
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.clock import Clock
@@ -78,6 +80,8 @@ class BrokerState:
         self.logs = logs
         self.metrics = metrics
         self.report = report
+        self.quotas = _request_quotas(settings, clock)
+        self.quotas.register_metrics(metrics)
         self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
         self.replicas_changed: set[str] = set()
         """The names of topics whose replicas here have changed since the owner of this set last emptied it."""
@@ -370,6 +374,18 @@ class BrokerState:
     def failed(self, what: str, error: BaseException) -> None:
         """Report an unexpected error."""
         self.report(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def _request_quotas(settings: BrokerSettings, clock: Clock) -> RequestQuotas:
+    static = settings.static
+    return RequestQuotas(
+        clock,
+        QuotaWindows(samples=static.quota_window_num, window_ms=static.quota_window_size_seconds * 1000.0),
+        QuotaWindows(
+            samples=static.controller_quota_window_num,
+            window_ms=static.controller_quota_window_size_seconds * 1000.0,
+        ),
+    )
 
 
 def _replication_settings(settings: BrokerSettings) -> ReplicationSettings:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Protocol
 
 from ....core.client.network.connection import Connect
+from ....core.security.quotas.request_quotas import RequestQuotas
 from ....core.security.sasl.server_authenticator import SaslListener
 from ....core.traffic.steps import StepRunner
 from ....ports.broker_api.envelope import BrokerApi
@@ -48,6 +49,7 @@ class MakeServer(Protocol):
     topic_name:   returns the name of a topic by its id, or nothing.
     is_appending: returns True while records that came over a connection are being validated.
     identity:     the cluster's id and the broker's.
+    quotas:       the limits of clients.
     sasl:         the SASL that every client has to pass; None: the listener has none.
     """
 
@@ -62,6 +64,7 @@ class MakeServer(Protocol):
         topic_name: Callable[[bytes], str],
         is_appending: Callable[[int], bool],
         identity: tuple[str, int],
+        quotas: RequestQuotas,
         sasl: SaslListener | None,
     ) -> Server: ...
 

@@ -1,0 +1,184 @@
+"""The server of the Kafka protocol under quotas: delays in answers, muted connections, exempt requests."""
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+from support.kafka_frames import ServerEnd, correlation_id_of, request_frame, result_of
+from support.kafka_samples import SAMPLES
+
+from barnabas.adapters.system import ManualClock, ManualScheduler
+from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.core.security.quotas.request_quotas import RequestQuotas
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from barnabas.ports.broker_api.quotas import QuotaEntry
+from barnabas.ports.broker_api.topics import CreateTopicsResult
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+RECORDS = bytes(100_000)
+METADATA_RESULT = evolve(SAMPLES[METADATA].result, throttle_ms=0)
+
+
+class House:
+    """A server whose clients have limits, on a clock of its own."""
+
+    def __init__(self, entity: dict[str, str | None] | None = None, **limits: float) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.quotas = RequestQuotas(self.clock)
+        self.quotas.update([QuotaEntry(entity=entity or {"client-id": None}, limits=limits)])
+        self.handler_ms = 0.0
+        self.end = self.connect()
+
+    def connect(self) -> ServerEnd:
+        return ServerEnd(self._answer, quotas=self.quotas, scheduler=self.scheduler)
+
+    def _answer(self, request: Any) -> Any:
+        self.clock.advance(self.handler_ms)
+        if isinstance(request, Produce):
+            return ProduceResult(partitions=[ProduceResultPartition(p.topic, p.partition) for p in request.partitions])
+        if isinstance(request, Fetch):
+            parts = [FetchResultPartition(p.topic, p.partition, records=RECORDS) for p in request.partitions]
+            return FetchResult(partitions=parts)
+        return METADATA_RESULT if isinstance(request, Metadata) else CreateTopicsResult(topics=[])
+
+    def pass_time(self, ms: float) -> None:
+        self.scheduler.advance(ms)
+        while self.end.connection.step():
+            pass
+
+
+def produce(size: int, acks: int = 1, client_id: str = "c1") -> bytes:
+    request = Produce(partitions=[ProducePartition("t", 0, memoryview(bytearray(size)))], acks=acks)
+    return request_frame(PRODUCE, 9, 7, request, client_id)
+
+
+def fetch(replica_id: int = -1) -> bytes:
+    request = Fetch(partitions=[FetchPartition("t", 0, 0, 1_000_000)], replica_id=replica_id)
+    return request_frame(FETCH, 11, 8, request)
+
+
+def test_produce_beyond_its_rate_is_answered_at_once_and_its_connection_is_muted() -> None:
+    house = House(producer_byte_rate=1000.0)
+    frame = produce(6000)
+    house.end.send(frame)
+    assert result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms == 0
+    house.end.send(frame)
+    delay_ms = result_of(PRODUCE, 9, house.end.answers[1]).throttle_ms
+    assert delay_ms == 2 * len(frame) - 10_000
+    assert house.end.connection.paused
+    house.end.send(frame)
+    house.pass_time(delay_ms - 1)
+    assert len(house.end.answers) == 2
+    house.pass_time(1)
+    assert len(house.end.answers) == 3
+    assert house.end.connection.paused
+
+
+def test_muted_connection_disturbs_no_other_one() -> None:
+    house = House(producer_byte_rate=1000.0)
+    house.end.send(produce(20_000))
+    other = house.connect()
+    other.send(request_frame(METADATA, 9, 1, SAMPLES[METADATA].request))
+    assert house.end.connection.paused
+    assert result_of(METADATA, 9, other.answers[0]).throttle_ms == 0
+    other.send(produce(100, client_id="another"))
+    assert result_of(PRODUCE, 9, other.answers[1]).throttle_ms == 0
+
+
+def test_produce_without_acknowledgement_mutes_the_connection() -> None:
+    house = House(producer_byte_rate=1000.0)
+    house.end.send(produce(20_000, acks=0))
+    assert (house.end.answers, house.end.connection.paused) == ([], True)
+    house.pass_time(30_000)
+    assert not house.end.connection.paused
+
+
+def test_fetch_beyond_its_rate_gets_an_empty_answer_that_does_not_count() -> None:
+    house = House(consumer_byte_rate=8000.0)
+    house.end.send(fetch())
+    first = result_of(FETCH, 11, house.end.answers[0])
+    assert (first.partitions, house.end.connection.paused) == ([], True)
+    assert first.throttle_ms == pytest.approx(100_000 / 8 - 10_000, abs=50)
+    house.quotas.update([QuotaEntry(entity={"client-id": None}, limits={"consumer_byte_rate": 11_000.0})])
+    house.pass_time(first.throttle_ms)
+    house.end.send(fetch())
+    second = result_of(FETCH, 11, house.end.answers[1])
+    assert (second.throttle_ms, len(second.partitions[0].records)) == (0, len(RECORDS))
+
+
+def test_fetch_of_a_follower_is_exempt() -> None:
+    house = House(consumer_byte_rate=1.0, request_percentage=0.0001)
+    house.handler_ms = 50.0
+    house.end.send(fetch(replica_id=3))
+    result = result_of(FETCH, 11, house.end.answers[0])
+    assert (result.throttle_ms, len(result.partitions)) == (0, 1)
+
+
+def test_time_of_the_thread_beyond_its_share_delays_at_most_one_window() -> None:
+    house = House(request_percentage=1.0)
+    house.handler_ms = 90.0
+    frame = request_frame(METADATA, 9, 1, SAMPLES[METADATA].request)
+    house.end.send(frame)
+    assert result_of(METADATA, 9, house.end.answers[0]).throttle_ms == 0
+    house.handler_ms = 900.0
+    house.end.send(frame)
+    assert result_of(METADATA, 9, house.end.answers[1]).throttle_ms == 1000
+    assert house.end.connection.paused
+
+
+def test_larger_delay_of_two_quotas_is_applied() -> None:
+    house = House(request_percentage=1.0, producer_byte_rate=1000.0)
+    house.handler_ms = 900.0
+    house.end.send(produce(20_000))
+    assert result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms > 9_000
+
+
+def test_delay_that_a_handler_demands_mutes_the_connection() -> None:
+    house = House(controller_mutation_rate=1.0)
+    house.end.broker.script = lambda request: CreateTopicsResult(topics=[], throttle_ms=400)
+    house.end.send(request_frame(CREATE_TOPICS, 5, 1, SAMPLES[CREATE_TOPICS].request))
+    assert house.end.connection.paused
+    house.pass_time(400)
+    assert not house.end.connection.paused
+
+
+def test_answers_of_earlier_requests_leave_while_the_connection_is_muted() -> None:
+    house = House(producer_byte_rate=1000.0)
+    house.end.broker.script = None
+    house.end.send(produce(20_000))
+    house.end.send(request_frame(METADATA, 9, 99, SAMPLES[METADATA].request))
+    done = ProduceResult(partitions=[ProduceResultPartition("t", 0)])
+    house.end.broker.replies[0](done)
+    assert house.end.connection.paused
+    house.end.broker.replies[1](METADATA_RESULT)
+    assert [correlation_id_of(answer) for answer in house.end.answers] == [7, 99]
+
+
+def test_closed_connection_is_never_unmuted() -> None:
+    house = House(producer_byte_rate=1000.0)
+    house.end.send(produce(20_000))
+    handler = house.end.connection.handler
+    assert handler is not None
+    handler.on_closed(None)
+    house.scheduler.advance(60_000)
+    assert house.end.connection.paused
+
+
+def test_every_result_of_a_metered_api_has_a_place_for_its_delay() -> None:
+    for key, api in BY_KEY.items():
+        if api.name != "WriteTxnMarkers":
+            result = SAMPLES[key].result
+            assert evolve(result, throttle_ms=5).throttle_ms == 5, api.name
+
+
+def test_larger_fetch_than_all_windows_allow_is_cut() -> None:
+    house = House(consumer_byte_rate=1000.0)
+    house.end.send(fetch())
+    caller = house.end.broker.callers[0]
+    assert house.quotas.fetch_max_bytes(caller, 50_000_000) == 10_000
+    assert house.quotas.fetch_max_bytes(evolve(caller, client_id="c1"), 500) == 500
+    house.quotas.update([])
+    assert house.quotas.fetch_max_bytes(caller, 50_000_000) == 50_000_000

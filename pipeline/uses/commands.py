@@ -9,6 +9,7 @@ from ...app.cli.options import AsJson, print_json, print_table, progress
 from ...app.extras import require
 from ...ports.errors import ConfigError
 from ..session import REPORT_PACKAGES
+from ..spark.errors import plain_spark_errors
 from ..wording import on_the_command_line
 
 examples = typer.Typer(no_args_is_help=True, help="What a log is for: examples on real data, with Spark.")
@@ -63,7 +64,7 @@ def run_example(
     if name != "all" and name not in USES:
         raise ConfigError(f"there is no example {name!r}; there is {', '.join(USES)}")
     for use in USES.values() if name == "all" else [USES[name]]:
-        with on_the_command_line(), progress(f"example {use.name}", None):
+        with on_the_command_line(), plain_spark_errors(), progress(f"example {use.name}", None):
             done = play(use, data, out, bootstrap)
         for line in done.lines:
             typer.echo(line)

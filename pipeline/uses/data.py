@@ -13,8 +13,7 @@ from typing import IO, Any
 
 from attrs import frozen
 
-from ... import Message
-from ...ports.errors import ConfigError
+from ... import ConfigError, Message
 
 
 @frozen

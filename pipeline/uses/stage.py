@@ -1,6 +1,8 @@
 """The stage of an example: a broker, a Spark session, a folder for results."""
 
 import shutil
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,13 +13,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
-from ... import Admin, Broker, Consumer, Message, Producer
-from ...app.extras import require
-from ...app.reserve_port import reserve_port
-from ...ports.errors import BarnabasError
+from ... import Admin, BarnabasError, Broker, Consumer, Message, Producer
 from ..report.panels import Panel, write_page
-from ..session import REPORT_PACKAGES, local_session, session_settings
-from ..spark.errors import plain_spark_errors
+from ..session import local_session, session_settings
 from ..streams import as_messages
 from .data import RealData
 
@@ -148,7 +146,6 @@ def play(use: Use, data: Path, out: Path, bootstrap: str | None = None) -> Playe
 
     `bootstrap` None = a broker of its own for this run. Raises `ConfigError` when data or a package is missing.
     """
-    require("the examples", (*REPORT_PACKAGES, "deltalake"), "tables")
     for file in use.files:
         file.find(data)
     started = time.monotonic()
@@ -156,7 +153,6 @@ def play(use: Use, data: Path, out: Path, bootstrap: str | None = None) -> Playe
         _scratch() as scratch,
         own_broker(bootstrap, scratch / "log") as (address, metrics),
         local_session("barnabas examples") as spark,
-        plain_spark_errors(),
         session_settings(spark, {"spark.sql.session.timeZone": "UTC"}),
     ):
         stage = Stage(
@@ -182,6 +178,20 @@ def own_broker(bootstrap: str | None, folder: Path) -> Iterator[tuple[str, str |
         yield bootstrap, None
         return
     with ExitStack() as keep:
-        metrics = f"127.0.0.1:{reserve_port('127.0.0.1', keep)}"
+        metrics = f"127.0.0.1:{_reserve_port(keep)}"
         broker = keep.enter_context(Broker(folder, metrics_listen=metrics))
         yield broker.bootstrap, metrics
+
+
+def _reserve_port(keep: ExitStack) -> int:
+    """Return a free port. On Linux no other program gets it until `keep` is closed: a bound socket that does not listen
+    lets another one listen at its address, if both set SO_REUSEADDR.
+    """
+    with ExitStack() as found:
+        holder = found.enter_context(socket.socket())
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        if sys.platform == "linux":
+            keep.enter_context(found.pop_all())
+    return port

@@ -10,6 +10,6 @@ export MYPYPATH="."
 "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" -p barnabas
 for around in tests benchmarks examples; do
     [ -n "$(find "$root/$around" -name '*.py' -print -quit)" ] || continue
-    MYPYPATH=".:$root/$around" "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" \
+    MYPYPATH=".:$root/$around:$root/examples" "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" \
         --explicit-package-bases "$root/$around"
 done

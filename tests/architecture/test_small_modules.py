@@ -27,7 +27,6 @@ REASONS = {
     "core/replica/follower/follower_flushes.py": "flush.messages of followers is a rule of its own",
     "core/replica/leader/early_batches.py": "a bounded wait with a state of its own",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
-    "pipeline/uses/catalog.py": "imports all examples; the commands load it only when they run one",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
     "testing/crashes/files.py": "files as a recording sees them",
 }

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.command import barnabas_here
 from support.real_data import Request, read_requests
+from uses import USES
 
 from barnabas import Broker, Consumer, Message, Producer
-from barnabas.pipeline.uses.catalog import USES
 
 pytestmark = pytest.mark.slow
 

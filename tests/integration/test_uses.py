@@ -14,12 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from support.command import barnabas_here
 from support.real_data import Request, read_network, read_order_lines, read_requests
-
-from barnabas import Broker, Consumer, Message, Producer
-from barnabas.pipeline.report.access_log import ASSET, CRAWLER
-from barnabas.pipeline.uses import activity, ads, monitoring, newsfeed, recommendations, search, security
-from barnabas.pipeline.uses.catalog import USES
-from barnabas.pipeline.uses.data import (
+from uses import USES, activity, ads, monitoring, newsfeed, play, recommendations, search, security
+from uses.data import (
     NETWORK,
     ORDERS,
     SERVER_STATUS,
@@ -27,9 +23,10 @@ from barnabas.pipeline.uses.data import (
     order_messages,
     status_messages,
 )
-from barnabas.pipeline.uses.shop import orders
-from barnabas.pipeline.uses.stage import play
-from barnabas.pipeline.uses.web import requests
+from uses.shop import orders
+from uses.web import ASSET, CRAWLER, requests
+
+from barnabas import Broker, Consumer, Message, Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from support.real_data import read_order_lines
+from uses import USES
+from uses.data import ACCESS_LOG, ORDERS, SERIES, access_messages, anomaly_windows, order_messages
+from uses.monitoring import broker_messages
+from uses.stage import own_broker
 
 from barnabas import Producer
-from barnabas.pipeline.uses.catalog import USES
-from barnabas.pipeline.uses.data import ACCESS_LOG, ORDERS, SERIES, access_messages, anomaly_windows, order_messages
-from barnabas.pipeline.uses.monitoring import broker_messages
-from barnabas.pipeline.uses.stage import own_broker
 from barnabas.ports.errors import ConfigError
 
 

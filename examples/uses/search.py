@@ -7,8 +7,9 @@ was asked; some referrers still contain it (`q=`), and the place in the list tha
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report.panels import BarList, Beside, Cards, Panel, TablePanel
-from ..streams import join_within, top_k
+from barnabas.pipeline.report.panels import BarList, Beside, Cards, Panel, TablePanel
+from barnabas.pipeline.streams import join_within, top_k
+
 from .data import ACCESS_LOG, access_messages
 from .stage import Stage, Use
 from .web import page_views, requests

@@ -9,9 +9,10 @@ stand beside it.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report import charts
-from ..report.panels import Beside, Cards, ChartPanel, Heading, Panel, TablePanel
-from ..streams import join_within, json_fields, top_k
+from barnabas.pipeline.report import charts
+from barnabas.pipeline.report.panels import Beside, Cards, ChartPanel, Heading, Panel, TablePanel
+from barnabas.pipeline.streams import join_within, json_fields, top_k
+
 from .data import ACCESS_LOG, SERIES, access_messages, series_messages
 from .stage import Stage, Use
 from .web import page_views, requests

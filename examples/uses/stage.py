@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
-from ... import Admin, BarnabasError, Broker, Consumer, Message, Producer
-from ..report.panels import Panel, write_page
-from ..session import local_session, session_settings
-from ..streams import as_messages
+from barnabas import Admin, BarnabasError, Broker, Consumer, Message, Producer
+from barnabas.pipeline.report.panels import Panel, write_page
+from barnabas.pipeline.session import local_session, session_settings
+from barnabas.pipeline.streams import as_messages
+
 from .data import RealData
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ Each alert is a window in which a source was above a limit; a source is reported
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report.panels import BarList, Beside, Cards, Heading, Panel, TablePanel
-from ..streams import deduplicated, json_fields, over_limit, rate_limited, top_k
+from barnabas.pipeline.report.panels import BarList, Beside, Cards, Heading, Panel, TablePanel
+from barnabas.pipeline.streams import deduplicated, json_fields, over_limit, rate_limited, top_k
+
 from .data import ACCESS_LOG, NETWORK, access_messages, network_messages
 from .stage import Stage, Use
 from .web import requests

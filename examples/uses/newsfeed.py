@@ -8,8 +8,9 @@ that are bought most.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report.panels import BarList, Cards, Panel, TablePanel
-from ..streams import co_occurrence, join_latest, top_k
+from barnabas.pipeline.report.panels import BarList, Cards, Panel, TablePanel
+from barnabas.pipeline.streams import co_occurrence, join_latest, top_k
+
 from .data import ORDERS, order_messages
 from .shop import item_names, orders
 from .stage import Stage, Use

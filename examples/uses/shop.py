@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..streams import json_fields
+from barnabas.pipeline.streams import json_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

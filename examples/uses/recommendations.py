@@ -7,8 +7,9 @@ known; is one of the ten items recommended for it also in the basket? Beside it,
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report.panels import Cards, Panel, TablePanel
-from ..streams import co_occurrence, latest, top_k
+from barnabas.pipeline.report.panels import Cards, Panel, TablePanel
+from barnabas.pipeline.streams import co_occurrence, latest, top_k
+
 from .data import ORDERS, order_messages
 from .shop import item_names, orders
 from .stage import Stage, Use

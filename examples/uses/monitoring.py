@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from ... import Message
-from ..report import charts
-from ..report.panels import Cards, ChartPanel, Heading, Panel, TablePanel
-from ..streams import anomaly_scores, deduplicated, json_fields, sessions, windowed_counts
+from barnabas import Message
+from barnabas.pipeline.report import charts
+from barnabas.pipeline.report.panels import Cards, ChartPanel, Heading, Panel, TablePanel
+from barnabas.pipeline.streams import anomaly_scores, deduplicated, json_fields, sessions, windowed_counts
+
 from .data import SERIES, SERVER_STATUS, anomaly_windows, series_messages, status_messages
 from .stage import Stage, Use
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from attrs import frozen
 
-from ... import ConfigError, Message
+from barnabas import ConfigError, Message
 
 
 @frozen

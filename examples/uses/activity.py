@@ -6,9 +6,10 @@ The log has addresses and no countries, so the report per country is of the orde
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report import charts
-from ..report.panels import BarList, Beside, Cards, ChartPanel, Heading, Panel, TablePanel
-from ..streams import sessions, table_batches, top_k, windowed_counts
+from barnabas.pipeline.report import charts
+from barnabas.pipeline.report.panels import BarList, Beside, Cards, ChartPanel, Heading, Panel, TablePanel
+from barnabas.pipeline.streams import sessions, table_batches, top_k, windowed_counts
+
 from .data import ACCESS_LOG, ORDERS, access_messages, order_messages
 from .shop import orders
 from .stage import Stage, Use

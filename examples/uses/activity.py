@@ -125,10 +125,10 @@ def _shop(stage: Stage) -> tuple[list[Panel], list[str]]:
 
 
 def play(stage: Stage) -> Sequence[str]:
-    web, said = _web(stage)
-    shop, told = _shop(stage)
+    web, web_lines = _web(stage)
+    shop, shop_lines = _shop(stage)
     stage.show("Activity", "page views of a web log, sales of a shop", [*web, *shop])
-    return [*said, *told]
+    return [*web_lines, *shop_lines]
 
 
 USE = Use(

@@ -124,9 +124,9 @@ def _exchange(stage: Stage) -> list[Panel]:
 
 
 def play(stage: Stage) -> Sequence[str]:
-    pages, told = _pages(stage)
+    pages, lines = _pages(stage)
     stage.show("Delivery", "views joined with clicks", [*pages, *_exchange(stage)])
-    return told
+    return lines
 
 
 USE = Use(name="ads", title="delivery reports: views joined with clicks", files=[ACCESS_LOG, SERIES], play=play)

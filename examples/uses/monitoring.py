@@ -115,7 +115,7 @@ def alerts(found: "DataFrame") -> "DataFrame":
     return found.transform(sessions, "series", gapDuration=CALM, exprs=[f.max(f.abs("score")).alias("score")])
 
 
-def judge(told: Sequence[tuple[str, datetime, datetime]], windows: Windows, share: float) -> Verdict:
+def judge(found: Sequence[tuple[str, datetime, datetime]], windows: Windows, share: float) -> Verdict:
     """Compare alerts (series, from, to) with labelled windows; they agree where they overlap."""
 
     def overlap(alert: tuple[str, datetime, datetime], series: str, window: tuple[datetime, datetime]) -> bool:
@@ -123,10 +123,10 @@ def judge(told: Sequence[tuple[str, datetime, datetime]], windows: Windows, shar
 
     labelled = [(series, window) for series, some in windows.items() for window in some]
     return Verdict(
-        alerts=len(told),
-        right=sum(any(overlap(alert, *each) for each in labelled) for alert in told),
+        alerts=len(found),
+        right=sum(any(overlap(alert, *each) for each in labelled) for alert in found),
         windows=len(labelled),
-        found=sum(any(overlap(alert, *each) for alert in told) for each in labelled),
+        found=sum(any(overlap(alert, *each) for alert in found) for each in labelled),
         share=share,
     )
 
@@ -187,9 +187,9 @@ def _metrics(stage: Stage) -> tuple[list[Panel], list[str]]:
     values = stage.fill("metrics", series_messages(path))
     stage.send(anomalies(stage.stream("metrics")), "anomalies", "series")
     fields = "timestamp TIMESTAMP, series STRING, value DOUBLE, expected DOUBLE, score DOUBLE"
-    told = alerts(json_fields(stage.read("anomalies"), fields)).orderBy(f.desc("score")).persist()
-    stage.send(told, "alerts", "series")
-    rows = told.collect()
+    alert_rows = alerts(json_fields(stage.read("anomalies"), fields)).orderBy(f.desc("score")).persist()
+    stage.send(alert_rows, "alerts", "series")
+    rows = alert_rows.collect()
     windows = anomaly_windows(path)
     series = json_fields(stage.read("metrics"), "series STRING, value DOUBLE", "timestamp").persist()
     found = judge([(row.series, row.started, row.ended) for row in rows], windows, _share(stage, series, windows))
@@ -227,7 +227,7 @@ def _share(stage: Stage, series: "DataFrame", windows: Windows) -> float:
     return inside.count() / series.count()
 
 
-def _charts(series: "DataFrame", windows: Windows, told: Sequence[tuple[str, datetime]]) -> list[ChartPanel]:
+def _charts(series: "DataFrame", windows: Windows, alert_times: Sequence[tuple[str, datetime]]) -> list[ChartPanel]:
     from pyspark.sql import functions as f
 
     hours = f.window("timestamp", "2 hours").alias("window")
@@ -243,7 +243,7 @@ def _charts(series: "DataFrame", windows: Windows, told: Sequence[tuple[str, dat
             [row.low for row in some],
             [row.high for row in some],
             spans=[(_seconds(start), _seconds(end)) for start, end in windows[name]],
-            marks=[_seconds(moment) for each, moment in told if each == name],
+            marks=[_seconds(moment) for each, moment in alert_times if each == name],
         )
         panels.append(ChartPanel(_plain(name), chart))
     return panels

@@ -100,8 +100,8 @@ def play(stage: Stage) -> Sequence[str]:
     names = item_names(found).where(f.col("timestamp") < NOW)
     feed = feeds(found, NOW).transform(join_latest, names, ["item"], orderBy=["timestamp", "description"]).persist()
     entry = f.struct("rank", "item", "description", f.round("score", 3).alias("score"))
-    told = feed.groupBy("customer").agg(f.array_sort(f.collect_list(entry)).alias("feed"))
-    sent = stage.send(told, "feeds", "customer")
+    feed_rows = feed.groupBy("customer").agg(f.array_sort(f.collect_list(entry)).alias("feed"))
+    sent = stage.send(feed_rows, "feeds", "customer")
     members, in_feed, popular = outcome(found, feed, fresh, NOW)
     right, without = f"{100 * in_feed / members:.1f} %", f"{100 * popular / members:.1f} %"
     often = feed.groupBy("description").count().transform(top_k, k=15).collect()

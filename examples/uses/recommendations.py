@@ -91,8 +91,8 @@ def play(stage: Stage) -> Sequence[str]:
     entry = f.struct(
         "rank", "other", f.col("other_description").alias("description"), f.round("score", 3).alias("score")
     )
-    told = advice.groupBy("item", "description").agg(f.array_sort(f.collect_list(entry)).alias("recommended"))
-    sent = stage.send(told, "recommendations", "item")
+    rows = advice.groupBy("item", "description").agg(f.array_sort(f.collect_list(entry)).alias("recommended"))
+    sent = stage.send(rows, "recommendations", "item")
     baskets, advised, popular = hits(found.where(f.col("timestamp") >= LEARN_UNTIL), advice, most_bought(before))
     right, without = f"{100 * advised / baskets:.1f} %", f"{100 * popular / baskets:.1f} %"
     pairs = _strongest(advice)

@@ -107,7 +107,7 @@ def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
     from pyspark.sql import functions as f
 
     lines = stage.fill("access-log", access_messages(ACCESS_LOG.find(stage.data)))
-    told = stage.send(once_an_hour(web_alerts(requests(stage.stream("access-log")))), "web-alerts", "source")
+    alerts_sent = stage.send(once_an_hour(web_alerts(requests(stage.stream("access-log")))), "web-alerts", "source")
     found = requests(stage.read("access-log")).persist()
     programs = crawlers(found).persist()
     counted = programs.agg(f.count("*"), f.sum("count"), f.count_if(~f.col("honest"))).first()
@@ -135,7 +135,7 @@ def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
         f"{counted[0]} crawlers make {share} of {lines:,} requests; {counted[2]} asked for robots.txt without saying "
         "what they are",
         f"a limit of {REQUESTS_PER_HOUR} requests an hour would refuse {refused[0]} of {refused[1]} addresses; "
-        f"{told} alerts in {stage.topic('web-alerts')}",
+        f"{alerts_sent} alerts in {stage.topic('web-alerts')}",
     ]
 
 
@@ -143,7 +143,7 @@ def _network(stage: Stage) -> tuple[list[Panel], list[str]]:
     from pyspark.sql import functions as f
 
     events = stage.fill("logins", network_messages(NETWORK.find(stage.data), KINDS))
-    told = stage.send(once_an_hour(login_alerts(logins(stage.stream("logins")))), "login-alerts", "source")
+    alerts_sent = stage.send(once_an_hour(login_alerts(logins(stage.stream("logins")))), "login-alerts", "source")
     attempts = logins(stage.read("logins")).persist()
     sums = [f.count("*").alias("minutes"), f.sum("count").alias("logins"), f.max("count").alias("most")]
     attacks = login_alerts(attempts).groupBy("rule", "source", "what").agg(*sums)
@@ -161,16 +161,16 @@ def _network(stage: Stage) -> tuple[list[Panel], list[str]]:
         BarList("Logins by source", [(f"{r.source} at {r.targets} targets", r["count"]) for r in sources]),
     ], [
         f"brute force: {sources[0].source} made {sources[0]['count']:,} of {events:,} logins at {sources[0].targets} "
-        f"targets; worst {worst[0].what}: {worst[0].logins} logins, up to {worst[0].most} a minute; {told} alerts in "
-        f"{stage.topic('login-alerts')}"
+        f"targets; worst {worst[0].what}: {worst[0].logins} logins, up to {worst[0].most} a minute; "
+        f"{alerts_sent} alerts in {stage.topic('login-alerts')}"
     ]
 
 
 def play(stage: Stage) -> Sequence[str]:
-    web, said = _web(stage)
-    network, told = _network(stage)
+    web, web_lines = _web(stage)
+    network, network_lines = _network(stage)
     stage.show("Security", "crawlers, scanners and brute force", [*web, *network])
-    return [*said, *told]
+    return [*web_lines, *network_lines]
 
 
 USE = Use(

@@ -22,8 +22,8 @@ def orders(messages: "DataFrame") -> "DataFrame":
 
     found = json_fields(messages, _FIELDS, "timestamp").where(~f.col("invoice").startswith("C"))
     bought = "filter(lines, line -> line.quantity > 0 AND line.price > 0 AND line.item RLIKE '^[0-9]')"
-    kept = found.withColumn("lines", f.expr(bought)).where(f.size("lines") > 0)
-    return kept.withColumns(
+    paid = found.withColumn("lines", f.expr(bought)).where(f.size("lines") > 0)
+    return paid.withColumns(
         {
             "customer": f.when(f.col("customer") != "", f.col("customer")),
             "items": f.expr("array_distinct(transform(lines, line -> line.item))"),

@@ -12,8 +12,8 @@ from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from ..ports.report import counted
+from .option_names import on_command_line
 from .session import REPORT_PACKAGES
-from .wording import on_the_command_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +115,7 @@ def load(
     from .load import load as run
     from .load_command import file_or_text, load_rounds, tell
     from .table_audit import TableAudit, audited_load
+    from .topics.model import Where
 
     names = [name for group in topics for name in group.split(",") if name]
     if not names:
@@ -123,6 +124,7 @@ def load(
     client = parse_settings(settings)
     if isolation_level is not None:
         client["isolation.level"] = isolation_level
+    where = Where.of(bootstrap, client, named="--bootstrap")
 
     counting = None
     if audit is not None:
@@ -134,7 +136,7 @@ def load(
     def once(spark: "SparkSession | None", advance: "Callable[[LoadProgress], None]") -> "LoadResult":
         with audited_load(counting, lambda text: typer.echo(text, err=True)):
             return run(
-                bootstrap,
+                where,
                 names,
                 into,
                 since_ms=since_ms,
@@ -158,7 +160,7 @@ def load(
         every_s = parse_period_ms(every, "--every") / 1000
         if since is not None:
             raise ConfigError("--since goes with one load: leave --every out")
-        with on_the_command_line():
+        with on_command_line():
             load_rounds(lambda spark: once(spark, lambda _: None), every_s, as_json=as_json)
         return
 
@@ -168,7 +170,7 @@ def load(
         advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}")
 
     failed: Mapping[str, Exception] = {}
-    with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
+    with on_command_line(), progress(f"load {', '.join(names)}", None) as advance:
         try:
             done = once(None, told)
         except TopicsFailed as error:
@@ -197,7 +199,7 @@ def report(
     from .report import report as run
 
     page = out or table.resolve().with_name(table.resolve().name + ".html")
-    with on_the_command_line(), progress("report", None):
+    with on_command_line(), progress("report", None):
         done = run(table, page, topic=topic, audit=audit or [])
     typer.echo(f"{counted(done.lines, 'line')}, {done.parsed} parsed, {done.malformed} malformed")
     for damaged in done.damaged:

@@ -11,9 +11,9 @@ import typer
 from ..app.cli.options import AsJson, print_json, print_table, progress
 from ..app.extras import require
 from ..ports.errors import ConfigError
+from .option_names import on_command_line
 from .session import REPORT_PACKAGES
 from .spark.errors import plain_spark_errors
-from .wording import on_the_command_line
 
 CHECKOUT_EXAMPLES = Path(__file__).parents[1] / "examples" / "uses"
 _MODULE = "barnabas_examples"
@@ -70,7 +70,7 @@ def run_example(
     if name != "all" and name not in loaded.USES:
         raise ConfigError(f"unknown example {name!r}; known examples: {', '.join(loaded.USES)}")
     for use in loaded.USES.values() if name == "all" else [loaded.USES[name]]:
-        with on_the_command_line(), plain_spark_errors(), progress(f"example {use.name}", None):
+        with on_command_line(), plain_spark_errors(), progress(f"example {use.name}", None):
             done = loaded.play(use, data, out, bootstrap)
         for line in done.lines:
             typer.echo(line)

@@ -24,8 +24,8 @@ __all__ = ["LoadProgress", "LoadResult", "TopicsFailed", "load"]
 
 ROWS_PER_FILE = 2_000_000
 _REASONS = {
-    "auto.offset.reset": "a load goes on where the table is; since_ms begins elsewhere",
-    "enable.auto.commit": "the table keeps its offsets; group=... tells them to a group",
+    "auto.offset.reset": "a load continues at the offsets of the table; since_ms (--since) starts elsewhere",
+    "enable.auto.commit": "the table stores its offsets; group (--group) commits them to a group as well",
 }
 """The reasons why a load refuses these client settings; the data source names options of its own in their place."""
 
@@ -34,10 +34,14 @@ class TopicsFailed(BarnabasError):
     """Some topics were not loaded, and why; `result` is what was loaded of the others, which is in the table."""
 
     def __init__(self, failed: Mapping[str, BarnabasError], result: LoadResult) -> None:
-        told = "; ".join(f"{topic}: {error}" for topic, error in failed.items())
-        super().__init__(f"not loaded, while the other topics are: {told}")
+        super().__init__(self.text({topic: str(error) for topic, error in failed.items()}))
         self.failed = failed
         self.result = result
+
+    @staticmethod
+    def text(errors: Mapping[str, str]) -> str:
+        """Return the text of the error, from the text of each topic's error."""
+        return "some topics were not loaded, the others were: " + "; ".join(f"{t}: {e}" for t, e in errors.items())
 
 
 def load(

@@ -14,9 +14,9 @@ from attrs import asdict
 from ..app.cli.options import print_json
 from ..ports.report import counted
 from .load import LoadResult, TopicsFailed
+from .option_names import command_text
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
-from .wording import in_command
 
 
 def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
@@ -51,7 +51,7 @@ def _round_text(done: Round) -> str:
         told += [f"lost: {each}" for each in result.lost]
         told += [_quarantine_text(result)] if result.quarantined else []
     if done.error is not None:
-        told.append(f"failed: {in_command(str(done.error))}")
+        told.append(f"failed: {_error_text(done.error)}")
     return "; ".join(text for text in told if text)
 
 
@@ -59,8 +59,14 @@ def _round_facts(done: Round) -> dict[str, object]:
     partly = done.error if isinstance(done.error, TopicsFailed) else None
     result = partly.result if partly is not None else done.result
     facts = {} if result is None else _facts(result, {} if partly is None else partly.failed)
-    error = None if done.error is None else in_command(str(done.error))
+    error = None if done.error is None else _error_text(done.error)
     return {"began": done.began.isoformat(), **facts, "error": error}
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, TopicsFailed):
+        return TopicsFailed.text({topic: command_text(each) for topic, each in error.failed.items()})
+    return command_text(error)
 
 
 def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, object]:
@@ -74,7 +80,7 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "absent": list(done.absent),
         "damaged": [asdict(each) for each in done.damaged],
         "quarantined": done.quarantined,
-        "failed": {topic: in_command(str(error)) for topic, error in failed.items()},
+        "failed": {topic: command_text(error) for topic, error in failed.items()},
         "newest": {topic: _iso(ms) for topic, ms in done.newest_ms.items()},
         "newest_age_s": {topic: round((now_ms - ms) / 1000, 3) for topic, ms in done.newest_ms.items()},
         "group_error": done.group_error,
@@ -94,7 +100,7 @@ def _age_text(done: LoadResult) -> str:
 
 def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool) -> None:
     for topic, error in failed.items():
-        text = in_command(str(error)).removeprefix(f"{topic}: ")
+        text = command_text(error).removeprefix(f"{topic}: ")
         typer.echo(f"not loaded: {topic}: {text}", err=True)
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)

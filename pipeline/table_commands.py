@@ -15,7 +15,6 @@ from ..app.cli.times import parse_time_ms
 from ..app.extras import require
 from ..ports.report import counted
 from .session import SPARK_PACKAGES
-from .wording import on_the_command_line
 
 if TYPE_CHECKING:
     from .tables.state import TopicState
@@ -171,7 +170,7 @@ def convert(
     from .tables.state import plain_os_errors
     from .tables.upkeep.convert import convert_table
 
-    with on_the_command_line(), plain_os_errors(folder), progress(f"convert {folder}", None):
+    with plain_os_errors(folder), progress(f"convert {folder}", None):
         done = convert_table(folder, to, catalog=catalog, table=name)
     if as_json:
         print_json({"format": to, "commit": done.number, "files": len(done.files)})
@@ -185,7 +184,7 @@ def _opened(folder: Path) -> Iterator["TableStore"]:
     from .tables.formats import open_store
     from .tables.state import plain_os_errors
 
-    with on_the_command_line(), plain_os_errors(folder):
+    with plain_os_errors(folder):
         yield open_store(folder)
 
 

@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 from ...core.message.corrupt_record import CorruptRecord
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ..option_names import Option
 from ..spark.errors import plain_worker_errors
 from ..spark.garbage import settle_worker
 from ..topics.damage import DamagedRange, write_damage
@@ -337,7 +338,8 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
                 yield piece
             return
         except CorruptRecord as error:
-            raise ApiError(error.code, f"{error.message}; set failOnDamage=false to go on behind it") from error
+            hint = f"set {Option.SKIP_DAMAGED.spark} to continue behind it"
+            raise ApiError(error.code, f"{error.message}; {hint}") from error
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.report import counted
+from ..option_names import DataLoss, Option
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .options import Bound, ReadOptions, Selection
 
@@ -128,7 +129,7 @@ def within(
         if part.start < low or part.end > high or part.start > part.end:
             text = (
                 f"{part.place}: asked for offsets {part.start} to {part.end}, "
-                f"but the log has {low} to {high}; they were deleted, or the topic was created anew"
+                f"but the log has {low} to {high}; they were deleted, or the topic was created again"
             )
             data_loss(text, fail_on_data_loss=fail_on_data_loss, report=report)
         if start < end:
@@ -137,11 +138,15 @@ def within(
 
 
 def data_loss(
-    text: str, *, fail_on_data_loss: bool, report: Report, hint: str = "set failOnDataLoss=false to read what there is"
+    text: str,
+    *,
+    fail_on_data_loss: bool,
+    report: Report,
+    hint: str = f"set {Option.ALLOW_DATA_LOSS.spark} to read what remains",
 ) -> None:
-    """Handle lost data: raise, or report it and continue."""
+    """Handle lost data: raise `DataLoss`, or report it and continue."""
     if fail_on_data_loss:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} ({hint})")
+        raise DataLoss(f"{text} ({hint})")
     report(text)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from ...ports.errors import ConfigError
+from ..option_names import Option
 from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition
 from .options import ReadOptions, parse_partitions_json, partitions_json
 from .ranges import OffsetRange, Report, data_loss, selected, within
@@ -14,7 +15,8 @@ from .ranges import OffsetRange, Report, data_loss, selected, within
 _OFFSETS = "offsets"
 _TOPIC_IDS = "topicIds"
 _NEW_TOPIC = (
-    "failOnDataLoss=false goes on with the new topic from its beginning; another checkpointLocation begins anew"
+    f"set {Option.ALLOW_DATA_LOSS.spark} to continue with the new topic from its beginning, or another "
+    "checkpointLocation to start a new query"
 )
 
 _TOLD_MAX = 5
@@ -119,7 +121,7 @@ def next_step(
     """Everything from `before` to `target`. What is lost between is an error, or reported, as `failOnDataLoss` says."""
 
     def lost(text: str, hint: str = "") -> None:
-        hint = hint or "set failOnDataLoss=false to go on with what there is"
+        hint = hint or f"set {Option.ALLOW_DATA_LOSS.spark} to continue with what remains"
         data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report, hint=hint)
 
     begin = dict(before.positions)
@@ -134,7 +136,7 @@ def next_step(
             del begin[place]
         elif target.positions.get(place, position) < position:
             end = target.positions[place]
-            lost(f"{place} ends at {end}, before the stream's offset {position}: it was cut off, or created anew")
+            lost(f"{place} ends at {end}, before the stream's offset {position}: it was truncated, or created again")
             if before.topic_ids.get(place.topic) and target.topic_ids.get(place.topic):
                 begin[place] = end  # the same topic
             else:

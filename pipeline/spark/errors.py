@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...ports.errors import BarnabasError
-from ..wording import in_python
+from ..option_names import Option, option_in
 
 JAVA_ENDED = "Spark's Java has ended"
 _REPEATING_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -22,7 +22,11 @@ _JAVA = re.compile(r"^(?:Caused by)?: (?:\w+\.)+[\w$]+: (.+)$", re.MULTILINE)
 
 
 class SparkFailed(BarnabasError):
-    """A Spark job failed; the whole story is in `__cause__`."""
+    """A Spark job failed; `__cause__` has the complete error, `option` the option that the text recommends."""
+
+    def __init__(self, text: str) -> None:
+        self.option: Option | None = option_in(text)
+        super().__init__(text if self.option is None else text.replace(self.option.spark, self.option.python))
 
 
 @contextmanager
@@ -38,7 +42,7 @@ def plain_spark_errors() -> Iterator[None]:
         text = f"{JAVA_ENDED}, killed or for want of memory; nothing is changed, do it once more with a new session"
         raise SparkFailed(text) from error
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(in_python(summary(str(error)))) from error
+        raise SparkFailed(summary(str(error))) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from ...ports.errors import BarnabasError
 from ...ports.report import counted
+from ..option_names import Option
 from ..source.ranges import OffsetRange, data_loss, known_topics
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .state import Commit, TopicState
@@ -16,6 +17,8 @@ _CLASSIC_ROW_BYTES = 200
 
 class TopicRecreated(BarnabasError):
     """A topic is not the one that was loaded before."""
+
+    option = Option.REPLACE_RECREATED
 
 
 @frozen(kw_only=True)
@@ -91,7 +94,7 @@ def plan_load(
                 replaced_from[partition] = start
         if start < first[partition]:
             text = f"{partition}: offsets {start} to {first[partition]} were deleted before they were loaded"
-            hint = "set fail_on_data_loss=False to go on without them"
+            hint = f"set {Option.ALLOW_DATA_LOSS.python} to continue without them"
             data_loss(text, fail_on_data_loss=fail_on_data_loss, report=lost.append, hint=hint)
             start = first[partition]
         reached[partition] = max(start, end[partition])
@@ -144,8 +147,8 @@ def _is_another(
                 reason = f"partition {place.key} was loaded up to offset {reached} and ends at {end[place]}"
     if reason and recreated != "replace":
         raise TopicRecreated(
-            f"topic {info.name!r} is not the one loaded before: {reason}. Load it into another folder, or with "
-            "recreated='replace' to drop the rows loaded before"
+            f"topic {info.name!r} is not the one loaded before: {reason}. Load it into another folder, or set "
+            f"{Option.REPLACE_RECREATED.python} to drop the rows loaded before"
         )
     return bool(reason)
 

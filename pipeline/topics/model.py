@@ -78,13 +78,13 @@ class Where:
         text = bootstrap.strip()
         is_coordination = "://" in text and not text.startswith((_CLASSIC, "kafka://"))
         found = {"coordination" if is_coordination else "bootstrap": text} if text else {}
-        told = [named] if text else []
+        given = [named] if text else []
         places = {name: settings[name].strip() for name in PLACE_SETTINGS if settings.get(name, "").strip()}
         if len(found) + len(places) != 1:
             raise ConfigError(
-                f"say in one way where the cluster is: {named} HOST:PORT; a classic one by "
-                "zk.connect, etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT, or "
-                f"with {_CLASSIC}HOST:PORT; there was {' and '.join([*told, *places]) or 'none'}"
+                f"give one address of the cluster, by {named} HOST:PORT; of a classic cluster by one of zk.connect, "
+                "etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT (command line: "
+                f"--set zk.connect=...) or as {_CLASSIC}HOST:PORT; given: {' and '.join([*given, *places]) or 'none'}"
             )
         return cls(**{name.replace(".", "_"): text for name, text in {**found, **places}.items()})
 

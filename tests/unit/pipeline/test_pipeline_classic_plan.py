@@ -95,8 +95,8 @@ def test_partitions_are_named_as_in_the_registries() -> None:
     ("options", "text"),
     [
         ({"subscribe": "t"}, "zk.connect, etcd.connect"),
-        (TOPIC | {"etcd.connect": "h:1"}, "there was zk.connect and etcd.connect"),
-        (TOPIC | {"bootstrap.servers": "h:1"}, "in one way"),
+        (TOPIC | {"etcd.connect": "h:1"}, "given: zk.connect and etcd.connect"),
+        (TOPIC | {"bootstrap.servers": "h:1"}, "one address of the cluster"),
         (TOPIC | {"minPartitions": "4"}, "one task per broker"),
         (TOPIC | {"maxRecordsPerPartition": "4"}, "one task per broker"),
         (TOPIC | {"endingTimestamp": "1000"}, "no times"),

@@ -8,7 +8,6 @@ import pytest
 from barnabas.pipeline.source.options import read_options
 from barnabas.pipeline.topics.damage import DamagedRange, merged, read_damage, still_damaged, write_damage
 from barnabas.pipeline.topics.model import ClusterPartition
-from barnabas.pipeline.wording import in_python
 from barnabas.ports.errors import ConfigError
 
 TOPIC = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
@@ -50,7 +49,3 @@ def test_the_option_is_a_setting_of_the_clients() -> None:
         read_options(TOPIC | {"failOnDamage": "no"})
     with pytest.raises(ConfigError, match=r"kafka\.isolation\.level"):
         read_options(TOPIC | {"kafka.isolation.level": "dirty"})
-
-
-def test_the_error_names_the_switch_that_a_user_has() -> None:
-    assert in_python("set failOnDamage=false to go on") == "set skip_damaged=True to go on"

@@ -108,7 +108,7 @@ def test_deleted_offsets_are_data_loss() -> None:
 
 def test_offsets_past_the_end_are_data_loss() -> None:
     asked = {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":50}}'}
-    with pytest.raises(ApiError, match="created anew"):
+    with pytest.raises(ApiError, match="created again"):
         _plan(_cluster(), **asked)
     assert _plan(_cluster(), failOnDataLoss="false", **asked)[0] == []
 

@@ -89,7 +89,7 @@ def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) ->
 def test_partial_topic_failure_message_names_command_flags(
     as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed = {"t": TopicRecreated("t: load it with recreated='replace'")}
+    failed = {"t": TopicRecreated("t: set recreated='replace'")}
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def run(_spark: Any) -> LoadResult:
@@ -103,6 +103,6 @@ def test_partial_topic_failure_message_names_command_flags(
             signal.signal(number, handler)
     tell(DONE, failed, tmp_path, None, as_json=as_json)
     said = capsys.readouterr()
-    assert "load it with --recreated replace" in said.out
-    assert "not loaded: t: load it with --recreated replace" in said.err
+    assert "give --recreated replace" in said.out
+    assert "not loaded: t: give --recreated replace" in said.err
     assert "recreated=" not in said.out + said.err

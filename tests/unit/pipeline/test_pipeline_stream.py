@@ -76,7 +76,7 @@ def test_a_recreated_topic_stops_the_stream() -> None:
         ApiError, match=r"'t' was deleted and created again: its id was one and is two; .*t-0@10"
     ) as told:
         _next(reader, end)
-    assert "failOnDataLoss=false goes on with the new topic from its beginning" in str(told.value)
+    assert "set failOnDataLoss=false to continue with the new topic from its beginning" in str(told.value)
     with pytest.raises(ApiError, match="created again"):
         _next(_reader(cluster), end)  # another run of the stream
 
@@ -141,7 +141,7 @@ def test_checkpoints_of_before_have_no_ids() -> None:
     _create(cluster, 25, "two")
     assert _ranges(reader, old, _next(reader, old)) == [(0, 10, 25)]  # nobody can know
     _create(cluster, 4, "three")
-    with pytest.raises(ApiError, match="t-0 ends at 4, before the stream's offset 10: it was cut off, or created anew"):
+    with pytest.raises(ApiError, match="t-0 ends at 4, before the stream's offset 10: it was truncated"):
         _next(reader, old)
 
 

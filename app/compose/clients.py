@@ -12,9 +12,11 @@ from ...ports.transport import Address, TransportError
 from ..logs import log_report
 
 if TYPE_CHECKING:
+    from ...core.security.sasl.client import SaslFactory
     from ...ports.clock import Clock
     from ...ports.entropy import Entropy
     from ...ports.scheduler import Scheduler
+    from ..config.security_settings import SecuritySettings
     from ..connector import Connector, Opened
     from ..in_process import BrokerHost
 
@@ -32,6 +34,7 @@ class _TcpConnector:
         connect_timeout_ms: float,
         workers: int,
         report: Report,
+        security: SecuritySettings | None,
     ) -> None:
         from ...adapters.system import SystemClock, SystemEntropy
         from ...adapters.transport_tcp import Reactor, TcpTransport
@@ -41,6 +44,7 @@ class _TcpConnector:
         self._protocol = protocol
         self.clock: Clock = SystemClock()
         self.entropy: Entropy = SystemEntropy()
+        self._sasl = None if security is None else client_sasl(security, self.entropy)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
@@ -81,6 +85,7 @@ class _TcpConnector:
             request_timeout_ms=self._request_timeout_ms,
             connect_timeout_ms=self._connect_timeout_ms,
             opened=opened,
+            sasl=self._sasl,
         )
 
     def stop(self) -> None:
@@ -135,12 +140,13 @@ def client_connector(
     protocol: Literal["kafka", "classic"] = "kafka",
     workers: int = 1,
     report: Report = log_report,
+    security: SecuritySettings | None = None,
 ) -> Connector:
     """Return the connector of a client: over TCP, or to a `Broker` object in its own process without a socket.
 
     `bootstrap` is the broker object; or "host:port", several of them separated by commas or in a list, also as
     (host, port) or `kafka://host:port`. For `protocol` classic it may be empty: the registries hold the addresses.
-    `workers`: threads for what may block. Raises `ConfigError`.
+    `workers`: threads for what may block. `security`: TLS and SASL of TCP connections. Raises `ConfigError`.
     """
     from ..in_process import is_broker_host
 
@@ -150,6 +156,8 @@ def client_connector(
         addresses = _addresses(bootstrap, protocol)
     else:
         addresses = []
+    if security is not None and security.has_sasl and protocol == "classic":
+        raise ConfigError(f"security.protocol={security.security_protocol}: the classic protocol has no SASL; use SSL")
     return _TcpConnector(
         addresses,
         protocol=protocol,
@@ -158,7 +166,17 @@ def client_connector(
         connect_timeout_ms=connect_timeout_ms,
         workers=workers,
         report=report,
+        security=security,
     )
+
+
+def client_sasl(security: SecuritySettings, entropy: Entropy) -> SaslFactory | None:
+    """Return the SASL of a client's connections; None without. Raises `ConfigError`."""
+    if not security.has_sasl:
+        return None
+    from ...core.security.sasl.client import password_factory
+
+    return password_factory(security.sasl_mechanism, security.login_module(), entropy, "sasl.jaas.config")
 
 
 def _addresses(bootstrap: object, protocol: str) -> list[Address]:

@@ -93,7 +93,7 @@ class ConsumerConnector:
             "rebalance_strategy": strategy,
             **settings,
         }
-        self.settings = read_connector_settings(config, given)
+        self.settings, self._security = read_connector_settings(config, given)
         where = find_registries(self.settings, coordination)
         host = plugin_host(plugins)
         chosen = (
@@ -353,4 +353,5 @@ class ConsumerConnector:
             connect_timeout_ms=self.settings.socket_connection_setup_timeout_ms,
             protocol="classic",
             report=logger.warning,
+            security=self._security,
         )

@@ -9,22 +9,30 @@ from ....core.classic.consumer.settings import ConnectorSettings
 from ....core.classic.registry.layout import check_name
 from ....ports.errors import ConfigError
 from ...config.names import coordination_url
-from ..shared.settings import read_settings
+from ...config.security_settings import NO_SECURITY, SecuritySettings, is_security_key
+from ..shared.settings import read_security, read_settings
 
 if TYPE_CHECKING:
     from ....core.classic.rebalancer import Rebalancer
     from ....plugins.host import PluginHost
 
 
-def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> ConnectorSettings:
+def read_connector_settings(
+    config: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> tuple[ConnectorSettings, SecuritySettings]:
     """Read dotted names and keyword arguments, which win. Raises `ConfigError`, also for an unusable group id."""
+    given = dict(given)
+    config = dict(config or {})
+    of_config = {key: config.pop(key) for key in [*config] if is_security_key(key)}
+    of_given = {name: given.pop(name) for name in [*given] if is_security_key(name.replace("_", "."))}
+    security = read_security(of_config, of_given) if of_config or of_given else NO_SECURITY
     settings = read_settings(ConnectorSettings, config, given)
     if not settings.groupid:
         raise ConfigError("groupid is missing: name the consumer group")
     check_name("groupid", settings.groupid)
     if settings.consumerid:
         check_name("consumerid", settings.consumerid)
-    return settings
+    return settings, security
 
 
 def find_registries(settings: ConnectorSettings, coordination: object) -> object:

@@ -72,6 +72,7 @@ def classic_connector(
         connect_timeout_ms=chosen.connect_timeout_ms,
         protocol="classic",
         report=logger.warning,
+        security=chosen.security,
     )
 
 

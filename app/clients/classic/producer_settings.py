@@ -7,6 +7,7 @@ from attrs import field
 from attrs.validators import ge, in_
 
 from ....ports.values import frozen
+from ...config.security_settings import NO_SECURITY, SecuritySettings
 
 
 @frozen(kw_only=True)
@@ -46,6 +47,8 @@ class ClassicProducerSettings(RegistrySettings):
     """HOST:PORT,.../PREFIX of the etcd with the registries."""
     client_id: str = "barnabas"
     """The name of the producer in its log."""
+    security: SecuritySettings = NO_SECURITY
+    """TLS of connections to brokers: `security.protocol` and `ssl.*`."""
     producer_type: str = field(default="sync", validator=in_(("sync", "async")))
     """With sync, `send` returns when the broker has the message; with async messages wait in a queue."""
     encoder: str = "bytes"
@@ -104,6 +107,8 @@ class ClassicConsumerSettings:
     }
     client_id: str = "barnabas"
     """The name of the consumer in its log."""
+    security: SecuritySettings = NO_SECURITY
+    """TLS of connections to brokers: `security.protocol` and `ssl.*`."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
     """The longest wait for an answer."""
     connect_timeout_ms: int = field(default=10_000, validator=ge(1))

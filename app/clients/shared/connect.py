@@ -48,6 +48,7 @@ def _connector(bootstrap: object, settings: CommonSettings) -> Connector:
         request_timeout_ms=settings.request_timeout_ms,
         connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
         report=logger.warning,
+        security=settings.security,
     )
 
 

@@ -9,7 +9,14 @@ from attrs.validators import ge, in_
 
 from ....core.client.consumer.subscription_state import Reset
 from ....ports.errors import ConfigError
-from ....ports.values import frozen
+from ....ports.values import Secret, frozen
+from ...config.security_settings import (
+    NO_SECURITY,
+    SecuritySettings,
+    check_security,
+    is_security_key,
+    usable_security_keys,
+)
 
 T = TypeVar("T")
 AttrsT = TypeVar("AttrsT", bound=attrs.AttrsInstance)
@@ -50,6 +57,8 @@ class CommonSettings:
     """The age of metadata (topics and leaders) at which the client requests it again."""
     default_api_timeout_ms: int = field(default=60_000, validator=ge(1))
     """The whole time that a call waits for its result, with all attempts and the waits between them."""
+    security: SecuritySettings = NO_SECURITY
+    """TLS and SASL of connections: `security.protocol`, `ssl.*` and `sasl.*`."""
 
 
 @frozen(kw_only=True)
@@ -227,6 +236,10 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in parts if name.strip())
 
 
+def _cipher_suites(value: Any) -> tuple[str, ...]:
+    return _names(value.replace(":", ",") if isinstance(value, str) else value)  # OpenSSL separates them by colons
+
+
 def _reset(value: Any) -> Reset:
     known = {"earliest": Reset.EARLIEST, "smallest": Reset.EARLIEST, "beginning": Reset.EARLIEST}
     known |= {"latest": Reset.LATEST, "largest": Reset.LATEST, "end": Reset.LATEST, "none": Reset.NONE}
@@ -287,6 +300,30 @@ def _properties(value: Any) -> Mapping[str, object]:
     return value
 
 
+def _upper(value: Any) -> str:
+    return str(value).strip().upper()
+
+
+def _endpoint_identification(value: Any) -> str:
+    """Return Kafka's text; kafka-python's `ssl_check_hostname` is a truth value."""
+    text = str(value).strip().lower()
+    return {"true": "https", "false": "none"}.get(text, text)
+
+
+def _secret(value: Any) -> Secret[str]:
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, str):
+        raise TypeError("expected a text")
+    return Secret(value)
+
+
+def _security(value: Any) -> SecuritySettings:
+    if not isinstance(value, SecuritySettings):
+        raise TypeError("expected SecuritySettings")
+    return value
+
+
 def _id(value: Any) -> str:
     if not str(value).strip():
         raise ValueError("expected a name")
@@ -310,8 +347,22 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "key_decoder": _encoder_name,
     "event_handler_props": _properties,
     "callback_handler_props": _properties,
+    "security": _security,
+    "security_protocol": _upper,
+    "sasl_mechanism": _upper,
+    "ssl_truststore_type": _upper,
+    "ssl_keystore_type": _upper,
+    "ssl_endpoint_identification_algorithm": _endpoint_identification,
+    "ssl_enabled_protocols": _names,
+    "ssl_cipher_suites": _cipher_suites,
 }
-_BY_TYPE: dict[Any, Callable[[Any], Any]] = {int: _integer, float: float, bool: _boolean, str: str}
+_BY_TYPE: dict[Any, Callable[[Any], Any]] = {
+    int: _integer,
+    float: float,
+    bool: _boolean,
+    str: str,
+    Secret[str]: _secret,
+}
 
 OTHER_NAMES = {
     "connect.timeout.ms": "socket_connection_setup_timeout_ms",
@@ -355,15 +406,8 @@ _REFUSED = {
     "groupid": "only a Consumer is a member of groups",
     "transactional.id": "only producers of the current generation have transactions",
 }
-_NO_SECURITY = "connections are neither encrypted nor authenticated yet; leave it out, and use a PLAINTEXT listener"
-_REFUSED_PREFIXES = {
-    "sasl.kerberos.": f"there is no authentication by Kerberos (GSSAPI): {_NO_SECURITY}",
-    "sasl.": _NO_SECURITY,
-    "security.": _NO_SECURITY,
-    "ssl.": _NO_SECURITY,
-}
+_SECURITY = "security"  # the field
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
-_SECURITY_PROTOCOL = "security.protocol"
 _PASSED = {"bootstrap.servers", "metadata.broker.list"}
 
 _CLASSIC_PRODUCER = {
@@ -383,15 +427,15 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     known |= {alias: name for alias, name in OTHER_NAMES.items() if name in fields}
     known |= getattr(kind, "ALIASES", {})
     config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
+    if _SECURITY in fields:
+        config, given = _with_security(config, given, prefix)
     if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():
         config["batch.num.messages"] = config.pop("batch.size")
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
     for key, value in config.items():
         named = f"{prefix}{key}"
-        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
-            continue
-        if (why := _refusal(key)) and key not in known:
+        if (why := _REFUSED.get(key)) and key not in known:
             raise ConfigError(f"{named}: {why}")
         if key in _ONLY_FALSE and key not in known:
             if _boolean(value):
@@ -405,9 +449,7 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
         if value is None:
             continue
         key = name.replace("_", ".")
-        if key == _SECURITY_PROTOCOL and str(value).upper() == "PLAINTEXT":
-            continue
-        if (why := _refusal(key)) and key not in known:
+        if (why := _REFUSED.get(key)) and key not in known:
             raise ConfigError(f"{name}: {why}")
         field_name = name if name in fields else known.get(key)
         if field_name is None:
@@ -416,10 +458,31 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     return _make(kind, found, names)
 
 
-def _refusal(key: str) -> str:
-    """Return the reason why a key has no meaning in settings that do not define it; empty for an unknown key."""
-    prefixes = (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix))
-    return _REFUSED.get(key) or next(prefixes, "")
+def _with_security(
+    config: Mapping[str, Any], given: Mapping[str, Any], prefix: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings with those of security in one value."""
+    of_config = {key: value for key, value in config.items() if is_security_key(key)}
+    of_given = {name: value for name, value in given.items() if is_security_key(name.replace("_", "."))}
+    config = {key: value for key, value in config.items() if key not in of_config}
+    given = {name: value for name, value in given.items() if name not in of_given}
+    if of_config or any(value is not None for value in of_given.values()):
+        given[_SECURITY] = read_security(of_config, of_given, prefix=prefix)
+    return config, given
+
+
+def read_security(
+    config: Mapping[str, Any], given: Mapping[str, Any] | None = None, *, prefix: str = ""
+) -> SecuritySettings:
+    """Read and check the settings of security as `read_settings` does; those that have no effect are logged."""
+    given = {name.replace("_", "."): value for name, value in (given or {}).items() if value is not None}
+    every = {**config, **given}
+    usable = usable_security_keys(every, prefix)
+    found = read_settings(SecuritySettings, usable, {}, prefix=prefix)
+    fields = {name.replace("_", "."): name for name in attrs.fields_dict(SecuritySettings)}
+    fields |= SecuritySettings.ALIASES
+    check_security(found, {fields[key]: f"{prefix}{key}" for key in usable})
+    return found
 
 
 def _make(kind: type[T], found: Mapping[str, Any], names: Mapping[str, str]) -> T:
@@ -438,7 +501,8 @@ def _parse(key: str, attribute: Any, value: Any) -> Any:
     try:
         return parser(value)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{key} = {value!r}: {error}") from error
+        shown = "" if attribute.type == Secret[str] else f" = {value!r}"
+        raise ConfigError(f"{key}{shown}: {error}") from error
 
 
 def _hint(key: str, known: Mapping[str, Any], prefix: str = "") -> str:

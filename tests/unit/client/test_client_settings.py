@@ -148,29 +148,6 @@ def test_a_keyword_argument_that_does_not_exist() -> None:
         read_settings(CommonSettings, None, {"clientid": "x"})
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        ("ssl.ca.location", "/ca.pem", "neither encrypted nor authenticated yet"),
-        ("security.protocol", "SASL_SSL", "neither encrypted nor authenticated yet"),
-        ("sasl.mechanism", "PLAIN", "neither encrypted nor authenticated yet"),
-        ("sasl.kerberos.service.name", "kafka", "there is no authentication by Kerberos"),
-    ],
-)
-@pytest.mark.parametrize("kind", [ProducerSettings, ConsumerSettings])
-def test_settings_of_security_say_that_there_is_none(
-    kind: type[CommonSettings], key: str, value: str, why: str
-) -> None:
-    for config, given in (({key: value}, {}), ({}, {key.replace(".", "_"): value})):
-        with pytest.raises(ConfigError, match=why):
-            read_settings(kind, config, given)
-
-
-def test_the_protocol_that_there_is_may_be_named() -> None:
-    assert read_settings(ProducerSettings, {"security.protocol": "PLAINTEXT"}, {}) == ProducerSettings()
-    assert read_settings(ConsumerSettings, None, {"security_protocol": "plaintext"}) == ConsumerSettings()
-
-
 def test_copy_settings_takes_fields_of_the_same_name_and_renamed_ones() -> None:
     chosen = ProducerSettings(
         retries=4, retry_backoff_ms=7, max_in_flight_requests_per_connection=3, transactional_id="t"

@@ -158,6 +158,8 @@ def client_connector(
         addresses = []
     if security is not None and security.has_sasl and protocol == "classic":
         raise ConfigError(f"security.protocol={security.security_protocol}: the classic protocol has no SASL; use SSL")
+    if security is not None and security.has_tls:
+        raise ConfigError(f"security.protocol={security.security_protocol}: clients do not speak TLS yet")
     return _TcpConnector(
         addresses,
         protocol=protocol,

@@ -11,7 +11,7 @@ from ...ports.broker_api.groups import GROUP_COORDINATOR, Coordinator, FindCoord
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.transport import TransportError
+from ...ports.transport import AuthenticationError, TransportError
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from .arguments import as_topic_partition
@@ -255,7 +255,7 @@ class Calls:
 
     def _failed(self, call: NodeCall, error: BarnabasError, now_ms: float) -> None:
         """Handle a request without a result: retry unless the error is not retriable."""
-        if isinstance(error, ApiError) and not error.retriable:
+        if not _is_retriable(error):
             self._finish(call, error)
             return
         if call.target is Target.ANY or (
@@ -278,7 +278,7 @@ class Calls:
         for index in sorted(call.waiting):
             topic, partition = call.partition_of(call.items[index])
             node = self._view.leader(topic, partition)
-            error = self._refusal(topic, partition, call.known)
+            error = self._refusal(topic, partition, call.known) or self._view.authentication_error
             if node is not None:
                 groups.setdefault(node, []).append(index)
             elif error is not None:
@@ -312,7 +312,7 @@ class Calls:
                 call.asked.pop(index, None)
             again = False
             if isinstance(result, BarnabasError):
-                again = not isinstance(result, ApiError) or result.retriable
+                again = _is_retriable(result)
                 outcomes: Sequence[tuple[ErrorCode, Any]] = [(ErrorCode.NONE, result)] * len(indexes)
             else:
                 outcomes = call.outcomes(result)
@@ -332,6 +332,11 @@ class Calls:
                 self._later(call, now_ms)
 
         return Send(node, call.build([call.items[i] for i in indexes]), answered)
+
+
+def _is_retriable(error: BarnabasError) -> bool:
+    """Return False for a refusal that another attempt does not change."""
+    return error.retriable if isinstance(error, ApiError) else not isinstance(error, AuthenticationError)
 
 
 def _given_up(call: "NodeCall | LeaderCall[Any]", what: str, why: BarnabasError | None) -> BarnabasError:

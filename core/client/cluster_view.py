@@ -11,7 +11,7 @@ from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, 
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.transport import Address
+from ...ports.transport import Address, AuthenticationError
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
 from .arguments import check_topic
@@ -228,6 +228,11 @@ class ClusterView:
         if self.last_error is None and self._in_flight:
             return silent(self.address(self._asked_node))
         return self.last_error
+
+    @property
+    def authentication_error(self) -> AuthenticationError | None:
+        """The error if the last request for metadata failed because the client or the broker was not authenticated."""
+        return self.last_error if isinstance(self.last_error, AuthenticationError) else None
 
     @property
     def why(self) -> str:

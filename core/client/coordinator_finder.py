@@ -6,6 +6,7 @@ from ...ports.broker_api.groups import GROUP_COORDINATOR, FindCoordinator, FindC
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.transport import AuthenticationError
 from .cluster_view import COORDINATORS, ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import silent
@@ -115,7 +116,7 @@ class CoordinatorFinder:
         else:
             error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker returned no coordinator")
         self._view.try_another()
-        if isinstance(error, ApiError) and not error.retriable:
+        if isinstance(error, AuthenticationError) or (isinstance(error, ApiError) and not error.retriable):
             self._refusal = error
         self._pause(error, now_ms)
 

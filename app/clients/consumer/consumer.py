@@ -479,7 +479,7 @@ class Consumer:
             if self._closing or (group is not None and group.wanted) or self._all_read(ends):
                 return True
             took = reading.select_next_fetch()
-            return took
+            return took or self._shell.view.authentication_error is not None
 
         with self._lock:
             if not self._fetcher.partitions and not self._is_member and not self._closing:
@@ -491,6 +491,8 @@ class Consumer:
                 group.wait(came, left)
             if self._closing:
                 raise ClosedError("the consumer was closed")
+            if not took and (refusal := self._shell.view.authentication_error) is not None:
+                raise refusal
         return took
 
     def _take_at_once(self) -> bool:

@@ -97,7 +97,11 @@ class PartitionFinder:
         def has_metadata() -> bool:
             error = view.topic_errors.get(topic)
             missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
-            return view.topic(topic) is not None or (error is not None and (missing or not error.retriable))
+            return (
+                view.topic(topic) is not None
+                or (error is not None and (missing or not error.retriable))
+                or view.authentication_error is not None
+            )
 
         with shell.lock:
             view.add_topics([topic])
@@ -109,6 +113,8 @@ class PartitionFinder:
         if found is None:
             if error is not None:
                 raise ApiError(error, f"topic {topic}")
+            if view.authentication_error is not None:
+                raise view.authentication_error
             why = "" if known else view.why
             raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
         count = len(found.leaders)

@@ -78,6 +78,9 @@ class PendingTopicMessages:
             if error is not None and not error.retriable:
                 failures.append(([message for _, message in group], ApiError(error, f"topic {topic}")))
                 group.clear()
+            elif self._view.authentication_error is not None:
+                failures.append(([message for _, message in group], self._view.authentication_error))
+                group.clear()
             late: list[PendingMessage] = []
             while group and group[0][0] + self._limit_ms <= now_ms:
                 late.append(group.popleft()[1])

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+from attrs import field
+
 from ...ports.values import frozen
+from .layout import EntityKind
 from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 
 
@@ -79,6 +82,17 @@ class ConfigsChanged:
     configs: Mapping[str, str]
 
 
+@frozen(kw_only=True)
+class EntityChanged:
+    """A security entity was created or changed; `value` None: it was removed, or its node is unreadable."""
+
+    kind: EntityKind
+    name: str
+    value: Mapping[str, object] | None = field(repr=False)
+    """Not shown: credentials are secret."""
+    is_unreadable: bool = False
+
+
 Delta = (
     TopicSet
     | TopicDeleting
@@ -89,4 +103,5 @@ Delta = (
     | BrokersChanged
     | ControllerChanged
     | ConfigsChanged
+    | EntityChanged
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from attrs import evolve
+from attrs import evolve, field
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -14,6 +14,7 @@ from .deltas import (
     ConfigsChanged,
     ControllerChanged,
     Delta,
+    EntityChanged,
     LeadershipEnded,
     StatesChanged,
     TopicDeleting,
@@ -25,6 +26,9 @@ from .immutable_map import ImmutableMap
 from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic, first_state, metric_name
 
 States = Mapping[int, PartitionState]
+Entities = ImmutableMap[str, Mapping[str, object]]
+"""The security entities of one kind: decoded JSON by name."""
+_NO_ENTITIES: Entities = ImmutableMap()
 
 
 @frozen(kw_only=True, eq=False)
@@ -72,6 +76,8 @@ class Contents:
     unreadable: frozenset[str] = frozenset()
     states: Mapping[str, tuple[States, Mapping[int, int]]] = {}
     configs: Mapping[int | None, Mapping[str, str]] = {}
+    entities: Mapping[layout.EntityKind, Mapping[str, Mapping[str, object] | None]] = field(default={}, repr=False)
+    """The security entities by kind and name; None: an unreadable one."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -94,6 +100,8 @@ class ClusterImage:
     """The controller; None: there is none, or it is not known."""
     configs: Mapping[int | None, Mapping[str, str]] = {}
     """The dynamic configs by broker id; None: those of all brokers."""
+    _entities: Mapping[layout.EntityKind, Entities] = field(default={}, repr=False)
+    _unreadable_entities: Mapping[layout.EntityKind, frozenset[str]] = {}
     _any_offline: bool = False
     _names_by_id: ImmutableMap[bytes, str] = ImmutableMap()
     _names_in_metrics: ImmutableMap[str, str] = ImmutableMap()
@@ -159,6 +167,14 @@ class ClusterImage:
             return self.brokers
         return {number: broker for number, broker in self.brokers.items() if partition not in broker.offline}
 
+    def entities(self, kind: layout.EntityKind) -> Entities:
+        """Return the security entities of a kind: the same object until one of them changes."""
+        return self._entities.get(kind, _NO_ENTITIES)
+
+    def unreadable_entities(self, kind: layout.EntityKind) -> frozenset[str]:
+        """Return the names of entities whose nodes are unreadable. What they would deny must not be allowed."""
+        return self._unreadable_entities.get(kind, frozenset())
+
     # --- the next image
 
     def refilled(self, contents: Contents) -> "ClusterImage":
@@ -173,6 +189,14 @@ class ClusterImage:
             controller=self.controller,
             any_offline=self._any_offline,
             configs=dict(contents.configs),
+            entities={
+                kind: ImmutableMap({name: value for name, value in stored.items() if value is not None})
+                for kind, stored in contents.entities.items()
+            },
+            unreadable_entities={
+                kind: frozenset(name for name, value in stored.items() if value is None)
+                for kind, stored in contents.entities.items()
+            },
             names_by_id=ImmutableMap({topic.topic_id: name for name, topic in contents.topics.items()}),
             names_in_metrics=ImmutableMap({metric_name(name): name for name in named}),
             states=ImmutableMap(
@@ -210,6 +234,20 @@ class ClusterImage:
                 return evolve(self, version=version, controller=controller)
             case ConfigsChanged(broker_id=broker_id, configs=configs):
                 return evolve(self, version=version, configs={**self.configs, broker_id: configs})
+            case EntityChanged():
+                return self._with_entity(delta, version)
+
+    def _with_entity(self, delta: EntityChanged, version: int) -> "ClusterImage":
+        kind, name, value = delta.kind, delta.name, delta.value
+        known, unreadable = self.entities(kind), self.unreadable_entities(kind)
+        known = known.drop(name) if value is None else known.put(name, value)
+        unreadable = unreadable | {name} if delta.is_unreadable else unreadable - {name}
+        return evolve(
+            self,
+            version=version,
+            entities={**self._entities, kind: known},
+            unreadable_entities={**self._unreadable_entities, kind: unreadable},
+        )
 
     def _with_topic(self, delta: TopicSet, version: int) -> "ClusterImage":
         topic, name = delta.topic, delta.topic.name

@@ -8,6 +8,8 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import Enum
+from urllib.parse import quote, unquote
 
 from ...ports.types import TopicPartition
 from .topics import (
@@ -51,6 +53,57 @@ PRODUCER_IDS = "/barnabas/producer_ids"
 TOPIC_CONFIGS = "/barnabas/config/topics"
 BROKER_CONFIGS = "/barnabas/config/brokers"
 ALL_BROKERS = "<default>"
+SECURITY = "/barnabas/security"
+
+
+class EntityKind(Enum):
+    """A kind of security entity; its value is the folder of its nodes below `SECURITY`."""
+
+    ACLS = "acls"
+    """The access control entries of a resource pattern."""
+    USERS = "users"
+    """The SCRAM credentials of a user."""
+    QUOTAS = "quotas"
+    """The client quotas of an entity."""
+    TOKENS = "tokens"
+    """A delegation token."""
+
+
+def entity_folder(kind: EntityKind) -> str:
+    return f"{SECURITY}/{kind.value}"
+
+
+def entity_path(kind: EntityKind, name: str) -> str:
+    """Return the path of a security entity. Raises `ValueError` for an empty name."""
+    return f"{entity_folder(kind)}/{encode_name(name)}"
+
+
+def encode_name(name: str) -> str:
+    """Return any name as a part of a path: percent-encoded, also where it is `.` or `..`. Raises `ValueError`."""
+    if not name:
+        raise ValueError("the name is empty")
+    encoded = quote(name, safe=":=,", errors="surrogatepass")
+    return encoded.replace(".", "%2E") if encoded.strip(".") == "" else encoded
+
+
+def decode_name(part: str) -> str:
+    """Undo `encode_name`. Raises `ValueError`."""
+    name = unquote(part, errors="surrogatepass")
+    if encode_name(name) != part:
+        raise ValueError(f"{part!r} is not the encoding of a name")
+    return name
+
+
+def encode_entity(value: Mapping[str, object]) -> bytes:
+    """Return the node of a security entity: its value, with the version of the format."""
+    return _dump(value)
+
+
+def decode_entity(data: bytes) -> dict[str, object]:
+    """Return the value of a security entity. Raises `ValueError`."""
+    node = _load(data)
+    del node["version"]
+    return node
 
 
 def topic_path(topic: str) -> str:

@@ -21,6 +21,7 @@ SubmitRefresh = Callable[[str, Refresh, Reply[None]], None]
 
 ROOT = "/barnabas"
 _DELETED = f"{layout.DELETED}/"
+_ENTITY_KINDS = {layout.entity_folder(kind): kind for kind in layout.EntityKind}
 RETRY_MS = 1000.0
 
 
@@ -32,6 +33,7 @@ class _ChangedNodes:
         self.topics: dict[str, None] = {}
         self.states: dict[tuple[bytes, int], None] = {}
         self.configs: dict[int | None, None] = {}
+        self.entities: dict[tuple[layout.EntityKind, str], None] = {}
         self.brokers = self.controller = False
 
     def add_paths(self, paths: Iterable[str]) -> None:
@@ -46,6 +48,9 @@ class _ChangedNodes:
                 self.brokers = True
             elif path == layout.CONTROLLER:
                 self.controller = True
+            elif above in _ENTITY_KINDS:
+                with suppress(ValueError):  # another program made it
+                    self.entities[_ENTITY_KINDS[above], layout.decode_name(name)] = None
             elif above == layout.BROKER_CONFIGS and (name == layout.ALL_BROKERS or name.isdecimal()):
                 self.configs[None if name == layout.ALL_BROKERS else int(name)] = None
 
@@ -54,8 +59,8 @@ class _ChangedNodes:
 
     @property
     def concerns_leaders(self) -> bool:
-        """True if brokers, the controller or states have changed."""
-        return self.everything or bool(self.states) or self.brokers or self.controller
+        """True if brokers, the controller, states or security entities have changed."""
+        return self.everything or bool(self.states or self.entities) or self.brokers or self.controller
 
     @property
     def concerns_topics(self) -> bool:
@@ -70,9 +75,9 @@ TOPICS_TOGETHER = 20
 class MetadataListener:
     """Keeps a registry up to date with the tree. Owner thread only.
 
-    Live brokers, the controller and partition states are read in one queue of changes (`submit_leaders`), topics and
-    configs in the other (`submit_topics`), in which the creation of a topic may take long. `settle` applies topics of
-    the tree to this broker: one topic, or several that are new to it.
+    Live brokers, the controller, partition states and security entities are read in one queue of changes
+    (`submit_leaders`), topics and configs in the other (`submit_topics`), in which the creation of a topic may take
+    long. `settle` applies topics of the tree to this broker: one topic, or several that are new to it.
     """
 
     def __init__(
@@ -157,6 +162,10 @@ class MetadataListener:
             if changed_nodes.controller:
                 await self._registry.reread_controller()
             if changed_nodes.everything:
+                await self._registry.reread_all_entities()
+            elif changed_nodes.entities:
+                await self._registry.reread_entities(changed_nodes.entities)
+            if changed_nodes.everything:
                 await self._registry.reread_deleted()
                 await self._registry.reread_states(list(self._registry.image.topics))
             else:
@@ -209,6 +218,7 @@ class MetadataListener:
         now.topics.update(changed_nodes.topics)
         now.states.update(changed_nodes.states)
         now.configs.update(changed_nodes.configs)
+        now.entities.update(changed_nodes.entities)
 
     def _was_read(self, result: BarnabasError | None) -> None:
         if result is None:

@@ -24,7 +24,7 @@ from ...ports.errors import ApiError
 from ...ports.report import error
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from . import layout, topic_log_lines, topic_store
+from . import entity_store, layout, topic_log_lines, topic_store
 from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
@@ -32,6 +32,7 @@ from .deltas import (
     ConfigsChanged,
     ControllerChanged,
     Delta,
+    EntityChanged,
     LeadershipEnded,
     StatesChanged,
     TopicDeleting,
@@ -142,13 +143,15 @@ class ClusterRegistry:
     # --- reading
 
     async def load(self) -> None:
-        """Read topics and configs from the tree and replace the image (at a start; no listener is called)."""
+        """Read topics, configs and security entities from the tree and replace the image (at a start; no listener is
+        called)."""
         names = await elsewhere(partial(children, self._coordination, layout.TOPICS))
         stored: dict[str, StoredTopic] = {}
         for start in range(0, len(names), TOPICS_AT_A_TIME):
             some = names[start : start + TOPICS_AT_A_TIME]
             stored |= await elsewhere(partial(topic_store.read_topics, self._coordination, some, self._report))
         configs = await elsewhere(partial(topic_store.read_all_broker_configs, self._coordination, self._report))
+        entities = await elsewhere(partial(entity_store.read_all_entities, self._coordination, self._report))
         known = {name: each.topic for name, each in stored.items() if each.topic is not None}
         going = {name for name, each in stored.items() if each.deleting}
         contents = Contents(
@@ -157,6 +160,7 @@ class ClusterRegistry:
             unreadable=frozenset(stored.keys() - known.keys()),
             states={name: (each.states, each.states_versions) for name, each in stored.items()},
             configs=configs,
+            entities=entities,
         )
         self.image = self.image.refilled(contents)
 
@@ -315,6 +319,54 @@ class ClusterRegistry:
         configs = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
         if configs != self.image.configs.get(broker_id, {}):
             self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
+
+    # --- security entities
+
+    async def reread_entities(self, names: Iterable[tuple[layout.EntityKind, str]]) -> None:
+        """Read these security entities into the image."""
+        await self._reread_entities(list(dict.fromkeys(names)))
+
+    async def reread_all_entities(self) -> None:
+        """Read the security entities of all kinds into the image."""
+        found = await elsewhere(partial(entity_store.list_entities, self._coordination, self._report))
+        known = [(kind, name) for kind in layout.EntityKind for name in self.image.entities(kind)]
+        unreadable = [(kind, name) for kind in layout.EntityKind for name in self.image.unreadable_entities(kind)]
+        await self._reread_entities(list(dict.fromkeys([*found, *known, *unreadable])))
+
+    async def _reread_entities(self, wanted: Sequence[tuple[layout.EntityKind, str]]) -> None:
+        for start in range(0, len(wanted), TOPICS_AT_A_TIME):
+            some = wanted[start : start + TOPICS_AT_A_TIME]
+            found = await elsewhere(partial(entity_store.read_entities, self._coordination, some, self._report))
+            for (kind, name), stored in found.items():
+                self._apply_entity(kind, name, stored)
+
+    def _apply_entity(self, kind: layout.EntityKind, name: str, stored: entity_store.StoredEntity | None) -> None:
+        value = stored.value if stored is not None else None
+        is_unreadable = stored is not None and value is None
+        was_unreadable = name in self.image.unreadable_entities(kind)
+        if value != self.image.entities(kind).get(name) or is_unreadable != was_unreadable:
+            self.apply(EntityChanged(kind=kind, name=name, value=value, is_unreadable=is_unreadable))
+
+    async def change_entities(
+        self,
+        kind: layout.EntityKind,
+        changes: Mapping[str, entity_store.ChangeEntity],
+        *,
+        replace_unreadable: bool = False,
+    ) -> None:
+        """Change entities of one kind by compare-and-set: each of `changes` is called with the stored value, None for
+        a missing one, and returns the value to store, None to remove it. It may be called several times.
+
+        All are changed or none, if they fit into one commit of `CHANGES_MAX`; else commit after commit.
+        Raises `CoordinationError`, `UnreadableEntity` unless `replace_unreadable`, and what the calls raise.
+        """
+        names = list(changes)
+        for start in range(0, len(names), CHANGES_MAX):
+            some = {name: changes[name] for name in names[start : start + CHANGES_MAX]}
+            change = partial(entity_store.change_entities, self._coordination, kind, some, replace_unreadable)
+            stored = await elsewhere(change)
+            for name, value in stored.items():
+                self._apply_entity(kind, name, None if value is None else entity_store.StoredEntity(value=value))
 
     # --- topics
 

@@ -8,8 +8,14 @@ NO_AUTHORIZED_OPERATIONS = -(2**31)
 
 
 class Operation(IntEnum):
-    """An operation of access control lists; its number is its bit."""
+    """An operation of access control lists; its number is its bit.
 
+    ANY is for filters only, UNKNOWN for numbers that this version does not know.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -20,6 +26,9 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 def bit_field(operations: Iterable[Operation]) -> int:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
+from support.security_entities import SecurityEntitySuite
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
 from barnabas.adapters.coord_embedded.examine import rewrite_file
@@ -34,7 +35,7 @@ class EmbeddedHarness(Harness):
         self._session.close()
 
 
-class TestEmbeddedCoordination(CoordinationContract):
+class TestEmbeddedCoordination(CoordinationContract, SecurityEntitySuite):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Iterator[EmbeddedHarness]:
         harness = EmbeddedHarness(tmp_path / "coordination.db")

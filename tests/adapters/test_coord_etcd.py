@@ -13,6 +13,7 @@ from aetcd import rpc
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.ports import free_port
+from support.security_entities import SecurityEntitySuite
 from support.standing_still import goes_on_when_it_stands_still
 from support.stuck_disk import fdatasync_held
 
@@ -78,7 +79,7 @@ def harness(server: EtcdServer) -> Iterator[EtcdHarness]:
     harness.close()
 
 
-class TestEtcdCoordination(CoordinationContract, RemoteSuite):
+class TestEtcdCoordination(CoordinationContract, SecurityEntitySuite, RemoteSuite):
     """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 

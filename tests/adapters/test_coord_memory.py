@@ -6,6 +6,7 @@ from threading import Event, Thread
 
 import pytest
 from hypothesis import settings
+from support.security_entities import SecurityEntitySuite
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock
@@ -48,7 +49,7 @@ class MemoryHarness(Harness):
         return session
 
 
-class TestMemoryCoordination(CoordinationContract):
+class TestMemoryCoordination(CoordinationContract, SecurityEntitySuite):
     @pytest.fixture
     def harness(self) -> Iterator[MemoryHarness]:
         harness = MemoryHarness()

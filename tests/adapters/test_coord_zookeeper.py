@@ -11,6 +11,7 @@ from hypothesis import settings
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
 from support.ports import free_port
+from support.security_entities import SecurityEntitySuite
 from support.standing_still import goes_on_when_it_stands_still
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
@@ -82,7 +83,7 @@ def harness(server: ZookeeperServer) -> Iterator[ZookeeperHarness]:
     harness.close()
 
 
-class TestZookeeperCoordination(CoordinationContract, RemoteSuite):
+class TestZookeeperCoordination(CoordinationContract, SecurityEntitySuite, RemoteSuite):
     """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 

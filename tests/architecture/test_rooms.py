@@ -39,6 +39,7 @@ CORE_MAY_IMPORT = {
         "types",
         "typing",
         "unicodedata",
+        "urllib",
         "zlib",
         "attrs",
         "crc32c",

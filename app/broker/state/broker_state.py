@@ -28,7 +28,7 @@ from ....ports.metrics import Metrics
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.types import TopicPartition
 from ...config.classic import CLASSIC, FORMAT_KEY
-from .changes import Changes, as_api_error
+from .changes import Changes, EntityStore, as_api_error
 from .classic_topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import MIN_ISR_KEY, BrokerSettings
@@ -90,6 +90,8 @@ class BrokerState:
         self.classic = ClassicTopics(settings.static, registry, logs, report)
         self.leader_changes = ChangeQueue(scheduler, registry.coordination)
         """The changes of leaders and ISRs, which do not wait behind the creation of topics, which takes long."""
+        self.entities = EntityStore(registry, self.changes, self.leader_changes)
+        """Changes ACLs, SCRAM credentials, client quotas and delegation tokens."""
         self.alter_partition_manager = AlterPartitionManager(
             registry,
             scheduler,

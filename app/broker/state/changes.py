@@ -1,10 +1,13 @@
 """Changes of the coordination tree by the services: in order, and verified where the outcome is unknown."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ....core.cluster.change_queue import ChangeQueue, is_unreachable
+from ....core.cluster.entity_store import ChangeEntity
+from ....core.cluster.layout import EntityKind
+from ....core.cluster.registry import ClusterRegistry
 from ....ports.broker_api.envelope import Reply
 from ....ports.coordination import Coordination, CoordinationError
 from ....ports.error_codes import ErrorCode
@@ -109,6 +112,40 @@ class Changes:
             self._report(f"reading again what a failed change has left failed: {type(error).__name__}: {error}")
         self._settle_ms = min(2 * self._settle_ms, SETTLE_MS_MAX)
         self._settle_later()
+
+
+class EntityStore:
+    """Changes security entities (ACLs, SCRAM credentials, client quotas, delegation tokens) in the tree, then in the
+    image. Owner thread only."""
+
+    def __init__(self, registry: ClusterRegistry, changes: Changes, queue: ChangeQueue) -> None:
+        self._registry = registry
+        self._changes = changes
+        self._queue = queue
+
+    def submit(self, what: str, make: Callable[[], Coroutine[Any, Any, T]], reply: Reply[T]) -> None:
+        """Run a coroutine that awaits the calls below, after the changes before it, and reply with its result. `what`
+        names it in reports."""
+        self._changes.submit(what, make, reply, self._queue)
+
+    async def put(self, kind: EntityKind, name: str, change: ChangeEntity, *, replace_unreadable: bool = False) -> None:
+        """Change one entity by compare-and-set (see `put_all`)."""
+        await self.put_all(kind, {name: change}, replace_unreadable=replace_unreadable)
+
+    async def put_all(
+        self, kind: EntityKind, changes: Mapping[str, ChangeEntity], *, replace_unreadable: bool = False
+    ) -> None:
+        """Change entities of one kind by compare-and-set: each of `changes` is called with the stored value, None for
+        a missing one, and returns the value to store, None to remove it. It may be called several times.
+
+        All are changed or none, if there are at most `CHANGES_MAX`; else commit after commit. Raises
+        `CoordinationError`, `UnreadableEntity` unless `replace_unreadable`, `ValueError` for an empty name, and what
+        the calls raise.
+        """
+        subject = f"the security entities in {kind.value}"
+        await self._changes.settled(subject)
+        with self._changes.doubting(subject, self._registry.reread_all_entities):
+            await self._registry.change_entities(kind, changes, replace_unreadable=replace_unreadable)
 
 
 def as_api_error(error: BarnabasError) -> ApiError:

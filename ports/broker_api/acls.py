@@ -12,7 +12,7 @@ from .operations import Operation
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 WILDCARD = "*"
-"""As a literal resource name: every resource of the type. As a host: every host."""
+"""The literal resource name for every resource of a type, and the host for every host."""
 
 
 class ResourceType(IntEnum):

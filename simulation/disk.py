@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
-from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, write_small_in_turn
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull
 from ..ports.types import Buffer, Position
 
 PAGE = 4096
@@ -299,9 +299,6 @@ class FaultyLogDir:
         self._disk.check_alive(self._epoch)
         self._disk.folders.pop(name, None)
         self._handed_out.pop(name, None)
-
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        return write_small_in_turn(self, contents)
 
     def space(self) -> tuple[int, int]:
         return (-1, -1)

@@ -211,18 +211,6 @@ class StorageContract:
         file.close()
         assert log_dir.folders() == []
 
-    def test_small_files_of_several_folders_are_written_at_once(self, log_dir: LogDir) -> None:
-        log_dir.folder("a-0").write_small("f", b"old")
-        log_dir.folder("a-0").write_small("g", b"stays")
-        names = [f"b-{number}" for number in range(40)]
-        contents = {"a-0": {"f": b"new"}} | {name: {"f": name.encode(), "h": b""} for name in names}
-        assert log_dir.write_all_small(contents) == {}
-        assert log_dir.folders() == sorted(contents)
-        assert {name: log_dir.folder(name).read_small("f") for name in names} == {n: n.encode() for n in names}
-        assert [log_dir.folder("a-0").read_small(name) for name in ("f", "g")] == [b"new", b"stays"]
-        assert set(log_dir.folder("b-7").files()) == {"f", "h"}
-        assert log_dir.write_all_small({}) == {}
-
     def test_open_files_follow_their_folder(self, log_dir: LogDir) -> None:
         folder = log_dir.folder("a-0")
         file = folder.open("f")

@@ -274,9 +274,12 @@ class LogManager:
 
     def start(self) -> None:
         """Start the periodic work."""
-        self._ownership.write_missing_metadata(lambda partition: partition in self.homes and not self._closed)
+        self._ownership.write_missing_metadata(self._is_in_use)
         for number in range(len(self._periods)):
             self._repeat(number)
+
+    def _is_in_use(self, partition: TopicPartition) -> bool:
+        return partition in self.homes and not self._closed
 
     def _repeat(self, number: int) -> None:
         period_ms, work = self._periods[number]
@@ -355,7 +358,13 @@ class LogManager:
             log = creation.logs.get(opening.partition)
             if log is not None:
                 self._adopt(opening, log)
+            else:
+                opening.home.new_topic_ids.pop(opening.partition, None)
             opening.home.checked(f"creating {opening.partition}", creation.errors.get(opening.partition))
+        created = [
+            (opening.home, opening.partition) for opening, _ in creation.openings if opening.partition in creation.logs
+        ]
+        self._ownership.note_created_logs(created, self._is_in_use)
         self._ended()
         return creation.errors
 

@@ -117,7 +117,7 @@ class Disasters:
         """Inject no further faults, and end those that last: brokers that are down are started, the network heals."""
         self._going_on = False
         world = self._world
-        world.report("--- no more disasters")
+        world.report("--- the disasters end")
         world.end_faults()
         world.network.heal()
         world.network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
@@ -346,8 +346,8 @@ class Disasters:
         for disk in broker.disks:
             disk.failed, disk.bytes_max = False, -1
             disk.errors_per_million = disk.flush_errors_per_million = 0
-        told = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
-        if (broker.disk_failed or (told is not None and told.offline)) and not broker.stopping:
+        registered = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
+        if (broker.disk_failed or (registered is not None and registered.offline)) and not broker.stopping:
             broker.kill()
             self._up(broker)()
 

@@ -26,11 +26,11 @@ class FileContent:
             # Truncated since the last flush: either length may have reached the platters.
             self.data = bytearray(data if entropy.below(2) else durable)
         else:
-            kept = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
-            if len(kept) > len(durable) and entropy.below(3) == 0:
-                torn = max(len(durable), len(kept) - 1 - entropy.below(PAGE))
-                kept = kept[:torn] + bytes(len(kept) - torn)
-            self.data = bytearray(kept)
+            survived = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
+            if len(survived) > len(durable) and entropy.below(3) == 0:
+                torn = max(len(durable), len(survived) - 1 - entropy.below(PAGE))
+                survived = survived[:torn] + bytes(len(survived) - torn)
+            self.data = bytearray(survived)
         self.durable = bytes(self.data)
 
 

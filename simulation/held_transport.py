@@ -53,10 +53,10 @@ class HeldTransport:
         def accepted(connection: Connection) -> ConnectionHandler:
             handler = _Handler(self._life)
 
-            def tell() -> None:
+            def hand_over() -> None:
                 handler.handler = accept(connection)
 
-            self._life.run(tell)
+            self._life.run(hand_over)
             return handler
 
         return self._transport.listen(address, accepted, limits, tls)
@@ -72,13 +72,13 @@ class HeldTransport:
     ) -> None:
         handler = _Handler(self._life)
 
-        def told(outcome: Connection | TransportError) -> ConnectionHandler | None:
-            def tell() -> None:
+        def on_opened(outcome: Connection | TransportError) -> ConnectionHandler | None:
+            def hand_over() -> None:
                 handler.handler = opened(outcome)
                 if handler.handler is None and not isinstance(outcome, TransportError):
                     outcome.close()
 
-            self._life.run(tell)
+            self._life.run(hand_over)
             return handler if self._life.alive else None
 
-        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits, tls=tls)
+        self._transport.connect(address, on_opened, timeout_ms=timeout_ms, limits=limits, tls=tls)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 Callback = Callable[[], None]
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """The threads that do the work off the reactor: see `Workers`."""
 
     def start(self, life: "Life", work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None: ...
@@ -37,7 +37,7 @@ class _LifeTimer:
 class Life:
     """Fulfils `Scheduler` for one process, from its start to its end."""
 
-    def __init__(self, scheduler: ManualScheduler, workers: Crew) -> None:
+    def __init__(self, scheduler: ManualScheduler, workers: WorkerPool) -> None:
         self.alive = True
         self.ran = False
         """Something of this process has run since an observer set it to False."""
@@ -60,11 +60,11 @@ class Life:
             self._held.append(callback)
 
     def stand_still(self) -> None:
-        """Run nothing until `go_on`."""
+        """Run nothing until `resume`."""
         if self._held is None:
             self._held = deque()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the process: callbacks that became due meanwhile run now, in their order."""
         held, self._held = self._held, None
         for callback in held or ():

@@ -12,7 +12,7 @@ from .session import SessionFaults, SimulatedSession
 if TYPE_CHECKING:
     from .surroundings import Surroundings
 
-TOLD_MS_MAX = 5.0
+NOTIFICATION_MS_MAX = 5.0
 """The longest delay of a notification by the coordination service."""
 
 
@@ -36,16 +36,16 @@ class Machine:
         life, faults = self.life, self.session_faults
 
         def deliver(callback: Callable[[], None]) -> None:
-            delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
+            delay_ms = self.world.entropy.fraction() * NOTIFICATION_MS_MAX
 
-            def tell() -> None:
+            def notify() -> None:
                 if faults.is_behind:
                     faults.report(report)  # it reports changes made since, too, which no read shows yet
                 else:
                     callback()
 
             def report() -> None:
-                self.world.scheduler.call_later(delay_ms, lambda: life.run(tell))
+                self.world.scheduler.call_later(delay_ms, lambda: life.run(notify))
 
             faults.report(report)
 
@@ -103,7 +103,7 @@ class Machine:
         life = self.life
         if not life.still and life.alive:
             life.stand_still()
-            self.world.fault_ends_in(ms, life.go_on)
+            self.world.fault_ends_in(ms, life.resume)
 
     def stand_still(self, ms: float, again_ms: float = 0.0) -> None:
         """Stop the process and continue it later; if that is longer than the session timeout, the session expires.
@@ -116,8 +116,8 @@ class Machine:
         life.stand_still()
         for session in self.sessions:
             session.stand_still()
-            self.world.fault_ends_in(ms, session.go_on)
-        self.world.fault_ends_in(ms, life.go_on)
+            self.world.fault_ends_in(ms, session.resume)
+        self.world.fault_ends_in(ms, life.resume)
         if ms > self.world.session_ms:
             for session in self.sessions:
                 session.leave()

@@ -74,9 +74,9 @@ class SimulatedSession:
         self._outages = 0
         self._outage: object | None = None
         self._interruptions = 0
-        self._kept_ms = math.nan
+        self._renewed_ms = math.nan
         self._expiry_untold = False
-        self._told_ms = -1.0
+        self._notified_ms = -1.0
         self._stood_still = False
         self._ended_without_outage = False
 
@@ -116,12 +116,12 @@ class SimulatedSession:
         if not self.blocking:
             return math.inf
 
-        def kept() -> float:
+        def renewed() -> float:
             self._session.heartbeat()
-            self._kept_ms = self._world.clock.monotonic_ms()
+            self._renewed_ms = self._world.clock.monotonic_ms()
             return self._world.session_ms
 
-        return self._call(kept)
+        return self._call(renewed)
 
     def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
         return self._session.watch_below(path, changed)
@@ -130,15 +130,15 @@ class SimulatedSession:
         return self._session.watch(path, changed)
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
-        def told(state: SessionState) -> None:
-            self._told_ms = self._world.clock.monotonic_ms()
+        def notified(state: SessionState) -> None:
+            self._notified_ms = self._world.clock.monotonic_ms()
             if state is SessionState.EXPIRED:
                 self._expiry_untold = self._ended_without_outage = False
             if state is not SessionState.SUSPENDED:
                 self._stood_still = False
             on_state_changed(state)
 
-        return self._session.add_session_listener(told)
+        return self._session.add_session_listener(notified)
 
     def close(self) -> None:
         if self._outages:
@@ -185,13 +185,13 @@ class SimulatedSession:
         A user that only lost the connection knows how long ago, and that nothing is certain after the session timeout;
         a user that stood still meanwhile does not.
         """
-        told_now = self._told_ms == self._world.clock.monotonic_ms()
-        return told_now or self._stood_still or (self._expiry_untold and not self._outages)
+        notified_now = self._notified_ms == self._world.clock.monotonic_ms()
+        return notified_now or self._stood_still or (self._expiry_untold and not self._outages)
 
     @property
     def ended_without_outage(self) -> bool:
         """True if the service has ended the session while it was connected, and the user cannot know it yet."""
-        return self._ended_without_outage or self._told_ms == self._world.clock.monotonic_ms()
+        return self._ended_without_outage or self._notified_ms == self._world.clock.monotonic_ms()
 
     @property
     def is_away(self) -> bool:
@@ -222,7 +222,7 @@ class SimulatedSession:
         """The user does nothing for a while."""
         self._stood_still = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the user; if the service was connected all the time, it will deliver the notifications."""
         self._stood_still = self.is_away or self._expiry_untold
 
@@ -245,10 +245,10 @@ class SimulatedSession:
             self._session.close()
             return
         world.tree.disconnect(self._session)
-        world.ghosts += 1
+        world.abandoned_sessions += 1
 
         def end() -> None:
-            world.ghosts -= 1
+            world.abandoned_sessions -= 1
             self._session.close()
 
         world.scheduler.call_later(self._expires_in_ms(), end)
@@ -258,7 +258,7 @@ class SimulatedSession:
         timeout.
         """
         session_ms = self._world.session_ms
-        if math.isnan(self._kept_ms):
+        if math.isnan(self._renewed_ms):
             return session_ms
-        promised = max(0.0, self._kept_ms + session_ms - self._world.clock.monotonic_ms())
-        return promised + (session_ms - promised) * self._world.entropy.fraction()
+        left_ms = max(0.0, self._renewed_ms + session_ms - self._world.clock.monotonic_ms())
+        return left_ms + (session_ms - left_ms) * self._world.entropy.fraction()

@@ -11,8 +11,8 @@ from ..ports.entropy import Entropy
 from ..ports.errors import BarnabasError
 from ..ports.scheduler import Scheduler, Timer
 from ..ports.transport import Address
-from .coroutine_thread import CoroutineThread, Killed
 from .clock import SkewedClock
+from .coroutine_thread import CoroutineThread, Killed
 from .machine import Machine
 from .surroundings import Surroundings
 

@@ -98,6 +98,8 @@ class LogManager:
         )
         self._flush_took = flush_took
         self._unopened: dict[TopicPartition, DataFolder] = {}
+        self._unrenamed: dict[TopicPartition, tuple[DataFolder, str]] = {}
+        """Closed logs whose folders could not be renamed, with the suffix that they were to get."""
         self._ownership = FolderOwnership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
         """Number of flushes and creations that run on other threads."""
@@ -370,6 +372,9 @@ class LogManager:
 
     def _place_for(self, partition: TopicPartition, planned: Mapping[int, int], *, is_new: bool) -> DataFolder:
         """`planned`: number of planned logs by folder, in addition to its logs. Raises `StorageError`."""
+        if partition in self._unrenamed:  # of an earlier topic of this name, whose messages are not those of this one
+            is_stray = self._unrenamed[partition][1] == STRAY_FOLDER_SUFFIX
+            self.rename_to_stray(partition) if is_stray else self.delete(partition)
         broken = self._unopened.get(partition)
         if broken is not None:
             return broken
@@ -424,7 +429,8 @@ class LogManager:
 
     def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; return the new place. None for an unknown partition."""
-        folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
+        unrenamed, _ = self._unrenamed.get(partition, (None, ""))
+        folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None) or unrenamed
         self._ownership.incomplete_until.pop(partition, None)
         self._ownership.unlabelled.discard(partition)
         if folder is None:
@@ -434,7 +440,9 @@ class LogManager:
             log.abandon()
         folder.forget(partition)
         name = transient_folder_name(partition, self._unique(), suffix)
+        self._unrenamed[partition] = folder, suffix
         folder.log_dir.rename_folder(str(partition), name)
+        del self._unrenamed[partition]
         return folder, name
 
     def _unique(self) -> str:

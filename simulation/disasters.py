@@ -10,6 +10,7 @@ from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
 from ..ports.errors import ApiError
 from .broker import SimulatedBroker
 from .disk import FileContent
+from .interference import POINTS
 from .network import COORDINATION, Who, node_name
 from .program import Program
 from .surroundings import LATENCY_MS
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG_SUFFIX = ".log"
+POINTS_AT_A_TIME = 4
+ARMED_S = 60.0
+"""A point to which a broker does not come for so long is left alone."""
 
 
 class Disasters:
@@ -40,7 +44,7 @@ class Disasters:
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
         *("kill_program", "pause_program", "set_clock", "drift"),
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
-        "late_requests",
+        *("late_requests", "interfere", "end_fetch_sessions"),
     )
     MORE_KINDS = ("rot", "lose_folder", "fail_folder")
     """Only by name. `lose_folder`, `fail_folder`: one of several data folders is empty after a restart, or does not
@@ -101,6 +105,8 @@ class Disasters:
             "stale_reads": self._stale_reads,
             "long_partition": self._long_partition,
             "late_requests": self._late_requests,
+            "interfere": self._interfere,
+            "end_fetch_sessions": self._end_fetch_sessions,
             "rot": self._rot,
             "lose_folder": self._lose_folder,
             "fail_folder": self._fail_folder,
@@ -461,6 +467,30 @@ class Disasters:
             network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
 
         return self._ends(self._some_seconds(), good)
+
+    def _interfere(self) -> bool:
+        """Something is to happen when a broker comes to a point of its work, which may be never."""
+        world, broker = self._world, self._broker(running=False)
+        if broker is None:
+            return False
+
+        def start_later() -> None:
+            self._ends(self._some_seconds(), self._up(broker))
+
+        for _ in range(POINTS_AT_A_TIME):
+            point = self._one_of(POINTS)
+            act = self._one_of(POINTS[point])
+            if world.shared or act.startswith("kill"):
+                broker.points.arm(point, act, start_later)
+        return self._ends(ARMED_S, broker.points.disarm)
+
+    def _end_fetch_sessions(self) -> bool:
+        """A leader forgets the fetch sessions of its followers, as one with too many of them does."""
+        broker = self._broker()
+        if broker is None or broker.node is None:
+            return False
+        broker.node.state.replicas.fetch_sessions.remove_all()
+        return True
 
     # --- programs and clocks
 

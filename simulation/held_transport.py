@@ -29,8 +29,7 @@ class _Handler:
             copy = bytearray(content)
             self._life.run(lambda: self.handler.on_frame(memoryview(copy)) if self.handler is not None else None)
         elif self._life.alive:
-            self._life.ran = True
-            handler.on_frame(content)
+            self._life.enter(lambda: handler.on_frame(content))
 
     def on_closed(self, error: TransportError | None) -> None:
         self._life.run(lambda: self.handler.on_closed(error) if self.handler is not None else None)

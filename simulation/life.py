@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 from ..adapters.system import ManualScheduler
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Outcome, Timer
+from .coroutine_thread import Killed
 
 T = TypeVar("T")
 Callback = Callable[[], None]
@@ -54,10 +55,18 @@ class Life:
         if not self.alive:
             return
         if self._held is None:
-            self.ran = True
-            callback()
+            self.enter(callback)
         else:
             self._held.append(callback)
+
+    def enter(self, callback: Callback) -> None:
+        """Run the callback now, as far as it comes: the process may be killed in its middle."""
+        self.ran = True
+        try:
+            callback()
+        except (Killed, ClosedError):
+            if self.alive:
+                raise
 
     def stand_still(self) -> None:
         """Run nothing until `resume`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ..ports.coordination import Coordination, CoordinationError
 from ..ports.transport import Transport
 from .held_transport import HeldTransport
+from .interference import Interference
 from .life import Life
 from .session import SessionFaults, SimulatedSession
 
@@ -26,6 +27,7 @@ class Machine:
         self.life = Life(world.scheduler, world.workers)
         self.sessions: list[SimulatedSession] = []
         self.session_faults = SessionFaults()
+        self.interference: Interference | None = None
         self._session_blocks = session_blocks
         self._cut_off = False
 
@@ -56,6 +58,7 @@ class Machine:
                 self.world.tree.session(deliver=deliver),
                 blocking=self._session_blocks,
                 faults=faults,
+                interference=self.interference,
             )
         )
         return self.sessions[-1]

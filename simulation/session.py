@@ -3,13 +3,14 @@
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.coord_memory import MemorySession
 from ..core.tree.tree import Tree
 from ..ports.coordination import BadVersion, Cancel, CoordinationError, DeleteNode, Node, NodeChange, SessionState
 from ..ports.scheduler import Outcome
+from .interference import Interference, point_of_write
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
@@ -64,9 +65,16 @@ class SimulatedSession:
     """
 
     def __init__(
-        self, world: "Surroundings", session: MemorySession, *, blocking: bool, faults: SessionFaults | None = None
+        self,
+        world: "Surroundings",
+        session: MemorySession,
+        *,
+        blocking: bool,
+        faults: SessionFaults | None = None,
+        interference: Interference | None = None,
     ) -> None:
         self.blocking = blocking
+        self._interference = interference
         self._faults = faults or SessionFaults()
         self.closed = False
         self._world = world
@@ -84,7 +92,7 @@ class SimulatedSession:
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         self._world.writes(path, data)
-        self._call(lambda: self._session.create(path, data, ephemeral=ephemeral))
+        self._call(lambda: self._session.create(path, data, ephemeral=ephemeral), paths=(path,))
 
     def get(self, path: str) -> Node:
         return self._call(lambda: self._read(lambda: self._session.get(path), lambda old: old.get(path)), writes=False)
@@ -96,16 +104,17 @@ class SimulatedSession:
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         self._world.writes(path, data)
-        return self._call(lambda: self._session.set(path, data, version=version))
+        return self._call(lambda: self._session.set(path, data, version=version), paths=(path,))
 
     def delete(self, path: str, *, version: int | None = None) -> None:
-        self._call(lambda: self._session.delete(path, version=version))
+        self._call(lambda: self._session.delete(path, version=version), paths=(path,))
 
     def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
         for change in changes:
             if not isinstance(change, DeleteNode):
                 self._world.writes(change.path, change.data)
-        self._call(lambda: self._session.commit(changes, guards=guards))
+        paths = [change.path for change in changes]
+        self._call(lambda: self._session.commit(changes, guards=guards), paths=paths)
 
     def children(self, path: str) -> list[str]:
         return self._call(
@@ -155,10 +164,13 @@ class SimulatedSession:
         self._world.reached["tree: a read that was out of date"] += 1
         return earlier(nodes)
 
-    def _call(self, operation: Callable[[], T], *, writes: bool = True) -> T:
-        pause = self._world.workers.pause
+    def _call(self, operation: Callable[[], T], *, writes: bool = True, paths: Iterable[str] = ()) -> T:
+        pause, interference = self._world.workers.pause, self._interference
+        point = point_of_write(paths) if interference is not None and interference.is_armed else None
         before = self._interruptions
         pause()
+        if interference is not None:
+            interference.before(point)
         if before != self._interruptions:
             raise CoordinationError("the connection was lost")
         outcome = Outcome.of(operation)
@@ -170,6 +182,8 @@ class SimulatedSession:
         if before != self._interruptions:
             self._world.reached["tree: an answer lost with the connection"] += 1
             raise CoordinationError("the connection was lost, and the answer with it")
+        if interference is not None and outcome.error is None:
+            interference.after(point)
         lost = self._faults.answers_lost_chance
         if lost and self._world.entropy.fraction() < lost:
             self._world.reached["tree: a single answer lost"] += 1

@@ -106,6 +106,21 @@ class Workers:
         if self._entropy.fraction() < self._waits:
             worker.wait(self._some_ms())
 
+    @property
+    def is_working(self) -> bool:
+        """True within a work that may wait in its middle."""
+        return self._current is not None
+
+    def wait(self, ms: float) -> None:
+        """Called by a call of the work: let so much time pass. Raises as `pause`."""
+        if self._current is not None:
+            self._current.wait(ms)
+
+    def kill_current(self) -> None:
+        """Called by a call of the work, whose process has been killed: its further calls raise `ClosedError`."""
+        if self._current is not None:
+            self._current.killed = True
+
     def close(self) -> None:
         """End all threads."""
         for worker in list(self._busy):

@@ -22,7 +22,7 @@ T = TypeVar("T")
 LOG_SUFFIX = ".log"
 POINTS_AT_A_TIME = 4
 ARMED_S = 60.0
-"""A point to which a broker does not come for so long is left alone."""
+"""A point that a broker does not reach within this time is left alone."""
 
 
 class Disasters:

@@ -33,7 +33,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "write of a checkpoint": _FILE,
     "append to a coordinator's log": ("session expires", "kill after"),
 }
-"""What may happen at which point."""
+"""By point: what may happen there."""
 
 
 def point_of_write(paths: Iterable[str]) -> str | None:
@@ -59,7 +59,7 @@ def point_of_append(folder: str, name: str) -> str | None:
 
 
 class Interference:
-    """What is to happen when one broker comes to a point: once, whenever that is. It costs nothing until it is armed.
+    """A list of what is to happen when one broker comes to a point, once. It costs nothing until it is armed.
 
     kill:   ends the process of the broker.
     expire: lets the coordination service end its sessions.

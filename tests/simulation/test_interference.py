@@ -1,6 +1,7 @@
 """Points of a broker's work at which the simulation interferes, one by one."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,11 @@ from barnabas.ports.errors import BarnabasError
 from barnabas.simulation import World
 from barnabas.simulation.interference import POINTS, point_of_append, point_of_rename, point_of_write
 
-QUICK = {"default_replication_factor": 3, "min_insync_replicas": 2, "zookeeper_session_timeout_ms": 2000}
+QUICK: dict[str, Any] = {
+    "default_replication_factor": 3,
+    "min_insync_replicas": 2,
+    "zookeeper_session_timeout_ms": 2000,
+}
 
 
 def cluster(seed: int) -> World:

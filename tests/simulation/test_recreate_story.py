@@ -35,7 +35,7 @@ def test_the_story_finds(make: Callable[[pytest.MonkeyPatch], None], monkeypatch
     Mutation(make, says, ("kill", "restart"), story=RecreateStory).find(monkeypatch)
 
 
-def test_messages_of_two_lives_of_a_topic_are_told_apart() -> None:
+def test_message_of_an_earlier_topic_after_one_of_a_later_topic_is_found() -> None:
     lives = Lives(last=2)
     lives.observe("a", 1, 0, 0, b"1 0")
     lives.observe("b", 1, 0, 1, b"1 1")

@@ -87,7 +87,7 @@ class StorageContract:
             file.close()
         assert [region.read() for region in regions] == [b"deleted", b"renamed", b"replaced"]
 
-    def test_open_file_goes_on_after_renaming_and_deletion(self, folder: Folder) -> None:
+    def test_open_file_stays_readable_after_rename_and_deletion(self, folder: Folder) -> None:
         file = folder.open("old")
         file.append(b"1")
         folder.rename("old", "new")
@@ -226,7 +226,7 @@ class StorageContract:
         log_dir.delete_folder("a-0.123-delete")
         assert region.read() == b"12"
 
-    def test_root_holds_files_beside_the_folders(self, log_dir: LogDir, folder: Folder) -> None:
+    def test_root_stores_files_next_to_folders(self, log_dir: LogDir, folder: Folder) -> None:
         log_dir.root.write_small("meta.properties", b"version=0\n")
         assert log_dir.root.read_small("meta.properties") == b"version=0\n"
         assert "meta.properties" in log_dir.root.files()
@@ -258,7 +258,7 @@ class StorageContract:
         file.close()
         log_dir.close()
 
-    def test_space_is_told_or_unknown(self, log_dir: LogDir) -> None:
+    def test_free_space_is_number_or_unknown(self, log_dir: LogDir) -> None:
         total, usable = log_dir.space()
         assert (total, usable) == (-1, -1) or 0 <= usable <= total
 

@@ -117,13 +117,14 @@ def test_throttled_fetch_without_partitions_is_repeated() -> None:
     values = filled(cluster, 3)
     bench = Bench(cluster)
     bench.fetcher.assign({PLACE: 0})
-    answer, throttled = cluster.answer, []
+    answer = cluster.answer
+    throttled: list[Fetch] = []
 
-    def answer_empty_once(node: int, request: Any) -> Any:
+    def answer_empty_once(broker: int, request: Any) -> Any:
         if isinstance(request, Fetch) and not throttled:
             throttled.append(request)
             return FetchResult(partitions=(), throttle_ms=500)
-        return answer(node, request)
+        return answer(broker, request)
 
     cluster.answer = answer_empty_once  # type: ignore[method-assign]
     assert bench.read(3) == values

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..core.security.sasl.oauthbearer import TokenValidator
     from ..core.security.sasl.plain import Authenticator
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..ports.coordination import CoordinationBackend
@@ -37,6 +38,7 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "rebalancer": ("assign",),
     "replica_selector": ("select",),
     "authenticator": ("authenticate",),
+    "token_validator": ("validate",),
     "principal_builder": ("build",),
     "coordination": ("open", "check_url", "shared"),
 }
@@ -138,6 +140,10 @@ class PluginHost:
     def authenticator(self, name: str) -> Authenticator:
         authenticator: Authenticator = self._require("authenticator", name)
         return authenticator
+
+    def token_validator(self, name: str) -> TokenValidator:
+        validator: TokenValidator = self._require("token_validator", name)
+        return validator
 
     def principal_builder(self, name: str) -> PrincipalBuilder:
         builder: PrincipalBuilder = self._require("principal_builder", name)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..core.log.retention import DeletionContext, DeletionPolicy
     from ..core.message.codec import Codec
     from ..core.replica.leader.replica_selector import ReplicaSelector
+    from ..core.security.sasl.oauthbearer import TokenValidator
     from ..core.security.sasl.plain import Authenticator
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
     from ..ports.coordination import CoordinationBackend
@@ -108,6 +109,11 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_authenticator(self, name: str) -> Authenticator | None:
         """Return the check of user names and passwords of SASL/PLAIN (`sasl.server.callback.handler.class`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_token_validator(self, name: str) -> TokenValidator | None:
+        """Return the check of bearer tokens of SASL/OAUTHBEARER (`sasl.server.callback.handler.class`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

@@ -2,16 +2,11 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
-from ..core.log.names import DELETE_FOLDER_SUFFIX
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
-from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, write_small_in_turn
 from ..ports.types import Buffer, Position
-from .interference import Interference, point_of_append, point_of_rename
-
-T = TypeVar("T")
 
 PAGE = 4096
 
@@ -31,11 +26,11 @@ class FileContent:
             # Truncated since the last flush: either length may have reached the platters.
             self.data = bytearray(data if entropy.below(2) else durable)
         else:
-            survived = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
-            if len(survived) > len(durable) and entropy.below(3) == 0:
-                torn = max(len(durable), len(survived) - 1 - entropy.below(PAGE))
-                survived = survived[:torn] + bytes(len(survived) - torn)
-            self.data = bytearray(survived)
+            kept = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
+            if len(kept) > len(durable) and entropy.below(3) == 0:
+                torn = max(len(durable), len(kept) - 1 - entropy.below(PAGE))
+                kept = kept[:torn] + bytes(len(kept) - torn)
+            self.data = bytearray(kept)
         self.durable = bytes(self.data)
 
 
@@ -59,7 +54,6 @@ class FaultyDisk:
         self.folders: dict[str, dict[str, FileContent]] = {"": {}}
         self.epoch = 0
         self.in_use = False
-        self.interference: Interference | None = None
         self._rotten: list[tuple[str, str, FileContent, int, int]] = []
 
     @property
@@ -123,15 +117,6 @@ class FaultyDisk:
     def new_content(self) -> FileContent:
         return FileContent(self.now_ms())
 
-    def work(self, point: str | None, work: Callable[[], T]) -> T:
-        """Do something to files, which may be interfered with."""
-        if self.interference is None or point is None or not self.interference.is_armed:
-            return work()
-        self.interference.before(point)
-        result = work()
-        self.interference.after(point)
-        return result
-
     def check_alive(self, epoch: int) -> None:
         if epoch != self.epoch:
             raise ClosedError("the power was cut")
@@ -155,11 +140,10 @@ class FaultyRegion:
 
 
 class FaultyFile:
-    def __init__(self, disk: FaultyDisk, name: str, content: FileContent, folder: str) -> None:
+    def __init__(self, disk: FaultyDisk, name: str, content: FileContent) -> None:
         self._disk = disk
         self._epoch = disk.epoch
         self._content = content
-        self._folder = folder
         self._closed = False
         self.name = name
 
@@ -178,8 +162,6 @@ class FaultyFile:
         for buffer in buffers:
             self._content.data += buffer
         self._content.modified_ms = disk.now_ms()
-        if disk.interference is not None and disk.interference.is_armed:
-            disk.interference.after(point_of_append(self._folder, self.name))
         return Position(position)
 
     def read(self, position: int, size: int) -> bytes:
@@ -241,18 +223,14 @@ class FaultyFolder:
             if not create:
                 raise FileMissing(name)
             contents[name] = self._disk.new_content()
-        return FaultyFile(self._disk, name, contents[name], self.name)
+        return FaultyFile(self._disk, name, contents[name])
 
     def rename(self, old: str, new: str) -> None:
         _plain(old)
         _plain(new)
         if old not in self._contents:
             raise FileMissing(old)
-
-        def rename() -> None:
-            self._contents[new] = self._contents.pop(old)
-
-        self._disk.work(point_of_rename(old, new), rename)
+        self._contents[new] = self._contents.pop(old)
 
     def delete(self, name: str) -> None:
         _plain(name)
@@ -269,11 +247,7 @@ class FaultyFolder:
         fresh = self._disk.new_content()
         fresh.data += content
         fresh.durable = bytes(content)
-
-        def replace() -> None:
-            self._contents[name] = fresh
-
-        self._disk.work("write of a checkpoint", replace)
+        self._contents[name] = fresh
 
     def write_all_small(self, contents: Mapping[str, bytes]) -> None:
         for name, content in contents.items():
@@ -314,25 +288,20 @@ class FaultyLogDir:
             raise FileMissing(old)
         if new in self._disk.folders and new != old:
             raise StorageError(f"{new} exists")
-
-        def rename() -> None:
-            self._disk.folders[new] = self._disk.folders.pop(old)
-            folder = self._handed_out.pop(old, None)
-            if folder is not None:
-                folder.name = new
-                self._handed_out[new] = folder
-
-        self._disk.work("deletion of a folder" if new.endswith(DELETE_FOLDER_SUFFIX) else None, rename)
+        self._disk.folders[new] = self._disk.folders.pop(old)
+        folder = self._handed_out.pop(old, None)
+        if folder is not None:
+            folder.name = new
+            self._handed_out[new] = folder
 
     def delete_folder(self, name: str) -> None:
         _plain(name)
         self._disk.check_alive(self._epoch)
+        self._disk.folders.pop(name, None)
+        self._handed_out.pop(name, None)
 
-        def delete() -> None:
-            self._disk.folders.pop(name, None)
-            self._handed_out.pop(name, None)
-
-        self._disk.work("deletion of a folder", delete)
+    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
+        return write_small_in_turn(self, contents)
 
     def space(self) -> tuple[int, int]:
         return (-1, -1)

@@ -29,7 +29,8 @@ class _Handler:
             copy = bytearray(content)
             self._life.run(lambda: self.handler.on_frame(memoryview(copy)) if self.handler is not None else None)
         elif self._life.alive:
-            self._life.enter(lambda: handler.on_frame(content))
+            self._life.ran = True
+            handler.on_frame(content)
 
     def on_closed(self, error: TransportError | None) -> None:
         self._life.run(lambda: self.handler.on_closed(error) if self.handler is not None else None)
@@ -52,10 +53,10 @@ class HeldTransport:
         def accepted(connection: Connection) -> ConnectionHandler:
             handler = _Handler(self._life)
 
-            def hand_over() -> None:
+            def tell() -> None:
                 handler.handler = accept(connection)
 
-            self._life.run(hand_over)
+            self._life.run(tell)
             return handler
 
         return self._transport.listen(address, accepted, limits, tls)
@@ -71,13 +72,13 @@ class HeldTransport:
     ) -> None:
         handler = _Handler(self._life)
 
-        def on_opened(outcome: Connection | TransportError) -> ConnectionHandler | None:
-            def hand_over() -> None:
+        def told(outcome: Connection | TransportError) -> ConnectionHandler | None:
+            def tell() -> None:
                 handler.handler = opened(outcome)
                 if handler.handler is None and not isinstance(outcome, TransportError):
                     outcome.close()
 
-            self._life.run(hand_over)
+            self._life.run(tell)
             return handler if self._life.alive else None
 
-        self._transport.connect(address, on_opened, timeout_ms=timeout_ms, limits=limits, tls=tls)
+        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits, tls=tls)

@@ -224,8 +224,7 @@ class MemoryConnection:
     def frames_taken(self) -> None:
         """The other end has taken some, for which this one may have waited."""
         self._count_memory()
-        if self._in.arrived or self._in.ended:
-            self.ask_pump()
+        self.ask_pump()
 
     def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
         self._used = True

@@ -15,6 +15,8 @@ from . import (
     producers,
     quotas,
     replicas,
+    scram,
+    tokens,
     topics,
     transactions,
 )
@@ -34,6 +36,8 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     groups.APIS,
     group_offsets.APIS,
     transactions.APIS,
+    scram.APIS,
+    tokens.APIS,
 )
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}

@@ -17,6 +17,13 @@ from ...ports.broker_api.produce import Produce
 from ...ports.broker_api.producers import DescribeProducers, InitProducerId
 from ...ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
 from ...ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, ListPartitionReassignments
+from ...ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials
+from ...ports.broker_api.tokens import (
+    CreateDelegationToken,
+    DescribeDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
 from ...ports.broker_api.topics import CreatePartitions, CreateTopics, DeleteRecords, DeleteTopics
 from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
@@ -40,6 +47,8 @@ from .handlers.producers import ProducerService
 from .handlers.quotas import QuotaService
 from .handlers.records import RecordService
 from .handlers.replicas import ReplicaService
+from .handlers.scram import ScramService
+from .handlers.tokens import TokenService
 from .handlers.topics import TopicService
 from .handlers.transaction_markers import MarkerService
 from .handlers.transactions import TransactionService
@@ -72,6 +81,8 @@ class BrokerService:
         verify = self.transactions.verifier.verify
         self.verified_appends = state.replicas.verified_appends(verify)
         self.groups = GroupService(state, verify)
+        scram = ScramService(state)
+        self._tokens = TokenService(state)
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
@@ -98,6 +109,12 @@ class BrokerService:
             OffsetForLeaderEpoch: EpochService(state).find,
             DescribeClientQuotas: quotas.describe,
             AlterClientQuotas: quotas.alter,
+            DescribeUserScramCredentials: scram.describe,
+            AlterUserScramCredentials: scram.alter,
+            CreateDelegationToken: self._tokens.create,
+            RenewDelegationToken: self._tokens.renew,
+            ExpireDelegationToken: self._tokens.expire,
+            DescribeDelegationToken: self._tokens.describe,
             FindCoordinator: CoordinatorService(state, internal).find,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
@@ -117,6 +134,7 @@ class BrokerService:
         """Start the coordinators, after the topics of an earlier start are open."""
         self.groups.start()
         self.transactions.start()
+        self._tokens.start()
 
     def stop_coordinating(self) -> None:
         """Stop the coordinators, which answer waiting requests with NOT_COORDINATOR. Twice is harmless."""
@@ -126,6 +144,7 @@ class BrokerService:
     def close(self) -> None:
         """Refuse requests from now on: the logs are about to be closed."""
         self._is_closed = True
+        self._tokens.close()
         self.stop_coordinating()
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:

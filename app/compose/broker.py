@@ -10,6 +10,7 @@ from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
+from .oauthbearer import token_validator
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
@@ -106,15 +107,18 @@ def outside_of(
         report=report,
         host_name=_host_name(config),
         shared=shared,
-        connect=_connect(config, transport, scheduler, entropy),
+        token_validator=token_validator,
+        connect=_connect(config, transport, scheduler, entropy, shared),
     )
 
 
-def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler, entropy: Entropy) -> Connect:
+def _connect(
+    config: BrokerConfig, transport: Transport, scheduler: Scheduler, entropy: Entropy, shared: bool
+) -> Connect:
     """Return the function that connects the broker to other ones. Raises `ConfigError`."""
     from ..broker.lifecycle.authentication import inter_broker_sasl
 
-    sasl = inter_broker_sasl(config, entropy)
+    sasl = inter_broker_sasl(config, entropy) if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka

@@ -176,6 +176,11 @@ def client_sasl(security: SecuritySettings, entropy: Entropy) -> SaslFactory | N
     """Return the SASL of a client's connections; None without. Raises `ConfigError`."""
     if not security.has_sasl:
         return None
+    if security.sasl_mechanism == "OAUTHBEARER":
+        from ...adapters.system import SystemClock
+        from .oauthbearer import client_oauthbearer
+
+        return client_oauthbearer(security, SystemClock())
     from ...core.security.sasl.client import password_factory
 
     return password_factory(security.sasl_mechanism, security.login_module(), entropy, "sasl.jaas.config")

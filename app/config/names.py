@@ -64,7 +64,7 @@ REFUSED: Mapping[str, str] = {
 
 
 REFUSED_PREFIXES: Mapping[str, str] = {
-    "sasl.kerberos.": f"there is no authentication by Kerberos (GSSAPI): {_NO_SECURITY}",
+    "sasl.kerberos.": "there is no authentication by Kerberos (GSSAPI); use SCRAM or OAUTHBEARER, and leave it out",
     "sasl.": _NO_SECURITY,
     "ssl.": _NO_SECURITY,
     "security.": _NO_SECURITY,

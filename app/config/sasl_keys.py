@@ -53,6 +53,10 @@ class SaslKeys:
         doc="The plug-in that makes the principal of a connection (hook barnabas_principal_builder).",
         scope="listener",
     )
+    sasl_scram_bootstrap_users: Secret[str] | None = password_key(
+        "sasl.scram.bootstrap.users",
+        doc="Ours. Users of a new cluster, which has none: SCRAM-SHA-512=[name=NAME,password=PASSWORD];...",
+    )
     delegation_token_secret_key: Secret[str] | None = password_key(
         "delegation.token.secret.key",
         doc="The secret that delegation tokens are made with, the same at all brokers; unset: there are no tokens.",
@@ -68,4 +72,63 @@ class SaslKeys:
         3_600_000,
         1,
         doc="How often expired delegation tokens are deleted.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = text_key(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        None,
+        doc="The keys that sign OAUTHBEARER tokens: https://... or file:///..., allowed by the two lists below.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long_key(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        3_600_000,
+        1,
+        doc="The age at which the keys are read again.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_key(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        100,
+        1,
+        doc="The first pause after a failed reading of the keys; it doubles.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_key(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        10_000,
+        1,
+        doc="The longest such pause, and the time until a token with an unknown key has them read again.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = list_key(
+        "sasl.oauthbearer.expected.audience",
+        (),
+        doc="A token must be for one of these audiences; empty: for any.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = text_key(
+        "sasl.oauthbearer.expected.issuer",
+        None,
+        doc="A token must be of this issuer; unset: of any that has a key.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = int_key(
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        0,
+        doc="The allowed difference of clocks for the times of a token.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_sub_claim_name: str = text_key(
+        "sasl.oauthbearer.sub.claim.name", "sub", doc="The claim that names the principal.", scope="mechanism"
+    )
+    org_apache_kafka_sasl_oauthbearer_allowed_urls: tuple[str, ...] = list_key(
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        (),
+        doc="The URLs that keys may be read from; a system property in Kafka.",
+    )
+    org_apache_kafka_sasl_oauthbearer_allowed_files: tuple[str, ...] = list_key(
+        "org.apache.kafka.sasl.oauthbearer.allowed.files",
+        (),
+        doc="The files that keys may be read from; a system property in Kafka.",
     )

@@ -176,8 +176,8 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
         def reopen(self) -> None:
             self.session = self.opened.reopen()
             self.follower = Follower(self.session, "/a")
-            persistent = {path: node for path, node in self.expected.nodes.items() if not node[2]}
-            self.expected.nodes = persistent
+            kept = {path: node for path, node in self.expected.nodes.items() if not node[2]}
+            self.expected.nodes = kept
 
         @invariant()
         def same_tree(self) -> None:

@@ -41,6 +41,7 @@ CALLED_FROM_OUTSIDE = {
         ),
     },
     "kazoo": {"serialize"},
+    "urllib": {"redirect_request"},
     "pyiceberg": {"to_input_file"},
     "pytest": {"pytest_addoption", "pytest_configure"},
     "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
@@ -61,9 +62,6 @@ NOT_CALLED_YET = {
     "has_ips": "limits of new connections by address, which the listeners will enforce",
     "connection_rate": "limits of new connections by address, which the listeners will enforce",
     "write_to": "a message set on its way to a sink, as the design has it",
-    "SCRAM_MECHANISMS": "names of mechanisms, for the command line and the handlers",
-    "credential_of": "makes the credentials that AlterUserScramCredentials stores",
-    "ITERATIONS_MAX": "a bound of AlterUserScramCredentials",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""
 

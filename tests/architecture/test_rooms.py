@@ -154,6 +154,10 @@ def test_every_folder_with_code_is_a_package(checkout: Path) -> None:
     assert not bare, f"without __init__.py: {sorted(bare)}"
 
 
+WITHOUT_PORT = {"oauthbearer"}
+"""Adapters that fulfil no port: they serve one mechanism of the core, and have tests of their own."""
+
+
 def test_every_adapter_runs_a_contract_suite(checkout: Path) -> None:
     """An adapter counts as proven when a test of tests/adapters imports both it and a contract suite."""
     proven: set[str] = set()
@@ -162,7 +166,7 @@ def test_every_adapter_runs_a_contract_suite(checkout: Path) -> None:
         if "barnabas.testing.contracts" in text:
             proven |= {p.name for p in (checkout / "adapters").iterdir() if f"barnabas.adapters.{p.name}" in text}
     adapters = {p.name for p in (checkout / "adapters").iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert adapters <= proven, f"without a contract run: {sorted(adapters - proven)}"
+    assert adapters - WITHOUT_PORT <= proven, f"without a contract run: {sorted(adapters - WITHOUT_PORT - proven)}"
 
 
 def test_no_paths_of_a_machine_in_the_project(checkout: Path) -> None:

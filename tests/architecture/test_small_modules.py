@@ -9,7 +9,6 @@ REASONS = {
     "adapters/coord_zookeeper/kazoo_logger.py": "a filter for the logger of kazoo, which knows nothing of the tree",
     "adapters/wire_kafka/cached.py": "a codec of its own, as the others are",
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
-    "adapters/wire_kafka/quotas.py": "one file for each family of requests",
     "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
     "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
     "app/cli/top/watcher.py": "a thread; the module that uses it has none",

@@ -2,19 +2,34 @@
 
 from collections.abc import Callable
 
+from ....core.cluster.change_queue import complete
+from ....core.cluster.layout import EntityKind
+from ....core.cluster.registry import ClusterRegistry
 from ....core.security.jaas import JaasEntry, parse_one_login_module
 from ....core.security.sasl.client import SaslFactory, new_nonce, password_factory
 from ....core.security.sasl.exchange import ServerExchange
+from ....core.security.sasl.oauthbearer import OAUTHBEARER, OauthbearerServerExchange
 from ....core.security.sasl.plain import PLAIN, PlainServerExchange, PlainUsers
-from ....core.security.sasl.scram import HASHES, ScramCredential, ScramCredentials, ScramServerExchange, TokenCredential
+from ....core.security.sasl.scram import (
+    HASHES,
+    ScramCredential,
+    ScramCredentials,
+    ScramServerExchange,
+    TokenCredential,
+    credential_of,
+    salted_password,
+)
 from ....core.security.sasl.server_authenticator import SaslListener, SaslMechanism
+from ....core.security.scram_users import UserChange, UserNode, parse_bootstrap_users
 from ....plugins.host import PluginHost
 from ....ports.entropy import Entropy
 from ....ports.errors import ConfigError
 from ....ports.values import Secret, frozen
 from ...config import BrokerConfig, ListenAddress
+from ..state.dependencies import Outside
 
 _USER_PREFIX = "user_"
+_SALT_BYTES = 24
 
 
 @frozen(kw_only=True)
@@ -31,11 +46,12 @@ class Credentials:
 class Authentication:
     """Makes the SASL settings of listeners."""
 
-    def __init__(self, config: BrokerConfig, plugins: PluginHost, entropy: Entropy) -> None:
+    def __init__(self, config: BrokerConfig, plugins: PluginHost, outside: Outside) -> None:
         self._config = config
         self._plugins = plugins
-        self._entropy = entropy
-        self._pretended = Secret(entropy.token(32))
+        self._entropy = outside.entropy
+        self._token_validator = outside.token_validator
+        self._pretended = Secret(outside.entropy.token(32))
 
     def listener(self, listener: ListenAddress, credentials: Credentials) -> SaslListener | None:
         """Return the SASL of a listener; None: it has none. Raises `ConfigError`."""
@@ -66,7 +82,10 @@ class Authentication:
             return self._plain(listener)
         if mechanism in HASHES:
             return self._scram(mechanism, credentials)
-        known = ", ".join([PLAIN, *HASHES])
+        if mechanism == OAUTHBEARER and self._token_validator is not None:
+            validator = self._token_validator(self._config, listener, self._plugins)
+            return lambda: OauthbearerServerExchange(validator)
+        known = ", ".join([PLAIN, *HASHES, OAUTHBEARER])
         raise ConfigError(
             f"sasl.enabled.mechanisms: {mechanism} is not supported; listener {listener} may have {known}"
         )
@@ -112,3 +131,20 @@ def inter_broker_sasl(config: BrokerConfig, entropy: Entropy) -> SaslFactory | N
     if not isinstance(text, Secret):
         raise ConfigError(f'{key} is not set; brokers connect with its username="NAME" password="PASSWORD"')
     return password_factory(mechanism, parse_one_login_module(text, key), entropy, key)
+
+
+def add_bootstrap_users(config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy) -> None:
+    """Store the users of `sasl.scram.bootstrap.users` if the cluster has no users. Raises `ConfigError`."""
+    text = config.sasl_scram_bootstrap_users
+    if text is None or registry.image.entities(EntityKind.USERS):
+        return
+    changes: dict[str, Callable[[UserNode | None], UserNode | None]] = {}
+    by_name: dict[str, dict[str, ScramCredential | None]] = {}
+    for user in parse_bootstrap_users(text, "sasl.scram.bootstrap.users"):
+        salt = entropy.token(_SALT_BYTES)
+        salted = salted_password(user.mechanism, user.password.value, salt, user.iterations)
+        by_name.setdefault(user.name, {})[user.mechanism] = credential_of(user.mechanism, salted, salt, user.iterations)
+    for name, credentials in by_name.items():
+        change = UserChange(credentials=credentials)
+        changes[name] = lambda node, change=change: node or change.apply(node)  # type: ignore[misc]  # of this user
+    complete(registry.change_entities(EntityKind.USERS, changes))

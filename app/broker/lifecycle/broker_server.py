@@ -8,6 +8,7 @@ from attrs import evolve
 from ....core.classic.registry.broker_registration import BrokerRegistrar
 from ....core.client.network.links import Links
 from ....core.cluster.change_queue import complete
+from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topic_store import confirm_deleted, deleted_of
@@ -16,6 +17,8 @@ from ....core.log.compaction.log_cleaner import LogCleaner
 from ....core.log.config import LogConfig
 from ....core.log.manager.log_manager import LogManager
 from ....core.log.retention import DeletionPolicy
+from ....core.security.delegation_tokens import token_credential
+from ....core.security.scram_users import decode_credential
 from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi
 from ....ports.coordination import Coordination
@@ -32,7 +35,7 @@ from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
-from .authentication import Authentication, Credentials
+from .authentication import Authentication, Credentials, add_bootstrap_users
 from .broker_ids import GENERATED, with_broker_id
 from .cluster_member import ClusterMember
 from .cluster_wiring import follower_of, joined, links_to_others
@@ -152,6 +155,7 @@ class BrokerServer:
         config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
+        add_bootstrap_users(config, registry, outside.entropy)
         settings = BrokerSettings(config, registry, self._report, self.plugins.deletion_policy)
         lease = None
         if self._is_member:
@@ -402,8 +406,16 @@ class BrokerServer:
             self.stop(lambda: None)
 
     def _serve(self, state: BrokerState, api: BrokerApi) -> None:
-        authentication = Authentication(self._config, self.plugins, self._outside.entropy)
-        credentials = Credentials(scram=lambda _mechanism, _user: None, token=lambda _mechanism, _token_id: None)
+        authentication = Authentication(self._config, self.plugins, self._outside)
+        clock = self._outside.clock
+        credentials = Credentials(
+            scram=lambda mechanism, user: decode_credential(
+                state.image.entities(EntityKind.USERS).get(user), mechanism
+            ),
+            token=lambda mechanism, token_id: token_credential(
+                state.image.entities(EntityKind.TOKENS).get(token_id), mechanism, clock.now_ms()
+            ),
+        )
         for listener in self.listeners:
             self._servers.append(
                 self._outside.servers[listener.protocol](

@@ -5,8 +5,10 @@ from typing import Protocol
 
 from ....core.client.network.connection import Connect
 from ....core.security.quotas.request_quotas import RequestQuotas
+from ....core.security.sasl.oauthbearer import TokenValidator
 from ....core.security.sasl.server_authenticator import SaslListener
 from ....core.traffic.steps import StepRunner
+from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
@@ -94,6 +96,8 @@ class Outside:
     """True if other brokers can reach the same coordination tree."""
     connect: Connect | None = None
     """Opens links to other brokers; needed where the tree is shared."""
+    token_validator: Callable[[BrokerConfig, str, PluginHost], TokenValidator] | None = None
+    """Makes the validator of OAuth tokens for a listener by its name."""
     host_name: str = "localhost"
     """The host for clients of a listener on every interface when nothing is advertised."""
 

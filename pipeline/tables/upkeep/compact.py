@@ -42,7 +42,7 @@ def compact(
         last = store.last()
         if last is None:
             raise TableError(f"{store.folder} is not a loaded table")
-        staging = store.begin_commit()
+        staging = store.begin()
         for index, files in enumerate(several):
             rows = rewrite(store.folder, files, staging, index).rows
             if rows != sum(file.rows for file in files):

@@ -1,0 +1,248 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken (KIP-48)."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from functools import partial
+
+from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.layout import EntityKind
+from ....core.security.delegation_tokens import (
+    USER,
+    TokenNode,
+    TokenSettings,
+    check_usable,
+    encode_token,
+    is_owner_or_renewer,
+)
+from ....ports.broker_api.envelope import ANONYMOUS, Caller, Principal, Reply
+from ....ports.broker_api.tokens import (
+    CreateDelegationToken,
+    CreateDelegationTokenResult,
+    DelegationToken,
+    DescribeDelegationToken,
+    DescribeDelegationTokenResult,
+    ExpireDelegationToken,
+    ExpireDelegationTokenResult,
+    RenewDelegationToken,
+    RenewDelegationTokenResult,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, broker_failed
+from ....ports.scheduler import Timer
+from ....ports.values import Secret
+from ...config import BrokerConfig
+from ..state.broker_state import BrokerState
+
+_ID_BYTES = 16
+_SALT_BYTES = 16
+
+MayDescribe = Callable[[Caller, DelegationToken], bool]
+MayCreate = Callable[[Caller, Principal], bool]
+
+
+def token_settings(config: BrokerConfig) -> TokenSettings | None:
+    """Return the settings of tokens; None: `delegation.token.secret.key` is not set."""
+    if config.delegation_token_secret_key is None:
+        return None
+    return TokenSettings(
+        secret_key=config.delegation_token_secret_key,
+        max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+        expiry_time_ms=config.delegation_token_expiry_time_ms,
+    )
+
+
+class TokenService:
+    """Answers from the image, changes the tree, and deletes expired tokens from time to time.
+
+    may_create:   True if a caller may create a token for another owner. may_describe: True if it may see a token of
+    others.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        may_create: MayCreate = lambda _caller, _owner: True,
+        may_describe: MayDescribe = lambda _caller, _token: True,
+    ) -> None:
+        self._state = state
+        self._settings = token_settings(state.settings.static)
+        self._may_create = may_create
+        self._may_describe = may_describe
+        self._check_ms = state.settings.static.delegation_token_expiry_check_interval_ms
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to delete expired tokens."""
+        if self._settings is not None:
+            self._timer = self._state.scheduler.call_later(self._check_ms, self._delete_expired)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def create(self, request: CreateDelegationToken, caller: Caller, reply: Reply[CreateDelegationTokenResult]) -> None:
+        owner = request.owner or caller.principal
+
+        def refused(code: ErrorCode) -> None:
+            reply(CreateDelegationTokenResult(error=code, owner=owner, requester=caller.principal))
+
+        if not _may_use_tokens(caller):
+            refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+            return
+        if owner != caller.principal and not self._may_create(caller, owner):
+            refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+            return
+        if any(renewer.kind != USER for renewer in request.renewers):
+            refused(ErrorCode.INVALID_PRINCIPAL_TYPE)
+            return
+        if self._settings is None:
+            refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+            return
+        state = self._state
+        token = self._settings.new_token(
+            urlsafe_b64encode(state.entropy.token(_ID_BYTES)).decode().rstrip("="),
+            owner=owner,
+            requester=caller.principal,
+            renewers=request.renewers,
+            max_lifetime_ms=request.max_lifetime_ms,
+            now_ms=state.clock.now_ms(),
+        )
+        salt = state.entropy.token(_SALT_BYTES)
+
+        async def store() -> None:
+            node = await elsewhere(partial(encode_token, token, salt))
+            await state.entities.put_all(EntityKind.TOKENS, {token.token_id: lambda _: node})
+
+        def stored(result: BarnabasError | None) -> None:
+            if isinstance(result, BarnabasError):
+                reply(request.failed(result if isinstance(result, ApiError) else broker_failed()))
+                return
+            reply(
+                CreateDelegationTokenResult(
+                    owner=token.owner,
+                    requester=token.requester,
+                    issue_timestamp_ms=token.issue_timestamp_ms,
+                    expiry_timestamp_ms=token.expiry_timestamp_ms,
+                    max_timestamp_ms=token.max_timestamp_ms,
+                    token_id=token.token_id,
+                    hmac=token.hmac,
+                )
+            )
+
+        state.entities.submit("the creation of a delegation token", store, stored)
+
+    def renew(self, request: RenewDelegationToken, caller: Caller, reply: Reply[RenewDelegationTokenResult]) -> None:
+        def answer(result: int | ApiError) -> None:
+            if isinstance(result, ApiError):
+                reply(request.failed(result))
+            else:
+                reply(RenewDelegationTokenResult(expiry_timestamp_ms=result))
+
+        try:
+            settings, token, now_ms = self._usable(request.hmac, caller)
+        except ApiError as error:
+            answer(error)
+            return
+        period_ms = settings.expiry_time_ms if request.renew_period_ms < 0 else request.renew_period_ms
+        self._set_expiry(settings.with_expiry(token, period_ms, now_ms), answer)
+
+    def expire(self, request: ExpireDelegationToken, caller: Caller, reply: Reply[ExpireDelegationTokenResult]) -> None:
+        def answer(result: int | ApiError) -> None:
+            if isinstance(result, ApiError):
+                reply(request.failed(result))
+            else:
+                reply(ExpireDelegationTokenResult(expiry_timestamp_ms=result))
+
+        try:
+            settings, token, now_ms = self._usable(request.hmac, caller)
+        except ApiError as error:
+            answer(error)
+            return
+        if request.expiry_time_period_ms < 0:
+            self._change(token.token_id, lambda _: None, now_ms, answer)
+        else:
+            self._set_expiry(settings.with_expiry(token, request.expiry_time_period_ms, now_ms), answer)
+
+    def describe(
+        self, request: DescribeDelegationToken, caller: Caller, reply: Reply[DescribeDelegationTokenResult]
+    ) -> None:
+        if not _may_use_tokens(caller):
+            reply(DescribeDelegationTokenResult(error=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
+            return
+        if self._settings is None:
+            reply(DescribeDelegationTokenResult(error=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED))
+            return
+        found = []
+        for token_id, node in self._state.image.entities(EntityKind.TOKENS).items():
+            token = self._settings.decode(token_id, node)
+            if token is None or (
+                request.owners is not None and not any(is_owner_or_renewer(token, owner) for owner in request.owners)
+            ):
+                continue
+            if is_owner_or_renewer(token, caller.principal) or self._may_describe(caller, token):
+                found.append(token)
+        reply(DescribeDelegationTokenResult(tokens=found))
+
+    def _usable(self, secret: Secret[bytes], caller: Caller) -> tuple[TokenSettings, DelegationToken, int]:
+        """Return settings, token and time. Raises `ApiError` unless the caller may renew or expire the token."""
+        if not _may_use_tokens(caller):
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        if self._settings is None:
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+        now_ms = self._state.clock.now_ms()
+        token = self._settings.find(self._state.image.entities(EntityKind.TOKENS), secret)
+        check_usable(token, caller.principal, now_ms)
+        return self._settings, token, now_ms
+
+    def _set_expiry(self, token: DelegationToken, answer: Callable[[int | ApiError], None]) -> None:
+        expiry_ms = token.expiry_timestamp_ms
+
+        def change(node: TokenNode | None) -> TokenNode | None:
+            return None if node is None else {**node, "expiry_ms": expiry_ms}
+
+        self._change(token.token_id, change, expiry_ms, answer)
+
+    def _change(
+        self,
+        token_id: str,
+        change: Callable[[TokenNode | None], TokenNode | None],
+        expiry_ms: int,
+        answer: Callable[[int | ApiError], None],
+    ) -> None:
+        async def store() -> None:
+            await self._state.entities.put_all(EntityKind.TOKENS, {token_id: change})
+
+        def stored(result: BarnabasError | None) -> None:
+            if isinstance(result, BarnabasError):
+                answer(result if isinstance(result, ApiError) else broker_failed())
+            else:
+                answer(expiry_ms)
+
+        self._state.entities.submit("the change of a delegation token", store, stored)
+
+    def _delete_expired(self) -> None:
+        state = self._state
+        self._timer = state.scheduler.call_later(self._check_ms, self._delete_expired)
+        now_ms = state.clock.now_ms()
+        expired = [name for name, node in state.image.entities(EntityKind.TOKENS).items() if _has_expired(node, now_ms)]
+        if not expired:
+            return
+
+        def change(node: TokenNode | None) -> TokenNode | None:
+            return None if _has_expired(node, now_ms) else node
+
+        async def store() -> None:
+            await state.entities.put_all(EntityKind.TOKENS, dict.fromkeys(expired, change))
+
+        state.entities.submit("the deletion of expired delegation tokens", store, lambda _: None)
+
+
+def _has_expired(node: TokenNode | None, now_ms: int) -> bool:
+    expiry_ms = None if node is None else node.get("expiry_ms")
+    return isinstance(expiry_ms, int) and expiry_ms < now_ms
+
+
+def _may_use_tokens(caller: Caller) -> bool:
+    """Return False for clients that nothing authenticates, and for those that logged in by a token."""
+    return caller.principal != ANONYMOUS and not caller.is_token_authenticated

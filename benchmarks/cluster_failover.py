@@ -39,11 +39,11 @@ class _Writer:
 
     def _run(self) -> None:
         while self._going:
-            self._producer.produce(TOPIC, b"x", partition=0, on_delivery=self._told)
+            self._producer.produce(TOPIC, b"x", partition=0, on_delivery=self._on_delivery)
             self._producer.flush()
             time.sleep(0.005)
 
-    def _told(self, error: object, _message: object) -> None:
+    def _on_delivery(self, error: object, _message: object) -> None:
         if error is None:
             self.acknowledged.append(time.perf_counter())
         else:

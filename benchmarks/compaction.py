@@ -92,9 +92,9 @@ def _speed(name: str, keys: int) -> Result:
         size = log.size_bytes
         log.update_config(evolve(log.config, cleanup_policy=frozenset({"compact"})))
         log.flushes.now()
-        dirt = measure_log(log, Offset(0), log.log_end_offset, NOW_MS)
+        measured = measure_log(log, Offset(0), log.log_end_offset, NOW_MS)
         with _cpu(spent, "clean"):
-            order = plan_cleaning(dirt, CleanerSettings(), now_ms=NOW_MS, codecs=NO_CODECS, secret=os.urandom(32))
+            order = plan_cleaning(measured, CleanerSettings(), now_ms=NOW_MS, codecs=NO_CODECS, secret=os.urandom(32))
             cleaning = Cleaner(order)
             for step in cleaning.steps():
                 if step is not None:

@@ -55,7 +55,7 @@ class _Reading:
     def rate(self) -> float:
         return self.bytes / self.seconds / 2**20
 
-    def go_on(self, fetches: int) -> None:
+    def fetch_repeatedly(self, fetches: int) -> None:
         started = time.perf_counter()
         for _ in range(fetches):
             frame = fetch_frame(self._topic, 0, self._offset, self._chunk, self._isolation)
@@ -75,7 +75,7 @@ def measure() -> list[Result]:
                 everything, committed = (_Reading(client, topic, isolation, chunk) for isolation in (0, 1))
                 while committed.bytes < total:  # in turns, so that other work on the machine hits both
                     for reading in (everything, committed, committed, everything):
-                        reading.go_on(FETCHES_IN_TURN)
+                        reading.fetch_repeatedly(FETCHES_IN_TURN)
                 details = {"committed MB/s": committed.rate, "all MB/s": everything.rate}
                 title = f"fetch of committed records / of all, {name}, {what}"
                 results.append(Result(title, committed.rate / everything.rate, "", GOAL, details=details))

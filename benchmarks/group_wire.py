@@ -85,12 +85,12 @@ class Member:
             protocols=[GroupProtocol(PROTOCOL, metadata)],
         )
 
-    def sync_request(self, told: "Sequence[Member]") -> SyncGroup:
+    def sync_request(self, members: "Sequence[Member]") -> SyncGroup:
         return SyncGroup(
             group_id=self.group_id,
             generation_id=self.generation_id,
             member_id=self.member_id,
-            assignments=[MemberAssignment(each.member_id, each.assignment) for each in told],
+            assignments=[MemberAssignment(each.member_id, each.assignment) for each in members],
         )
 
     def heartbeat(self) -> Heartbeat:

@@ -37,15 +37,15 @@ def measure() -> list[Result]:
     with bench() as found:
         found.fill(TOPIC, PARTITIONS, ROWS)
         load(found.running.bootstrap, [TOPIC], found.folder(), spark=found.spark, since_ms=time.time_ns() // 1_000_000)
-        rates, beside = [], []
+        rates, connector_rates = [], []
         for _ in range(ROUNDS):
             table = found.folder()
             rates.append(ROWS / seconds(lambda table=table: _load(found, table, {})))  # type: ignore[misc]  # a default
             if "kafka" in found.sides:
-                beside.append(ROWS / seconds(lambda: _connector(found, found.folder())))
+                connector_rates.append(ROWS / seconds(lambda: _connector(found, found.folder())))
         assert read_table(found.spark, table).count() == ROWS
         files = len(list(table.rglob("part-*.parquet")))
-    details = {"rows": ROWS, "files": files, **({"connector": median(beside)} if beside else {})}
+    details = {"rows": ROWS, "files": files, **({"connector": median(connector_rates)} if connector_rates else {})}
     return [Result("load into a Delta table", median(rates), "rows/s", 250_000, details=details)]
 
 

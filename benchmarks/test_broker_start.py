@@ -140,9 +140,9 @@ def measure() -> list[Result]:
     ]
     cluster = found["cluster"]
     for which, when in (("next", "modules loaded before"), ("first", "modules loaded meanwhile")):
-        told = {"first_message_back": cluster[f"{which}_back"]}
+        details = {"first_message_back": cluster[f"{which}_back"]}
         name = f"test cluster of 3 brokers ready, {when}"
-        results.append(Result(name, cluster[f"{which}_ready"], "ms", 500, at_least=False, details=told))
+        results.append(Result(name, cluster[f"{which}_ready"], "ms", 500, at_least=False, details=details))
     names = {"confluent": "confluent-kafka", "group": "confluent-kafka in a group", "ours": "our clients"}
     for way, name in names.items():
         for which, when in (("next", "modules loaded before"), ("first", "meanwhile")):

@@ -68,7 +68,9 @@ def load(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(metavar="GROUP", help="A consumer group to tell the offsets reached, for tools that show lag."),
+        typer.Option(
+            metavar="GROUP", help="A consumer group for which the offsets are committed, so that tools show its lag."
+        ),
     ] = None,
     table_format: Annotated[
         str | None, typer.Option("--format", help="Of a new table: delta, iceberg, or parquet. Default: delta.")
@@ -113,7 +115,7 @@ def load(
     """Bring everything new since the last load into a table, each message exactly once."""
     from .load import TopicsFailed
     from .load import load as run
-    from .load_command import file_or_text, load_rounds, tell
+    from .load_command import file_or_text, load_rounds, print_result
     from .table_audit import TableAudit, audited_load
     from .topics.model import Where
 
@@ -164,7 +166,7 @@ def load(
             load_rounds(lambda spark: once(spark, lambda _: None), every_s, as_json=as_json)
         return
 
-    def told(at: "LoadProgress") -> None:
+    def show_progress(at: "LoadProgress") -> None:
         if at.step == "plan" and bootstrap and "://" not in bootstrap:  # all is checked that needs no cluster
             check_reachable(bootstrap)
         advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}")
@@ -172,10 +174,10 @@ def load(
     failed: Mapping[str, Exception] = {}
     with on_command_line(), progress(f"load {', '.join(names)}", None) as advance:
         try:
-            done = once(None, told)
+            done = once(None, show_progress)
         except TopicsFailed as error:
             done, failed = error.result, error.failed
-    tell(done, failed, into, group, as_json=as_json)
+    print_result(done, failed, into, group, as_json=as_json)
     if failed:
         raise typer.Exit(1)
 

@@ -141,7 +141,7 @@ def load(
         last = store.last()
         if group is not None and last is not None:
             loaded = [topic for topic in topics if topic not in failed]
-            done = evolve(done, group_error=_tell(group, loading.source, last, loaded))
+            done = evolve(done, group_error=_commit_to_group(group, loading.source, last, loaded))
     if failed:
         raise TopicsFailed(failed, done)
     return done
@@ -156,7 +156,7 @@ def _decoding(value_format: str | None, registry: str | None, schema: str | Path
     return options if decoding_of(options) is not None else {}
 
 
-def _tell(group: str, source: LoadSource, last: Commit, topics: Sequence[str]) -> str | None:
+def _commit_to_group(group: str, source: LoadSource, last: Commit, topics: Sequence[str]) -> str | None:
     """Commit the table's offsets to the group, also if a load found nothing new: the commit before may have failed."""
     from .topics.connect import common_settings
 

@@ -44,15 +44,15 @@ def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions =
 
 def _round_text(done: Round) -> str:
     result = done.error.result if isinstance(done.error, TopicsFailed) else done.result
-    told = []
+    parts = []
     if result is not None:
-        told.append(f"{counted(result.rows, 'new row')} in {counted(result.files, 'file')}")
-        told.append(_age_text(result))
-        told += [f"lost: {each}" for each in result.lost]
-        told += [_quarantine_text(result)] if result.quarantined else []
+        parts.append(f"{counted(result.rows, 'new row')} in {counted(result.files, 'file')}")
+        parts.append(_age_text(result))
+        parts += [f"lost: {each}" for each in result.lost]
+        parts += [_quarantine_text(result)] if result.quarantined else []
     if done.error is not None:
-        told.append(f"failed: {_error_text(done.error)}")
-    return "; ".join(text for text in told if text)
+        parts.append(f"failed: {_error_text(done.error)}")
+    return "; ".join(text for text in parts if text)
 
 
 def _round_facts(done: Round) -> dict[str, object]:
@@ -98,7 +98,9 @@ def _age_text(done: LoadResult) -> str:
     return f"newest row {timedelta(seconds=seconds)} old" if seconds >= 0 else "newest row is of the future"
 
 
-def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool) -> None:
+def print_result(
+    done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool
+) -> None:
     for topic, error in failed.items():
         text = command_text(error).removeprefix(f"{topic}: ")
         typer.echo(f"not loaded: {topic}: {text}", err=True)
@@ -111,7 +113,7 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
     if done.absent:
         typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
     if done.group_error is not None:
-        typer.echo(f"loaded, but group {group} is not told: {done.group_error}", err=True)
+        typer.echo(f"loaded, but the offsets of group {group} were not committed: {done.group_error}", err=True)
     if as_json:
         print_json(_facts(done, failed))
     else:

@@ -28,7 +28,7 @@ REPORT_PACKAGES = (*SPARK_PACKAGES, "jinja2")
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Halves the start of a session; jobs of a minute and more are twice as quick without the second option."""
 LASTING_JVM = "-XX:+UseSerialGC"
-_TOLD_BY_PY4J = (None, "py4j.clientserver", "py4j.java_gateway")
+_PY4J_LOGGERS = (None, "py4j.clientserver", "py4j.java_gateway")
 """Loggers, the root among them."""
 _SOCKET_FOLDER_BYTES_MAX = 60
 """The path of a Unix socket has 104 bytes on some systems; Spark's names in the folder take 43."""
@@ -147,7 +147,7 @@ def _start(app_name: str, settings: Mapping[str, str], log_file: Path) -> "Spark
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    for logger in _TOLD_BY_PY4J:
+    for logger in _PY4J_LOGGERS:
         logging.getLogger(logger).addFilter(_is_no_interrupt)
     with _environment(log_file):
         try:

@@ -22,6 +22,6 @@ def read_table(spark: "SparkSession", folder: Path | str, *, topics: Iterable[st
 
     store = open_store(Path(folder))
     require_format(store.format)
-    store.settle()
+    store.finish_commit()
     frame = read_files(spark, store, store.paths())
     return frame if topics is None else frame.where(functions.col("topic").isin(*topics))

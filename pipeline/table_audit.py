@@ -32,7 +32,7 @@ _TRANSACTION_MS = 60_000
 
 
 @contextmanager
-def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> Iterator[None]:
+def audited_load(audit: "TableAudit | None", print_line: Callable[[str], object]) -> Iterator[None]:
     """Count the rows that the load inside brings. A failure is reported; the next load makes up for it."""
     if audit is None:
         yield
@@ -40,7 +40,7 @@ def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> I
     try:
         audit.look()
     except BarnabasError as error:
-        tell(f"audit: where the topics end cannot be looked up: {error}")
+        print_line(f"audit: where the topics end cannot be looked up: {error}")
     try:
         yield
     finally:
@@ -48,7 +48,7 @@ def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> I
             if audit.has_table:  # else the load has said why there is none
                 audit.count()
         except BarnabasError as error:
-            tell(f"audit: what is in the table is not counted yet: {error}")
+            print_line(f"audit: what is in the table is not counted yet: {error}")
 
 
 class TableAudit:
@@ -161,7 +161,7 @@ def _files(*folders: Path) -> Iterator[tuple[TableStore, DataFile]]:
     for folder in folders:
         store = open_store(folder)
         if store.exists():
-            store.settle()
+            store.finish_commit()
             yield from ((store, file) for file in store.files())
 
 

@@ -66,7 +66,7 @@ def history(
     from itertools import islice
 
     with _opened(folder) as store:
-        store.settle()
+        store.finish_commit()
         commits = list(islice(store.history(), limit))
     if as_json:
         print_json([asdict(each) for each in commits])
@@ -141,7 +141,7 @@ def vacuum(
     """
     before_ms = parse_time_ms(before, "--before")
     with _changed(folder) as store:
-        store.settle()
+        store.finish_commit()
         sizes = {name: _size(folder / name) for name in store.vacuum(before_ms, dry_run=True)}
         names = store.vacuum(before_ms, dry_run=False) if run else list(sizes)
     in_all = sum(sizes.get(name, 0) for name in names)
@@ -191,7 +191,7 @@ def _opened(folder: Path) -> Iterator["TableStore"]:
 @contextmanager
 def _changed(folder: Path) -> Iterator["TableStore"]:
     with _opened(folder) as store:
-        store.settle()
+        store.finish_commit()
         with store.locked():
             store.recover()
             yield store

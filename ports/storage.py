@@ -195,14 +195,6 @@ class LogDir(Protocol):
         """Remove a sub-folder with its files; a missing one is not an error. Callable from any thread."""
         ...
 
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        """Do what `Folder.write_all_small` does in several sub-folders, given by name; they are made if missing.
-
-        The syncs may run side by side. Returns why folders failed, by name; the others are durable, with all names in
-        them, but for the name of the folder itself (`root.flush`). Callable from any thread.
-        """
-        ...
-
     def space(self) -> tuple[int, int]:
         """Return (total bytes, usable bytes) of the volume; (-1, -1) when unknown."""
         ...
@@ -210,14 +202,3 @@ class LogDir(Protocol):
     def close(self) -> None:
         """Release the lock. Files opened from here must be closed before."""
         ...
-
-
-def write_small_in_turn(log_dir: LogDir, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-    """Implement `LogDir.write_all_small` for storage whose syncs gain nothing from running side by side."""
-    failures: dict[str, StorageError] = {}
-    for name, small in contents.items():
-        try:
-            log_dir.folder(name).write_all_small(small)
-        except StorageError as error:
-            failures[name] = error
-    return failures

@@ -11,7 +11,9 @@ from ..core.replica.partition.partition import Partition
 from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
 from .clock import SkewedClock
+from .coroutine_thread import Killed
 from .disk import FaultyDisk, FileContent
+from .interference import Interference
 from .machine import Machine
 from .surroundings import Surroundings
 
@@ -40,8 +42,13 @@ class SimulatedBroker(Machine):
         self.address: Address = (self.name, PORT)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
         """The disk of the first data folder."""
+        self.points = Interference(world, kill=self._kill, expire=self.expire)
+        """Settable: what is to happen at points of its work, see `interference.POINTS`."""
+        self.interference = self.points
         self.disks = (self.disk, *(self._another_disk(number) for number in range(2, data_folders + 1)))
         """The disks of all data folders."""
+        for disk in self.disks:
+            disk.interference = self.points
         self.clock = SkewedClock.somehow(world.clock, world.entropy.child(f"clock {self.name}"))
         self.settings: dict[str, object] = dict(settings)
         """Settable; for its next start."""
@@ -115,8 +122,7 @@ class SimulatedBroker(Machine):
 
     def kill(self) -> None:
         """Kill the process as `kill -9` does: what it wrote is still there, flushed or not."""
-        self.wanted = False
-        self._end("is killed")
+        self._kill("is killed")
 
     def power_cut(self) -> None:
         """The process is gone, and of what was not flushed any part may be."""
@@ -184,6 +190,8 @@ class SimulatedBroker(Machine):
             node.start()
         except BarnabasError as error:
             self._ended(f"cannot start: {error}")
+        except Killed:
+            self._is_off()
 
     def _make(self) -> BrokerServer:
         own: dict[str, object] = {
@@ -221,11 +229,18 @@ class SimulatedBroker(Machine):
     def _end(self, what: str) -> None:
         self.world.report(f"--- {self.name} {what}")
         if self.node is not None:
-            self.node = None
-            self.stopping = False
-            self.cut_power()
-            for disk in self.disks:
-                disk.release()
+            self._is_off()
+
+    def _is_off(self) -> None:
+        self.node = None
+        self.stopping = False
+        self.cut_power()
+        for disk in self.disks:
+            disk.release()
+
+    def _kill(self, what: str) -> None:
+        self.wanted = False
+        self._end(what)
 
     def _give_up(self, error: BarnabasError) -> None:
         self.world.given_up.append(f"{self.name}: {error}")

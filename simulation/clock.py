@@ -31,6 +31,8 @@ class SkewedClock:
         self._rate = rate
 
     def _gained(self) -> float:
+        if self._rate == 1.0:
+            return self._gained_ms
         return self._gained_ms + (self._clock.monotonic_ms() - self._since_ms) * (self._rate - 1.0)
 
     @classmethod

@@ -10,6 +10,7 @@ from ..core.message.batch_header import CRC_AT, HEADER_SIZE, parse_header
 from ..ports.errors import ApiError
 from .broker import SimulatedBroker
 from .disk import FileContent
+from .interference import POINTS
 from .network import COORDINATION, Who, node_name
 from .program import Program
 from .surroundings import LATENCY_MS
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG_SUFFIX = ".log"
+POINTS_AT_A_TIME = 4
+ARMED_S = 60.0
+"""A point that a broker does not reach within this time is left alone."""
 
 
 class Disasters:
@@ -40,7 +44,7 @@ class Disasters:
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
         *("kill_program", "pause_program", "set_clock", "drift"),
         *("kill_all", "stop_all", "old_disk", "stuck", "slow_work", "lose_answers", "stale_reads", "long_partition"),
-        "late_requests",
+        *("late_requests", "interfere", "end_fetch_sessions"),
     )
     MORE_KINDS = ("rot", "lose_folder", "fail_folder")
     """Only by name. `lose_folder`, `fail_folder`: one of several data folders is empty after a restart, or does not
@@ -101,6 +105,8 @@ class Disasters:
             "stale_reads": self._stale_reads,
             "long_partition": self._long_partition,
             "late_requests": self._late_requests,
+            "interfere": self._interfere,
+            "end_fetch_sessions": self._end_fetch_sessions,
             "rot": self._rot,
             "lose_folder": self._lose_folder,
             "fail_folder": self._fail_folder,
@@ -117,7 +123,7 @@ class Disasters:
         """Inject no further faults, and end those that last: brokers that are down are started, the network heals."""
         self._going_on = False
         world = self._world
-        world.report("--- no more disasters")
+        world.report("--- the disasters end")
         world.end_faults()
         world.network.heal()
         world.network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
@@ -346,8 +352,8 @@ class Disasters:
         for disk in broker.disks:
             disk.failed, disk.bytes_max = False, -1
             disk.errors_per_million = disk.flush_errors_per_million = 0
-        told = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
-        if (broker.disk_failed or (told is not None and told.offline)) and not broker.stopping:
+        registered = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
+        if (broker.disk_failed or (registered is not None and registered.offline)) and not broker.stopping:
             broker.kill()
             self._up(broker)()
 
@@ -461,6 +467,30 @@ class Disasters:
             network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
 
         return self._ends(self._some_seconds(), good)
+
+    def _interfere(self) -> bool:
+        """Something is to happen when a broker comes to a point of its work, which may be never."""
+        world, broker = self._world, self._broker(running=False)
+        if broker is None:
+            return False
+
+        def start_later() -> None:
+            self._ends(self._some_seconds(), self._up(broker))
+
+        for _ in range(POINTS_AT_A_TIME):
+            point = self._one_of(POINTS)
+            act = self._one_of(POINTS[point])
+            if world.shared or act.startswith("kill"):
+                broker.points.arm(point, act, start_later)
+        return self._ends(ARMED_S, broker.points.disarm)
+
+    def _end_fetch_sessions(self) -> bool:
+        """A leader forgets the fetch sessions of its followers, as one with too many of them does."""
+        broker = self._broker()
+        if broker is None or broker.node is None:
+            return False
+        broker.node.state.replicas.fetch_sessions.remove_all()
+        return True
 
     # --- programs and clocks
 

@@ -2,11 +2,16 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
+from ..core.log.names import DELETE_FOLDER_SUFFIX
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
-from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull, write_small_in_turn
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull
 from ..ports.types import Buffer, Position
+from .interference import Interference, point_of_append, point_of_rename
+
+T = TypeVar("T")
 
 PAGE = 4096
 
@@ -26,11 +31,11 @@ class FileContent:
             # Truncated since the last flush: either length may have reached the platters.
             self.data = bytearray(data if entropy.below(2) else durable)
         else:
-            kept = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
-            if len(kept) > len(durable) and entropy.below(3) == 0:
-                torn = max(len(durable), len(kept) - 1 - entropy.below(PAGE))
-                kept = kept[:torn] + bytes(len(kept) - torn)
-            self.data = bytearray(kept)
+            survived = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
+            if len(survived) > len(durable) and entropy.below(3) == 0:
+                torn = max(len(durable), len(survived) - 1 - entropy.below(PAGE))
+                survived = survived[:torn] + bytes(len(survived) - torn)
+            self.data = bytearray(survived)
         self.durable = bytes(self.data)
 
 
@@ -54,6 +59,7 @@ class FaultyDisk:
         self.folders: dict[str, dict[str, FileContent]] = {"": {}}
         self.epoch = 0
         self.in_use = False
+        self.interference: Interference | None = None
         self._rotten: list[tuple[str, str, FileContent, int, int]] = []
 
     @property
@@ -117,6 +123,15 @@ class FaultyDisk:
     def new_content(self) -> FileContent:
         return FileContent(self.now_ms())
 
+    def work(self, point: str | None, work: Callable[[], T]) -> T:
+        """Do something to files, which may be interfered with."""
+        if self.interference is None or point is None or not self.interference.is_armed:
+            return work()
+        self.interference.before(point)
+        result = work()
+        self.interference.after(point)
+        return result
+
     def check_alive(self, epoch: int) -> None:
         if epoch != self.epoch:
             raise ClosedError("the power was cut")
@@ -140,10 +155,11 @@ class FaultyRegion:
 
 
 class FaultyFile:
-    def __init__(self, disk: FaultyDisk, name: str, content: FileContent) -> None:
+    def __init__(self, disk: FaultyDisk, name: str, content: FileContent, folder: str) -> None:
         self._disk = disk
         self._epoch = disk.epoch
         self._content = content
+        self._folder = folder
         self._closed = False
         self.name = name
 
@@ -162,6 +178,8 @@ class FaultyFile:
         for buffer in buffers:
             self._content.data += buffer
         self._content.modified_ms = disk.now_ms()
+        if disk.interference is not None and disk.interference.is_armed:
+            disk.interference.after(point_of_append(self._folder, self.name))
         return Position(position)
 
     def read(self, position: int, size: int) -> bytes:
@@ -223,14 +241,18 @@ class FaultyFolder:
             if not create:
                 raise FileMissing(name)
             contents[name] = self._disk.new_content()
-        return FaultyFile(self._disk, name, contents[name])
+        return FaultyFile(self._disk, name, contents[name], self.name)
 
     def rename(self, old: str, new: str) -> None:
         _plain(old)
         _plain(new)
         if old not in self._contents:
             raise FileMissing(old)
-        self._contents[new] = self._contents.pop(old)
+
+        def rename() -> None:
+            self._contents[new] = self._contents.pop(old)
+
+        self._disk.work(point_of_rename(old, new), rename)
 
     def delete(self, name: str) -> None:
         _plain(name)
@@ -247,7 +269,11 @@ class FaultyFolder:
         fresh = self._disk.new_content()
         fresh.data += content
         fresh.durable = bytes(content)
-        self._contents[name] = fresh
+
+        def replace() -> None:
+            self._contents[name] = fresh
+
+        self._disk.work("write of a checkpoint", replace)
 
     def write_all_small(self, contents: Mapping[str, bytes]) -> None:
         for name, content in contents.items():
@@ -288,20 +314,25 @@ class FaultyLogDir:
             raise FileMissing(old)
         if new in self._disk.folders and new != old:
             raise StorageError(f"{new} exists")
-        self._disk.folders[new] = self._disk.folders.pop(old)
-        folder = self._handed_out.pop(old, None)
-        if folder is not None:
-            folder.name = new
-            self._handed_out[new] = folder
+
+        def rename() -> None:
+            self._disk.folders[new] = self._disk.folders.pop(old)
+            folder = self._handed_out.pop(old, None)
+            if folder is not None:
+                folder.name = new
+                self._handed_out[new] = folder
+
+        self._disk.work("deletion of a folder" if new.endswith(DELETE_FOLDER_SUFFIX) else None, rename)
 
     def delete_folder(self, name: str) -> None:
         _plain(name)
         self._disk.check_alive(self._epoch)
-        self._disk.folders.pop(name, None)
-        self._handed_out.pop(name, None)
 
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        return write_small_in_turn(self, contents)
+        def delete() -> None:
+            self._disk.folders.pop(name, None)
+            self._handed_out.pop(name, None)
+
+        self._disk.work("deletion of a folder", delete)
 
     def space(self) -> tuple[int, int]:
         return (-1, -1)

@@ -29,8 +29,7 @@ class _Handler:
             copy = bytearray(content)
             self._life.run(lambda: self.handler.on_frame(memoryview(copy)) if self.handler is not None else None)
         elif self._life.alive:
-            self._life.ran = True
-            handler.on_frame(content)
+            self._life.enter(lambda: handler.on_frame(content))
 
     def on_closed(self, error: TransportError | None) -> None:
         self._life.run(lambda: self.handler.on_closed(error) if self.handler is not None else None)
@@ -53,10 +52,10 @@ class HeldTransport:
         def accepted(connection: Connection) -> ConnectionHandler:
             handler = _Handler(self._life)
 
-            def tell() -> None:
+            def hand_over() -> None:
                 handler.handler = accept(connection)
 
-            self._life.run(tell)
+            self._life.run(hand_over)
             return handler
 
         return self._transport.listen(address, accepted, limits, tls)
@@ -72,13 +71,13 @@ class HeldTransport:
     ) -> None:
         handler = _Handler(self._life)
 
-        def told(outcome: Connection | TransportError) -> ConnectionHandler | None:
-            def tell() -> None:
+        def on_opened(outcome: Connection | TransportError) -> ConnectionHandler | None:
+            def hand_over() -> None:
                 handler.handler = opened(outcome)
                 if handler.handler is None and not isinstance(outcome, TransportError):
                     outcome.close()
 
-            self._life.run(tell)
+            self._life.run(hand_over)
             return handler if self._life.alive else None
 
-        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits, tls=tls)
+        self._transport.connect(address, on_opened, timeout_ms=timeout_ms, limits=limits, tls=tls)

@@ -7,12 +7,13 @@ from typing import Any, Protocol, TypeVar
 from ..adapters.system import ManualScheduler
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Outcome, Timer
+from .coroutine_thread import Killed
 
 T = TypeVar("T")
 Callback = Callable[[], None]
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """The threads that do the work off the reactor: see `Workers`."""
 
     def start(self, life: "Life", work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None: ...
@@ -37,7 +38,7 @@ class _LifeTimer:
 class Life:
     """Fulfils `Scheduler` for one process, from its start to its end."""
 
-    def __init__(self, scheduler: ManualScheduler, workers: Crew) -> None:
+    def __init__(self, scheduler: ManualScheduler, workers: WorkerPool) -> None:
         self.alive = True
         self.ran = False
         """Something of this process has run since an observer set it to False."""
@@ -54,17 +55,25 @@ class Life:
         if not self.alive:
             return
         if self._held is None:
-            self.ran = True
-            callback()
+            self.enter(callback)
         else:
             self._held.append(callback)
 
+    def enter(self, callback: Callback) -> None:
+        """Run the callback now, as far as it comes: the process may be killed in its middle."""
+        self.ran = True
+        try:
+            callback()
+        except (Killed, ClosedError):
+            if self.alive:
+                raise
+
     def stand_still(self) -> None:
-        """Run nothing until `go_on`."""
+        """Run nothing until `resume`."""
         if self._held is None:
             self._held = deque()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the process: callbacks that became due meanwhile run now, in their order."""
         held, self._held = self._held, None
         for callback in held or ():

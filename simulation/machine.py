@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from ..ports.coordination import Coordination, CoordinationError
 from ..ports.transport import Transport
 from .held_transport import HeldTransport
+from .interference import Interference
 from .life import Life
 from .session import SessionFaults, SimulatedSession
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
 
-TOLD_MS_MAX = 5.0
+NOTIFICATION_MS_MAX = 5.0
 """The longest delay of a notification by the coordination service."""
 
 
@@ -26,6 +27,7 @@ class Machine:
         self.life = Life(world.scheduler, world.workers)
         self.sessions: list[SimulatedSession] = []
         self.session_faults = SessionFaults()
+        self.interference: Interference | None = None
         self._session_blocks = session_blocks
         self._cut_off = False
 
@@ -36,16 +38,16 @@ class Machine:
         life, faults = self.life, self.session_faults
 
         def deliver(callback: Callable[[], None]) -> None:
-            delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
+            delay_ms = self.world.entropy.fraction() * NOTIFICATION_MS_MAX
 
-            def tell() -> None:
+            def notify() -> None:
                 if faults.is_behind:
                     faults.report(report)  # it reports changes made since, too, which no read shows yet
                 else:
                     callback()
 
             def report() -> None:
-                self.world.scheduler.call_later(delay_ms, lambda: life.run(tell))
+                self.world.scheduler.call_later(delay_ms, lambda: life.run(notify))
 
             faults.report(report)
 
@@ -56,6 +58,7 @@ class Machine:
                 self.world.tree.session(deliver=deliver),
                 blocking=self._session_blocks,
                 faults=faults,
+                interference=self.interference,
             )
         )
         return self.sessions[-1]
@@ -103,7 +106,7 @@ class Machine:
         life = self.life
         if not life.still and life.alive:
             life.stand_still()
-            self.world.fault_ends_in(ms, life.go_on)
+            self.world.fault_ends_in(ms, life.resume)
 
     def stand_still(self, ms: float, again_ms: float = 0.0) -> None:
         """Stop the process and continue it later; if that is longer than the session timeout, the session expires.
@@ -116,8 +119,8 @@ class Machine:
         life.stand_still()
         for session in self.sessions:
             session.stand_still()
-            self.world.fault_ends_in(ms, session.go_on)
-        self.world.fault_ends_in(ms, life.go_on)
+            self.world.fault_ends_in(ms, session.resume)
+        self.world.fault_ends_in(ms, life.resume)
         if ms > self.world.session_ms:
             for session in self.sessions:
                 session.leave()

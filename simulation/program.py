@@ -11,8 +11,8 @@ from ..ports.entropy import Entropy
 from ..ports.errors import BarnabasError
 from ..ports.scheduler import Scheduler, Timer
 from ..ports.transport import Address
-from .baton import Baton, Killed
 from .clock import SkewedClock
+from .coroutine_thread import CoroutineThread, Killed
 from .machine import Machine
 from .surroundings import Surroundings
 
@@ -50,18 +50,18 @@ class Program(Machine):
         self.error: BaseException | None = None
         """The exception that ended it last."""
         self._run = run
-        self._baton: Baton | None = None
+        self._thread: CoroutineThread | None = None
         self._restart: Timer | None = None
 
     @property
     def running(self) -> bool:
         """True from `start` until its function has returned, or it was killed."""
-        return self._baton is not None and not self._baton.ended
+        return self._thread is not None and not self._thread.ended
 
     @property
     def is_in_its_code(self) -> bool:
         """True in the thread of its function."""
-        return self._baton is not None and self._baton.is_here
+        return self._thread is not None and self._thread.is_here
 
     # --- for its own code
 
@@ -97,8 +97,8 @@ class Program(Machine):
                 self.error = error
 
         self.error = None
-        baton = self._baton = Baton(main, f"simulated-{self.name}")
-        self.life.call_soon(lambda: self._step(baton))
+        thread = self._thread = CoroutineThread(main, f"simulated-{self.name}")
+        self.life.call_soon(lambda: self._step(thread))
 
     def kill(self) -> None:
         """Kill the program as `kill -9` does: none of its code has an effect from now on, not even in `finally`."""
@@ -117,26 +117,26 @@ class Program(Machine):
             self._restart.cancel()
             self._restart = None
         super().cut_power()
-        if self._baton is not None and not self._baton.ended:
-            self._baton.kill()
+        if self._thread is not None and not self._thread.ended:
+            self._thread.kill()
 
     # --- inside
 
     def wait(self, notice: "Notice", seconds: float | None) -> bool:
         """Let time pass until the notice is given; False when the time was over before. Called by its code alone."""
-        baton = self._baton
-        if baton is None or not baton.is_here:
+        thread = self._thread
+        if thread is None or not thread.is_here:
             return self._wait_as_caller(notice, seconds)
         awake = [False]
 
         def wake() -> None:
             if not awake[0]:
                 awake[0] = True
-                self._step(baton)
+                self._step(thread)
 
         timer = self.life.call_later(seconds * 1000, wake) if seconds is not None else None
         notice.wake = lambda: self.life.call_soon(wake)
-        baton.wait()
+        thread.wait()
         notice.wake = None
         if timer is not None:
             timer.cancel()
@@ -153,9 +153,9 @@ class Program(Machine):
             scheduler.clock.advance_to(end)
         return notice.given
 
-    def _step(self, baton: Baton) -> None:
-        baton.step()
-        if baton.ended and self._baton is baton and self.life.alive:
+    def _step(self, thread: CoroutineThread) -> None:
+        thread.step()
+        if thread.ended and self._thread is thread and self.life.alive:
             error = self.error
             if error is not None:
                 self.world.report(f"--- {self.name} ends: {error!r}")

@@ -3,13 +3,14 @@
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..adapters.coord_memory import MemorySession
 from ..core.tree.tree import Tree
 from ..ports.coordination import BadVersion, Cancel, CoordinationError, DeleteNode, Node, NodeChange, SessionState
 from ..ports.scheduler import Outcome
+from .interference import Interference, point_of_write
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
@@ -64,9 +65,16 @@ class SimulatedSession:
     """
 
     def __init__(
-        self, world: "Surroundings", session: MemorySession, *, blocking: bool, faults: SessionFaults | None = None
+        self,
+        world: "Surroundings",
+        session: MemorySession,
+        *,
+        blocking: bool,
+        faults: SessionFaults | None = None,
+        interference: Interference | None = None,
     ) -> None:
         self.blocking = blocking
+        self._interference = interference
         self._faults = faults or SessionFaults()
         self.closed = False
         self._world = world
@@ -74,9 +82,9 @@ class SimulatedSession:
         self._outages = 0
         self._outage: object | None = None
         self._interruptions = 0
-        self._kept_ms = math.nan
+        self._renewed_ms = math.nan
         self._expiry_untold = False
-        self._told_ms = -1.0
+        self._notified_ms = -1.0
         self._stood_still = False
         self._ended_without_outage = False
 
@@ -84,7 +92,7 @@ class SimulatedSession:
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         self._world.writes(path, data)
-        self._call(lambda: self._session.create(path, data, ephemeral=ephemeral))
+        self._call(lambda: self._session.create(path, data, ephemeral=ephemeral), paths=(path,))
 
     def get(self, path: str) -> Node:
         return self._call(lambda: self._read(lambda: self._session.get(path), lambda old: old.get(path)), writes=False)
@@ -96,16 +104,17 @@ class SimulatedSession:
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         self._world.writes(path, data)
-        return self._call(lambda: self._session.set(path, data, version=version))
+        return self._call(lambda: self._session.set(path, data, version=version), paths=(path,))
 
     def delete(self, path: str, *, version: int | None = None) -> None:
-        self._call(lambda: self._session.delete(path, version=version))
+        self._call(lambda: self._session.delete(path, version=version), paths=(path,))
 
     def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
         for change in changes:
             if not isinstance(change, DeleteNode):
                 self._world.writes(change.path, change.data)
-        self._call(lambda: self._session.commit(changes, guards=guards))
+        paths = [change.path for change in changes]
+        self._call(lambda: self._session.commit(changes, guards=guards), paths=paths)
 
     def children(self, path: str) -> list[str]:
         return self._call(
@@ -116,12 +125,12 @@ class SimulatedSession:
         if not self.blocking:
             return math.inf
 
-        def kept() -> float:
+        def renewed() -> float:
             self._session.heartbeat()
-            self._kept_ms = self._world.clock.monotonic_ms()
+            self._renewed_ms = self._world.clock.monotonic_ms()
             return self._world.session_ms
 
-        return self._call(kept)
+        return self._call(renewed)
 
     def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
         return self._session.watch_below(path, changed)
@@ -130,15 +139,15 @@ class SimulatedSession:
         return self._session.watch(path, changed)
 
     def add_session_listener(self, on_state_changed: Callable[[SessionState], None]) -> Cancel:
-        def told(state: SessionState) -> None:
-            self._told_ms = self._world.clock.monotonic_ms()
+        def notified(state: SessionState) -> None:
+            self._notified_ms = self._world.clock.monotonic_ms()
             if state is SessionState.EXPIRED:
                 self._expiry_untold = self._ended_without_outage = False
             if state is not SessionState.SUSPENDED:
                 self._stood_still = False
             on_state_changed(state)
 
-        return self._session.add_session_listener(told)
+        return self._session.add_session_listener(notified)
 
     def close(self) -> None:
         if self._outages:
@@ -155,10 +164,13 @@ class SimulatedSession:
         self._world.reached["tree: a read that was out of date"] += 1
         return earlier(nodes)
 
-    def _call(self, operation: Callable[[], T], *, writes: bool = True) -> T:
-        pause = self._world.workers.pause
+    def _call(self, operation: Callable[[], T], *, writes: bool = True, paths: Iterable[str] = ()) -> T:
+        pause, interference = self._world.workers.pause, self._interference
+        point = point_of_write(paths) if interference is not None and interference.is_armed else None
         before = self._interruptions
         pause()
+        if interference is not None:
+            interference.before(point)
         if before != self._interruptions:
             raise CoordinationError("the connection was lost")
         outcome = Outcome.of(operation)
@@ -170,6 +182,8 @@ class SimulatedSession:
         if before != self._interruptions:
             self._world.reached["tree: an answer lost with the connection"] += 1
             raise CoordinationError("the connection was lost, and the answer with it")
+        if interference is not None and outcome.error is None:
+            interference.after(point)
         lost = self._faults.answers_lost_chance
         if lost and self._world.entropy.fraction() < lost:
             self._world.reached["tree: a single answer lost"] += 1
@@ -185,13 +199,13 @@ class SimulatedSession:
         A user that only lost the connection knows how long ago, and that nothing is certain after the session timeout;
         a user that stood still meanwhile does not.
         """
-        told_now = self._told_ms == self._world.clock.monotonic_ms()
-        return told_now or self._stood_still or (self._expiry_untold and not self._outages)
+        notified_now = self._notified_ms == self._world.clock.monotonic_ms()
+        return notified_now or self._stood_still or (self._expiry_untold and not self._outages)
 
     @property
     def ended_without_outage(self) -> bool:
         """True if the service has ended the session while it was connected, and the user cannot know it yet."""
-        return self._ended_without_outage or self._told_ms == self._world.clock.monotonic_ms()
+        return self._ended_without_outage or self._notified_ms == self._world.clock.monotonic_ms()
 
     @property
     def is_away(self) -> bool:
@@ -222,7 +236,7 @@ class SimulatedSession:
         """The user does nothing for a while."""
         self._stood_still = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the user; if the service was connected all the time, it will deliver the notifications."""
         self._stood_still = self.is_away or self._expiry_untold
 
@@ -245,10 +259,10 @@ class SimulatedSession:
             self._session.close()
             return
         world.tree.disconnect(self._session)
-        world.ghosts += 1
+        world.abandoned_sessions += 1
 
         def end() -> None:
-            world.ghosts -= 1
+            world.abandoned_sessions -= 1
             self._session.close()
 
         world.scheduler.call_later(self._expires_in_ms(), end)
@@ -258,7 +272,7 @@ class SimulatedSession:
         timeout.
         """
         session_ms = self._world.session_ms
-        if math.isnan(self._kept_ms):
+        if math.isnan(self._renewed_ms):
             return session_ms
-        promised = max(0.0, self._kept_ms + session_ms - self._world.clock.monotonic_ms())
-        return promised + (session_ms - promised) * self._world.entropy.fraction()
+        left_ms = max(0.0, self._renewed_ms + session_ms - self._world.clock.monotonic_ms())
+        return left_ms + (session_ms - left_ms) * self._world.entropy.fraction()

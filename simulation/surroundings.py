@@ -82,7 +82,7 @@ class Surroundings:
         """Counts of rare states by name: faults that struck, refused calls, and states that checks count."""
         self.given_up: list[str] = []
         """Brokers that ended their process because of an error, after they had started, and why."""
-        self.ghosts = 0
+        self.abandoned_sessions = 0
         """Sessions whose user is gone, which the service does not know yet."""
         self.service_is_down = False
         self.writes: Callable[[str, bytes], None] = lambda _path, _data: None

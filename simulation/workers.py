@@ -7,7 +7,7 @@ from ..adapters.system import ManualScheduler
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Outcome
-from .baton import Baton, Killed
+from .coroutine_thread import CoroutineThread, Killed
 from .life import Life
 
 Work = Callable[[], Any]
@@ -21,21 +21,21 @@ class _Worker:
         self.outcome: Outcome[Any] | None = None
         self.wait_ms = 0.0
         self.killed = False
-        self._baton = Baton(self._run, "simulated-worker")
+        self._thread = CoroutineThread(self._run, "simulated-worker")
 
     def step(self) -> None:
-        self._baton.step()
+        self._thread.step()
 
     def wait(self, ms: float) -> None:
         """Called by the thread itself."""
         self.wait_ms = ms
-        self._baton.wait()
+        self._thread.wait()
         if self.killed:
             raise ClosedError("the power was cut")
 
     def end(self) -> None:
         """End an idle worker."""
-        self._baton.kill()
+        self._thread.kill()
 
     def _run(self) -> None:
         while True:
@@ -47,7 +47,7 @@ class _Worker:
                 raise
             except BaseException as error:  # noqa: BLE001  # it travels to `done`
                 self.outcome = Outcome(error=error)
-            self._baton.wait()
+            self._thread.wait()
 
 
 def _never(_work: Work) -> bool:
@@ -106,6 +106,21 @@ class Workers:
         if self._entropy.fraction() < self._waits:
             worker.wait(self._some_ms())
 
+    @property
+    def is_working(self) -> bool:
+        """True within a work that may wait in its middle."""
+        return self._current is not None
+
+    def wait(self, ms: float) -> None:
+        """Called by a call of the work: let so much time pass. Raises as `pause`."""
+        if self._current is not None:
+            self._current.wait(ms)
+
+    def kill_current(self) -> None:
+        """Called by a call of the work, whose process has been killed: its further calls raise `ClosedError`."""
+        if self._current is not None:
+            self._current.killed = True
+
     def close(self) -> None:
         """End all threads."""
         for worker in list(self._busy):
@@ -134,11 +149,11 @@ class Workers:
             self._scheduler.call_later(self._some_ms(life), lambda: life.run(lambda: done(outcome)))
             return
 
-        def go_on() -> None:
+        def resume() -> None:
             if life.alive:
                 life.run(lambda: self._step(life, worker, done))
             else:
                 worker.killed = True
                 self._step(life, worker, done)
 
-        self._scheduler.call_later(worker.wait_ms, go_on)
+        self._scheduler.call_later(worker.wait_ms, resume)

@@ -23,7 +23,7 @@ from ..ports.errors import ApiError, ClosedError, ConfigError
 from .clock import JumpingClock, JumpingScheduler
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
-from .own_clients import KeptProducer, admin_of, consumer_of, producer_of, text_of
+from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, text_of
 from .ports import reserved
 from .produced import assert_produced, read_all
 from .requests import Asked, ask
@@ -100,7 +100,7 @@ class TestBroker:
         """The faults that a test can inject."""
         self._scheduler: JumpingScheduler | None = None
         self._servers: list[Server] = []
-        self._producer = KeptProducer()
+        self._producer = CachedProducer()
         self._broker = self._made()
         self._is_running = False
 

@@ -18,7 +18,7 @@ from .broker import TEST_DEFAULTS
 from .cluster_broker import ClusterBroker
 from .cluster_network import ClusterNetwork
 from .cluster_tree import ClusterTree
-from .own_clients import KeptProducer, admin_of, consumer_of, producer_of, text_of
+from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, text_of
 from .produced import assert_produced, read_all
 from .running import started, stopped
 
@@ -104,7 +104,7 @@ class TestCluster:
         """The addresses of the brokers, and what else is open while the cluster runs."""
         self._network = ClusterNetwork()
         self._tree = ClusterTree(float(str(given[_SESSION_TIMEOUT])), log_report)
-        self._producer = KeptProducer()
+        self._producer = CachedProducer()
         self._is_running = False
         self._brokers = {
             number: ClusterBroker(

@@ -176,8 +176,8 @@ class Fault:
         items = shape.items(request, inner=True)
         return items is None or any(self.matches(item) for item in items)
 
-    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], go_on: Submit, later: Later) -> None:
-        """Do it to a request that it `takes`; `go_on` hands requests on to the broker."""
+    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], submit: Submit, later: Later) -> None:
+        """Do it to a request that it `takes`; `submit` hands requests on to the broker."""
         raise NotImplementedError
 
 
@@ -199,7 +199,7 @@ class ErrorFault(Fault):
     def _concerns(self, request: Request[Any]) -> bool:
         return (self._whole or self._shape.items(request) != []) and super()._concerns(request)
 
-    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], go_on: Submit, later: Later) -> None:  # noqa: ARG002
+    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], submit: Submit, later: Later) -> None:  # noqa: ARG002
         shape, code = self._shape, self.code
         if self._whole and not shape.must_ask:
             reply(result_error(shape, request, code))
@@ -207,14 +207,14 @@ class ErrorFault(Fault):
         items = shape.items(request)
         if shape.must_ask or self._inner or items is None:
             spoil = partial(with_errors, shape, match=self.matches, code=code, inner=self._inner)
-            go_on(request, caller, _then(reply, spoil))
+            submit(request, caller, _then(reply, spoil))
             return
         gone = [item for item in items if self.matches(item)]
         rest = without(shape, request, gone)
         if rest is None:
             reply(merged(shape, items, gone, None, code))
         else:
-            go_on(rest, caller, _then(reply, lambda result: merged(shape, items, gone, result, code)))
+            submit(rest, caller, _then(reply, lambda result: merged(shape, items, gone, result, code)))
 
 
 class DelayFault(Fault):
@@ -229,7 +229,7 @@ class DelayFault(Fault):
         self._delay_ms = delay_ms
         self._held: list[Callable[[], None]] = []
 
-    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], go_on: Submit, later: Later) -> None:
+    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], submit: Submit, later: Later) -> None:
         def wait(result: Any) -> None:
             if self._delay_ms is not None:
                 later(self._delay_ms, lambda: reply(result))
@@ -241,7 +241,7 @@ class DelayFault(Fault):
             if is_over:
                 reply(result)
 
-        go_on(request, caller, wait)
+        submit(request, caller, wait)
 
     def _end(self) -> None:
         if self._delay_ms is not None:  # else it is still to be removed
@@ -263,10 +263,10 @@ class DropFault(Fault):
         super().__init__(faults, api, **which)
         self._after = after
 
-    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], go_on: Submit, later: Later) -> None:  # noqa: ARG002
+    def apply(self, request: Request[Any], caller: Caller, reply: Reply[Any], submit: Submit, later: Later) -> None:  # noqa: ARG002
         dropped = TransportError("the connection is dropped on demand")
         if self._after:
-            go_on(request, caller, lambda _: reply(dropped))
+            submit(request, caller, lambda _: reply(dropped))
         else:
             reply(dropped)
 

@@ -96,7 +96,7 @@ def faulty_servers(
         quotas: RequestQuotas,
         sasl: SaslListener | None,
     ) -> Server:
-        kept = make(
+        inner = make(
             FaultyApi(api, faults, scheduler),
             listener=listener,
             max_in_flight=max_in_flight,
@@ -108,7 +108,7 @@ def faulty_servers(
             quotas=quotas,
             sasl=sasl,
         )
-        server = FaultyServer(kept, faults)
+        server = FaultyServer(inner, faults)
         made(server)
         return server
 

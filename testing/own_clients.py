@@ -45,7 +45,7 @@ def admin_of(bootstrap: str, **settings: Any) -> Admin:
     return Admin(bootstrap, **{"retry_backoff_ms": 10, **settings})
 
 
-class KeptProducer:
+class CachedProducer:
     """One producer for all that a test produces through its broker or cluster."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from ..ports.values import frozen
 ERROR_TEXT = "an error on demand"
 
 _NAMES = frozenset({"topic", "partition", "name", "group_id", "key", "resource", "member_id", "group_instance_id"})
-"""Fields that say what an outcome is about; they are kept when it becomes an error."""
+"""Fields that say what an outcome is about; an error keeps them."""
 _OF_TRANSACTIONS = frozenset({"producer_id", "transactional_id", "partitions"})
 """Fields like `_NAMES`, in outcomes about transactions."""
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
@@ -333,20 +333,20 @@ def without(shape: Shape, request: Any, gone: Sequence[Item]) -> Request[Any] | 
     changes: dict[str, Any] = {}
     if isinstance(raw, Mapping):
         places = {item.raw for item in gone}
-        kept: Any = {
+        remaining: Any = {
             topic: left
             for topic, numbers in raw.items()
             if (left := [number for number in numbers if TopicPartition(topic, number) not in places])
         }
     else:
-        kept = [each for each in raw if not any(item.raw is each for item in gone)]
-    changes[shape.items_field] = kept
+        remaining = [each for each in raw if not any(item.raw is each for item in gone)]
+    changes[shape.items_field] = remaining
     if hasattr(request, "alterations"):
         resources = [item.raw for item in gone]
         changes["alterations"] = [each for each in request.alterations if each.resource not in resources]
     if hasattr(request, "max_wait_ms"):
         changes["max_wait_ms"] = 0  # the error is an answer: there is nothing to wait for
-    if not kept and not getattr(request, "topic_ids", ()):
+    if not remaining and not getattr(request, "topic_ids", ()):
         return None
     rest: Request[Any] = attrs.evolve(request, **changes)
     return rest

@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
-STORIES = ["cluster", "billing", "transactions", "restore", "durable", "group", "classic"]
+STORIES = ["cluster", "billing", "transactions", "restore", "recreate", "durable", "group", "classic"]
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200
@@ -46,6 +46,7 @@ def stories() -> dict[str, Story]:
     sys.path.insert(0, str(TESTS))
     from simulation.billing_story import BillingStory
     from simulation.cluster_story import ClusterStory
+    from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
@@ -72,6 +73,7 @@ def stories() -> dict[str, Story]:
         "billing": of_others(BillingStory),
         "transactions": of_cluster(TransactionStory),
         "restore": of_cluster(RestoreStory),
+        "recreate": of_cluster(RecreateStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),
         "group": of_others(GroupStory),
         "classic": of_others(ClassicStory),

@@ -5,8 +5,6 @@ import os
 import resource
 import shutil
 import threading
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from errno import EACCES, EAGAIN, EPERM, EROFS, EWOULDBLOCK
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -17,8 +15,6 @@ from .errors import plain_name, storage_error
 from .folder import FsFolder, translated
 
 LOCK_FILE = ".lock"
-SYNC_THREADS = 8
-"""Bound of concurrent syncs; these wait for the disk, not for a processor."""
 DIR_MODE = 0o700
 """The default mode: only the broker's user may read messages."""
 
@@ -85,23 +81,6 @@ class FsLogDir:
             except FileNotFoundError:
                 if path.exists():
                     raise
-
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        """File systems join syncs that come at the same time, so several threads write the folders."""
-
-        def write(name: str) -> StorageError | None:
-            try:
-                self.folder(name).write_all_small(contents[name])
-            except StorageError as error:
-                return error
-            return None
-
-        if len(contents) <= 1:
-            errors = [write(name) for name in contents]
-        else:
-            with ThreadPoolExecutor(min(SYNC_THREADS, len(contents)), "log-dir-sync") as threads:
-                errors = list(threads.map(write, contents))
-        return {name: error for name, error in zip(contents, errors, strict=True) if error is not None}
 
     def space(self) -> tuple[int, int]:
         try:

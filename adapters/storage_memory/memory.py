@@ -12,7 +12,6 @@ from ...ports.storage import (
     StorageError,
     StorageFull,
     StorageReadOnly,
-    write_small_in_turn,
 )
 from ...ports.types import Buffer, Position
 
@@ -306,9 +305,6 @@ class MemoryLogDir:
             self._disk.check_write(0, name)
             self._disk.folders.pop(name, None)
             self._handed_out.pop(name, None)
-
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        return write_small_in_turn(self, contents)
 
     def space(self) -> tuple[int, int]:
         capacity = self._disk.capacity

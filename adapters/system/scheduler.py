@@ -98,7 +98,8 @@ class ManualScheduler:
     def run_pending(self) -> int:
         """Run all that is due now, also what that adds; returns how many callbacks ran. The clock stands still."""
         ran = 0
-        while (due := self.next_due_ms()) is not None and due <= self.clock.monotonic_ms():
+        now_ms = self.clock.monotonic_ms()
+        while (due := self.next_due_ms()) is not None and due <= now_ms:
             self._run_one()
             ran += 1
             if ran > _CALLBACKS_MAX:

@@ -224,7 +224,8 @@ class MemoryConnection:
     def frames_taken(self) -> None:
         """The other end has taken some, for which this one may have waited."""
         self._count_memory()
-        self.ask_pump()
+        if self._in.arrived or self._in.ended:
+            self.ask_pump()
 
     def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
         self._used = True

@@ -139,9 +139,11 @@ class KafkaLink:
         self._connection = connection
         self._make_authenticator = make_authenticator
         self._authenticator: ClientAuthenticator | None = None
-        """The exchange under way; requests of users wait in `_held` meanwhile."""
+        """The exchange in progress; requests of users wait in `_held` meanwhile."""
         self._held: deque[Callable[[], None]] = deque()
         self._reauthentication: Timer | None = None
+        self._throttle_timer: Timer | None = None
+        """Set while the broker reads nothing, since this client is beyond its quota; requests wait in `_held`."""
         self._has_versions = False
         self._scheduler = scheduler
         self._client_id = client_id
@@ -173,7 +175,7 @@ class KafkaLink:
         has no version of the API that can express the request, `ApiError(INVALID_REQUEST)` for values that the protocol
         cannot carry. Records of a request are kept until it has been sent.
         """
-        if self._authenticator is not None and self._failure is None:
+        if (self._authenticator is not None or self._throttle_timer is not None) and self._failure is None:
             self._held.append(lambda: self._submit(request, caller, reply))
             return
         self._submit(request, caller, reply)
@@ -232,7 +234,19 @@ class KafkaLink:
             self._fail(f"malformed answer: {error}")
             return
         self._waiting.popleft()
+        if not isinstance(result, BarnabasError) and getattr(result, "throttle_ms", 0) > 0:
+            self._throttle(result.throttle_ms)
         waiting.reply(result)
+
+    def _throttle(self, delay_ms: int) -> None:
+        """Send nothing during the delay that the broker demands (KIP-219): it would not read it."""
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = self._scheduler.call_later(delay_ms, self._end_throttling)
+
+    def _end_throttling(self) -> None:
+        self._throttle_timer = None
+        self._submit_held()
 
     def on_closed(self, error: TransportError | None) -> None:
         self._fail(str(error) if error is not None else "closed by the broker")
@@ -391,7 +405,10 @@ class KafkaLink:
             delay_ms = lifetime_ms * REAUTHENTICATION_SHARE
             self._reauthentication = self._scheduler.call_later(delay_ms, self._authenticate)
         self._open()
-        while self._held and self._authenticator is None:
+        self._submit_held()
+
+    def _submit_held(self) -> None:
+        while self._held and self._authenticator is None and self._throttle_timer is None:
             self._held.popleft()()
 
     def _refuse(self, reason: str) -> None:
@@ -452,6 +469,9 @@ class KafkaLink:
         if self._reauthentication is not None:
             self._reauthentication.cancel()
             self._reauthentication = None
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
         self._connection.close()
         opened, self._opened = self._opened, None
         if opened is not None:

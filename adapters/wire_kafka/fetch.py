@@ -391,8 +391,12 @@ def _with_names(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
 
 
 def _completed(request: Fetch, result: FetchResult) -> FetchResult:
-    """Order the result like the request, except in a fetch session, whose answers have only what is new."""
-    return result if request.session_id != _NO_SESSION else in_order(request, result)
+    """Order the result like the request.
+
+    In a fetch session answers have only what is new, and a client beyond its quota gets no partitions at all (KIP-219).
+    """
+    is_throttled = result.throttle_ms > 0 and not result.partitions
+    return result if request.session_id != _NO_SESSION or is_throttled else in_order(request, result)
 
 
 def _is_nameless(part: FetchPartition | FetchResultPartition) -> bool:

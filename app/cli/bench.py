@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from ...ports.report import counted
 from ...ports.types import TopicPartition
 from ..clients.consumer.consumer import Consumer
 from ..clients.producer.producer import Producer
+from .command_config import connection_settings
 from .options import AsJson, open_admin, print_json, progress
 
 AT_ONCE = 1_000
@@ -49,7 +50,8 @@ def bench(
             admin.create_topic(name, partitions=1)
         try:
             start = admin.list_offsets({(name, 0): "latest"})[TopicPartition(name, 0)]
-            sent = _send(address, name, messages, size, {"compression.type": compression, "acks": acks})
+            config = {**connection_settings(), "compression.type": compression, "acks": acks}
+            sent = _send(address, name, messages, size, config)
             read = _read(address, name, start, messages)
         finally:
             if topic is None:
@@ -89,7 +91,7 @@ def _bootstrap(given: str | None) -> Iterator[str]:
                 process.terminate()
 
 
-def _send(bootstrap: str, topic: str, messages: int, size: int, config: dict[str, str]) -> float:
+def _send(bootstrap: str, topic: str, messages: int, size: int, config: dict[str, Any]) -> float:
     batch = [Message(value=bytes(size))] * AT_ONCE
     with Producer(bootstrap, config=config) as producer, progress("produce", messages) as advance:
         producer.send_many(topic, batch[:1], partition=0)
@@ -109,7 +111,7 @@ def _send(bootstrap: str, topic: str, messages: int, size: int, config: dict[str
 
 
 def _read(bootstrap: str, topic: str, start: int, messages: int) -> float:
-    with Consumer(bootstrap) as consumer, progress("consume", messages) as advance:
+    with Consumer(bootstrap, config=connection_settings()) as consumer, progress("consume", messages) as advance:
         consumer.assign(topic, partitions=[0], position=start)
         started = time.perf_counter()
         for done, _ in enumerate(islice(consumer.messages(), messages), 1):

@@ -1,29 +1,23 @@
-"""Files with client settings: TOML, or `key=value` lines as in Kafka's tools."""
+"""Files with client settings: TOML, or properties files of Kafka's clients."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from ...ports.errors import ConfigError
+from ..config.properties import parse_properties
 
 
 def read_client_file(file: Path) -> dict[str, Any]:
-    """Read a TOML table with dotted keys, or the lines of a properties file. Raises `ConfigError`."""
+    """Read a TOML table with dotted keys, or a properties file of Java. Raises `ConfigError`."""
     try:
-        text = file.read_text(encoding="utf-8")
+        content = file.read_bytes()
         if file.suffix == ".toml":
             from ..config.layers import flatten
 
-            return dict(flatten(tomllib.loads(text)))
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"the configuration {file} cannot be read: {why}") from error
-    settings = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith(("#", "!")):
-            continue
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{file}, line {number}: {line.strip()[:100]!r} is not KEY=VALUE")
-        settings[key.strip()] = value.strip()
-    return settings
+            return dict(flatten(tomllib.loads(content.decode())))
+        return dict(parse_properties(content, needs_value=True))
+    except OSError as error:
+        raise ConfigError(f"the configuration {file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"the configuration {file} cannot be read: {error}") from error

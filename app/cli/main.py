@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from ...ports.errors import BarnabasError, ConfigError
+from .command_config import add_command_config
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes. A closed output pipe (`| head`) is DONE, and so is Ctrl-C in a command without another end."""
@@ -65,6 +66,13 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     return app
 
 
+def build_command(wanted: str | None = None) -> Any:
+    """Return the command of `build_app`, with `--command-config` at all that connect to a cluster."""
+    command = typer.main.get_command(build_app(wanted))
+    add_command_config(command)
+    return command
+
+
 def _register(point: EntryPoint, app: typer.Typer) -> None:
     """Register a command of another package. Raises `BarnabasError`."""
     try:
@@ -103,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = None if _COMPLETING in os.environ else next((word for word in given if not word.startswith("-")), None)
     try:
         # In standalone mode typer itself ends the process for wrong usage (2), --help (0) and typer.Exit.
-        build_app(wanted)(args=given, prog_name="barnabas")
+        build_command(wanted)(args=given, prog_name="barnabas")
     except ConfigError as error:
         _fail(error, WRONG_USAGE)
     except BarnabasError as error:

@@ -11,6 +11,7 @@ import typer
 
 from ...ports.errors import ConfigError
 from .client_files import read_client_file
+from .command_config import connection_settings, refuse_secrets
 
 if TYPE_CHECKING:
     from ..clients.admin.admin import Admin
@@ -81,7 +82,7 @@ def open_admin(bootstrap: str) -> "Admin":
     from .reaching import check_reachable
 
     check_reachable(bootstrap)
-    return Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
+    return Admin(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **connection_settings()})
 
 
 def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -96,13 +97,16 @@ def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:
-    """Return the settings of the file, except its brokers (see --bootstrap), overridden by those of `--set`.
+    """Return the settings of `--command-config` and of the file, except its brokers (see --bootstrap), overridden by
+    those of `--set`.
 
-    Raises `ConfigError`.
+    Raises `ConfigError`, also for a secret on the command line.
     """
     settings = {} if file is None else read_client_file(file)
     settings.pop("bootstrap.servers", None)
-    return {**settings, **parse_settings(pairs)}
+    given = parse_settings(pairs)
+    refuse_secrets(given.keys(), "--set")
+    return {**connection_settings(), **settings, **given}
 
 
 def reading_settings(settings: dict[str, Any], *, skip_damaged: bool, isolation_level: str | None) -> dict[str, Any]:

@@ -12,11 +12,14 @@ import typer
 
 from ...ports.errors import ConfigError
 from ..config.listeners import parse_address
+from .client_files import read_client_file
+from .command_config import use_file_of_profile
 from .options import AsJson, print_json, print_table
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
 PROFILE_VARIABLE = "BARNABAS_PROFILE"
-_KNOWN = ("bootstrap",)
+_FILE = "command-config"
+_KNOWN = ({"bootstrap"}, {"bootstrap", _FILE})
 
 profile = typer.Typer(
     help="Names for clusters instead of --bootstrap, stored in ~/.config/barnabas/config.toml.",
@@ -31,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def use_profile(named: str | None) -> None:
     """Use the cluster of a profile for commands without `--bootstrap`: the named one, or, unless BARNABAS_BOOTSTRAP is
     set, that of BARNABAS_PROFILE or the current one. Raises `ConfigError`."""
+    use_file_of_profile(None)
     if named is None and os.environ.get(BOOTSTRAP_VARIABLE):
         return
     wanted = named or os.environ.get(PROFILE_VARIABLE)
@@ -44,6 +48,7 @@ def use_profile(named: str | None) -> None:
         known = ", ".join(sorted(profiles)) or "none"
         raise ConfigError(f"unknown profile {name!r}; known are: {known} (barnabas profile set NAME HOST:PORT)")
     os.environ[BOOTSTRAP_VARIABLE] = profiles[name]["bootstrap"]
+    use_file_of_profile(profiles[name].get(_FILE))
 
 
 def config_file() -> Path:
@@ -59,20 +64,29 @@ def list_profiles(as_json: AsJson = False) -> None:
     if as_json:
         print_json([{"name": name, **each, "in_use": name == in_use} for name, each in sorted(profiles.items())])
         return
-    rows = [("*" if name == in_use else "", name, each["bootstrap"]) for name, each in sorted(profiles.items())]
-    print_table(("", "profile", "bootstrap"), rows)
+    rows = [
+        ("*" if name == in_use else "", name, each["bootstrap"], each.get(_FILE, "-"))
+        for name, each in sorted(profiles.items())
+    ]
+    print_table(("", "profile", "bootstrap", _FILE), rows)
 
 
 @profile.command("set")
 def set_profile(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     bootstrap: Annotated[str, typer.Argument(metavar="HOST:PORT")],
+    command_config: Annotated[
+        Path | None, typer.Option("--command-config", metavar="FILE", help="Its file of client settings, if any.")
+    ] = None,
 ) -> None:
     """Create or change a profile. The first one becomes the current one."""
     for each in bootstrap.split(","):
         parse_address(each.strip().rpartition("://")[2], f"{bootstrap!r}")
     profiles, in_use = _load()
     profiles[name] = {"bootstrap": bootstrap}
+    if command_config is not None:
+        read_client_file(command_config)
+        profiles[name][_FILE] = str(command_config.resolve())
     _save(profiles, in_use or name)
     typer.echo(f"{name} is {bootstrap}")
 
@@ -115,13 +129,13 @@ def _load() -> tuple[dict[str, dict[str, str]], str | None]:
 
 
 def _is_profile(found: Any) -> bool:
-    return isinstance(found, dict) and set(found) == set(_KNOWN) and isinstance(found["bootstrap"], str)
+    return isinstance(found, dict) and set(found) in _KNOWN and all(isinstance(each, str) for each in found.values())
 
 
 def _save(profiles: dict[str, dict[str, str]], in_use: str | None) -> None:
     lines = [] if in_use is None else [f"profile = {_quoted(in_use)}", ""]
     for name, each in sorted(profiles.items()):
-        lines += [f"[profiles.{_quoted(name)}]", f"bootstrap = {_quoted(each['bootstrap'])}", ""]
+        lines += [f"[profiles.{_quoted(name)}]", *(f"{key} = {_quoted(value)}" for key, value in each.items()), ""]
     file = config_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(".tmp")

@@ -9,10 +9,11 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 
 
-def parse_properties(content: bytes) -> dict[str, str]:
+def parse_properties(content: bytes, *, needs_value: bool = False) -> dict[str, str]:
     """Keys and values; of two lines with one key the last counts. Raises `ValueError` with the number of the line.
 
-    The format is Latin-1 with `\\uXXXX` for the rest; a file that is valid UTF-8 is taken for that: editors write it.
+    `needs_value`: a line without '=' or ':' is an error. The format is Latin-1 with `\\uXXXX` for the rest; a file that
+    is valid UTF-8 is taken for that: editors write it.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -21,6 +22,8 @@ def parse_properties(content: bytes) -> dict[str, str]:
     found = {}
     for number, line in _logical_lines(text):
         try:
+            if needs_value and not re.search("[=:]", line):
+                raise ValueError(f"{line[:100]!r} is not KEY=VALUE")
             key, value = _split(line)
             found[_unescaped(key)] = _unescaped(value)
         except ValueError as error:

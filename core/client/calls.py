@@ -316,6 +316,8 @@ class Calls:
                 outcomes: Sequence[tuple[ErrorCode, Any]] = [(ErrorCode.NONE, result)] * len(indexes)
             else:
                 outcomes = call.outcomes(result)
+                if not outcomes:  # a fetch of a client that is beyond its quota; the link waits before the next one
+                    outcomes = [(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)] * len(indexes)
             for index, (error, answer) in zip(indexes, outcomes, strict=True):
                 failure = answer if isinstance(answer, BarnabasError) else None
                 if error is not ErrorCode.NONE:

@@ -19,6 +19,8 @@ CLEANED = "cleaner-offset-checkpoint"
 """The first dirty offset of each compacted log."""
 SEGMENTS = "segment-checkpoint"
 """Ours: the sealed segments, so that a start notices which of them are missing without reading any."""
+NEW_PARTITIONS = "new-partition-metadata"
+"""Ours: the topic ids of new partitions whose own partition.metadata may not be durable yet."""
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -83,6 +85,25 @@ def parse_segments(content: bytes) -> dict[TopicPartition, list[SealedSegment]]:
     return found
 
 
+def format_topic_ids(topic_ids: Mapping[TopicPartition, bytes]) -> bytes:
+    return _format(
+        f"{topic} {partition} {urlsafe_b64encode(topic_id).decode()}"
+        for (topic, partition), topic_id in topic_ids.items()
+    )
+
+
+def parse_topic_ids(content: bytes) -> dict[TopicPartition, bytes]:
+    """Parse the file of `format_topic_ids`. Raises `ValueError` for anything else."""
+    found: dict[TopicPartition, bytes] = {}
+    for line in _parse(content):
+        topic, partition, encoded = line.rsplit(" ", 2)
+        topic_id = urlsafe_b64decode(encoded)
+        if not topic or len(topic_id) != _TOPIC_ID_BYTES:
+            raise ValueError("a line without a topic and its id")
+        found[TopicPartition(topic, _number(partition))] = topic_id
+    return found
+
+
 def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
     return _format(f"{epoch} {start}" for epoch, start in entries)
 
@@ -142,6 +163,11 @@ def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> di
     Raises `StorageError` when it cannot be read.
     """
     return _read(folder, name, parse_offsets, report)
+
+
+def read_topic_ids(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, bytes]:
+    """Read the topic ids of new partitions, like `read_offsets`."""
+    return _read(folder, NEW_PARTITIONS, parse_topic_ids, report)
 
 
 def read_segments(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, list[SealedSegment]]:

@@ -131,7 +131,8 @@ class ReplicaManager:
         )
         reads = ReplicaReader(self._local, self.purgatory, self.stats, self._isr_manager, throttle, clock)
         self.read = reads.read
-        self.read_in_session = FetchSessionManager(reads, self.purgatory).read
+        self.fetch_sessions = FetchSessionManager(reads, self.purgatory)
+        self.read_in_session = self.fetch_sessions.read
         self.delete_records = RecordDeleter(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()

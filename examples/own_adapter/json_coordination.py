@@ -47,7 +47,9 @@ class JsonCoordination:
                     (each, base64.b64decode(data, validate=True), v) for each, (data, v) in self._stored.items()
                 )
             except (OSError, ValueError, TypeError, AttributeError) as error:
-                raise CoordinationError(f"{path} cannot be used: {error}; move it away to begin anew") from error
+                raise CoordinationError(
+                    f"{path} cannot be used: {error}; move it away to start with an empty tree"
+                ) from error
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         with self._open():

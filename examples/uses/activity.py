@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.pipeline.report import charts
-from barnabas.pipeline.report.panels import BarList, Beside, Cards, ChartPanel, Heading, Panel, TablePanel
+from barnabas.pipeline.report.panels import BarList, Cards, ChartPanel, Heading, Panel, SideBySide, TablePanel
 from barnabas.pipeline.streams import sessions, table_batches, top_k, windowed_counts
 
 from .data import ACCESS_LOG, ORDERS, access_messages, order_messages
@@ -87,7 +87,7 @@ def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
     return [
         Cards(figures),
         ChartPanel("Page views per hour", chart),
-        Beside([BarList("Top pages", top), table_of_hours]),
+        SideBySide([BarList("Top pages", top), table_of_hours]),
     ], [
         f"{sum(hours.values()):,} page views among {lines:,} requests in {len(hours)} hours, "
         f"up to {max(hours.values())} in one hour; {visit[0]:,} visits, {100 * visit[2]:.0f} % of one page",

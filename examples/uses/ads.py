@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.pipeline.report import charts
-from barnabas.pipeline.report.panels import Beside, Cards, ChartPanel, Heading, Panel, TablePanel
+from barnabas.pipeline.report.panels import Cards, ChartPanel, Heading, Panel, SideBySide, TablePanel
 from barnabas.pipeline.streams import join_within, json_fields, top_k
 
 from .data import ACCESS_LOG, SERIES, access_messages, series_messages
@@ -90,7 +90,9 @@ def _pages(stage: Stage) -> tuple[list[Panel], list[str]]:
     followed = [[r.page, r.target, r["count"]] for r in links]
     return [
         Cards([(f"{totals[0]:,}", "views"), (f"{totals[1]:,}", "with a click"), (rate, "click-through rate")]),
-        Beside([TablePanel("Most seen", columns, most), TablePanel("Best rate, of 10 views or more", columns, best)]),
+        SideBySide(
+            [TablePanel("Most seen", columns, most), TablePanel("Best rate, of 10 views or more", columns, best)]
+        ),
         TablePanel("Links that were followed", ["on the page", "to", "clicks"], followed),
     ], [
         f"{totals[0]:,} views, {totals[1]:,} with a click within {WITHIN}: {rate}; {sent:,} joined rows in "

@@ -7,7 +7,7 @@ was asked; some referrers still contain it (`q=`), and the place in the list tha
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.pipeline.report.panels import BarList, Beside, Cards, Panel, TablePanel
+from barnabas.pipeline.report.panels import BarList, Cards, Panel, SideBySide, TablePanel
 from barnabas.pipeline.streams import join_within, top_k
 
 from .data import ACCESS_LOG, access_messages
@@ -107,7 +107,7 @@ def play(stage: Stage) -> Sequence[str]:
         Cards(figures),
         TablePanel("Where searches lead", ["page", "clicks", "stayed", "place", "relevance"], led, note=note),
         TablePanel("What was asked", ["search", "page", "clicks"], [[r.query, r.path, r.clicks] for r in asked]),
-        Beside(bars),
+        SideBySide(bars),
     ]
     stage.show("Search", "clicks that came from search engines", parts)
     return [

@@ -6,7 +6,7 @@ Each alert is a window in which a source was above a limit; a source is reported
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.pipeline.report.panels import BarList, Beside, Cards, Heading, Panel, TablePanel
+from barnabas.pipeline.report.panels import BarList, Cards, Heading, Panel, SideBySide, TablePanel
 from barnabas.pipeline.streams import deduplicated, json_fields, over_limit, rate_limited, top_k
 
 from .data import ACCESS_LOG, NETWORK, access_messages, network_messages
@@ -131,7 +131,7 @@ def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
     ]
     bars = BarList("Crawlers, by requests", [(row.agent or "(no agent)", row["count"]) for row in agents])
     limits = TablePanel("Above a limit", ["rule", "source", "hours", "most an hour"], worst)
-    return [Heading("A web server", f"{lines:,} requests"), Cards(figures), Beside([bars, limits])], [
+    return [Heading("A web server", f"{lines:,} requests"), Cards(figures), SideBySide([bars, limits])], [
         f"{counted[0]} crawlers make {share} of {lines:,} requests; {counted[2]} asked for robots.txt without saying "
         "what they are",
         f"a limit of {REQUESTS_PER_HOUR} requests an hour would refuse {refused[0]} of {refused[1]} addresses; "

@@ -70,7 +70,7 @@ def run_statement(spark: "SparkSession", sql: str, format_: str) -> None:
         print_rows(frame.columns, _rows(frame), format_)
 
 
-def converse(spark: "SparkSession", format_: str, tell: Any) -> None:
+def converse(spark: "SparkSession", format_: str, show_error: Any) -> None:
     """Ask for statements until the user ends (Ctrl-D, exit, quit). An error is printed, and ends nothing."""
     waiting = ""
     while True:
@@ -92,7 +92,7 @@ def converse(spark: "SparkSession", format_: str, tell: Any) -> None:
             for sql in statements(text):
                 run_statement(spark, sql, format_)
         except BarnabasError as error:
-            tell(str(error))
+            show_error(str(error))
 
 
 def _define(frame: Any, name: str) -> str:

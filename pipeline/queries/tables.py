@@ -25,7 +25,7 @@ class LoadedTopic:
 def files_by_topic(folder: Path) -> dict[str, list[str]]:
     """The files of each topic. Raises `TableError` when nothing was ever loaded there."""
     store = open_store(folder)
-    store.settle()
+    store.finish_commit()
     found: dict[str, list[str]] = defaultdict(list)
     for file in store.files():
         found[file.partition.get("topic") or ""].append(str(store.folder / file.name))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ERROR_COLUMN = "value_error"
 """The column with the reason why a value could not be decoded, and is null."""
-Told = Callable[[int, int], object]
+OnProgress = Callable[[int, int], object]
 """Called with the number of messages read, and that of all."""
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -67,7 +67,7 @@ class TopicReader:
         table: str,
         places: Mapping[TopicPartition, Bounds],
         columns: Sequence[str],
-        told: Told,
+        on_progress: OnProgress,
         decoder: "ColumnDecoder | None" = None,
     ) -> Staged:
         """Read those columns into a new table, values by their decoder. Raises `ApiError`, `CorruptRecord`,
@@ -81,7 +81,7 @@ class TopicReader:
         _put(connection, empty, f"create temp table {quoted(table)} as select {', '.join(map(quoted, columns))}")
         chosen = ", ".join(map(quoted, columns))
         total, done = sum(bounds.end - bounds.start for bounds in places.values()), 0
-        told(0, total)
+        on_progress(0, total)
         for place, bounds in places.items():
             pieces = self._consumer.read_arrow(*place, bounds.start, bounds.end, headers="headers" in columns)
             for piece in pieces:
@@ -92,9 +92,9 @@ class TopicReader:
                     piece = _with_typed_values(piece, decoder)  # noqa: PLW2901
                 _put(connection, piece, f"insert into {quoted(table)} select {chosen}")
                 reached = piece["offset"][-1].as_py() + 1 - bounds.start
-                told(done + reached, total)
+                on_progress(done + reached, total)
             done += bounds.end - bounds.start
-        told(total, total)
+        on_progress(total, total)
         return staged
 
     def close(self) -> None:

@@ -229,8 +229,8 @@ def _tooltips(canvas: _Canvas, series: TimeSeries, totals: Sequence[float], unit
     pattern = "%Y-%m-%d %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
     spots = []
     for i, start in enumerate(series.starts):
-        told = [f"{name}: {compact(values[i], unit)}" for name, values in series.values.items()]
-        text = escape("\n".join([f"{_utc(start):{pattern}} UTC", *told]))
+        values_text = [f"{name}: {compact(values[i], unit)}" for name, values in series.values.items()]
+        text = escape("\n".join([f"{_utc(start):{pattern}} UTC", *values_text]))
         spots.append(
             f'<rect x="{_LEFT + i * width:.2f}" y="{_TOP}" width="{width:.2f}" '
             f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{text}</title></rect>'

@@ -175,7 +175,7 @@ def _described(folder: Path) -> dict[str, TopicDescription]:
     """The topics that have rows."""
     store = open_store(folder)
     require_format(store.format)
-    store.settle()
+    store.finish_commit()
     found = {each.topic: each for each in describe_table(store).topics if each.rows}
     if not found:
         raise BarnabasError(f"the table in {folder} has no rows; load something first")

@@ -61,14 +61,14 @@ class Heading:
 
 
 @frozen
-class Beside:
+class SideBySide:
     """Panels next to each other where the page is wide enough."""
 
     kind: ClassVar = "beside"
     parts: Sequence[BarList | ChartPanel | TablePanel]
 
 
-Panel = Cards | BarList | ChartPanel | TablePanel | Heading | Beside
+Panel = Cards | BarList | ChartPanel | TablePanel | Heading | SideBySide
 
 
 def write_page(path: Path, title: str, subtitle: str, parts: Sequence[Panel]) -> None:

@@ -43,9 +43,9 @@ from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ..option_names import Option
 from ..spark.errors import plain_worker_errors
 from ..spark.garbage import settle_worker
+from ..topics.client_cache import ClientCache
 from ..topics.damage import DamagedRange, write_damage
 from ..topics.group_offsets import GroupProgress, commit_to_group
-from ..topics.kept import KeptClients
 from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
 from .arrow import arrow_batches
 from .options import ReadOptions, read_options, write_options
@@ -73,7 +73,7 @@ _CLASSIC_COLUMNS = (("broker", IntegerType()), ("wrapperIndex", IntegerType()))
 
 
 Connect = Callable[[Where, Mapping[str, str]], Cluster]
-_CLUSTERS: KeptClients[Cluster] = KeptClients()
+_CLUSTERS: ClientCache[Cluster] = ClientCache()
 
 
 def source_schema(*, include_headers: bool, classic: bool = False) -> StructType:
@@ -224,7 +224,7 @@ class TopicStreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAva
             strict = not self.options.latest_when_no_timestamp
             starts = resolve(cluster, self.options.starting, partitions, "starting", strict=strict)
             if self._progress is not None:
-                self._progress.begin(starts)
+                self._progress.set_initial_offsets(starts)
             return StreamOffsets(starts, {info.name: info.topic_id for info in infos}).packed()
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -77,9 +77,9 @@ def _newest(each: ColumnFormat, topics: Sequence[str]) -> RegisteredSchema:
     client = _client(each.registry)
     found = {subject: client.latest(subject, fresh=True) for subject in subjects}
     if len({schema.id for schema in found.values()}) > 1:
-        told = ", ".join(f"{subject} has {schema.id}" for subject, schema in found.items())
+        ids = ", ".join(f"{subject} has {schema.id}" for subject, schema in found.items())
         raise ConfigError(
-            f"these topics have several schemas ({told}): read them one by one, or give {each.column}.subject or "
+            f"these topics have several schemas ({ids}): read them one by one, or give {each.column}.subject or "
             f"{each.column}.schema.id"
         )
     return next(iter(found.values()))
@@ -130,7 +130,7 @@ def decoded_batches(
             encoded = columns[each.column]
             found = decoder_of(each).decode(encoded)
             if found.errors and not decoding.permissive:
-                raise Undecodable(_told(each.column, batch, found.errors))
+                raise Undecodable(_errors_text(each.column, batch, found.errors))
             columns[each.column] = found.values
             wrong = np.zeros(batch.num_rows, dtype=np.bool_)
             wrong[list(found.errors)] = True
@@ -142,7 +142,7 @@ def decoded_batches(
         yield pa.RecordBatch.from_arrays(fitting, schema=schema)
 
 
-def _told(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) -> str:
+def _errors_text(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) -> str:
     row = min(errors)
     place = f"{batch.column('topic')[row]}-{batch.column('partition')[row]} offset {batch.column('offset')[row]}"
     return (

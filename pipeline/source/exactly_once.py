@@ -232,8 +232,8 @@ def parse_notes(noted: Mapping[TopicPartition, tuple[int, str]]) -> Decision | N
     parts = {place: text for place, (offset, text) in noted.items() if offset == version}
     found = {place: _NOTE.fullmatch(text) for place, text in parts.items()}
     matches = {place: match for place, match in found.items() if match is not None}
-    told = sorted((int(match["part"]), int(match["parts"])) for match in matches.values())
-    if told != [(part, len(found)) for part in range(1, len(found) + 1)]:
+    numbers = sorted((int(match["part"]), int(match["parts"])) for match in matches.values())
+    if numbers != [(part, len(found)) for part in range(1, len(found) + 1)]:
         raise BarnabasError("the group of that name has positions that are no notes of batches: take another txnAppId")
     tasks: dict[int, tuple[int, int]] = {}
     for match in matches.values():

@@ -201,5 +201,5 @@ def _same(given: Mapping[ClusterPartition, int], partitions: Sequence[ClusterPar
     if set(given) != set(partitions):
         missing = ", ".join(str(p) for p in sorted(set(partitions) - set(given)))
         extra = ", ".join(str(p) for p in sorted(set(given) - set(partitions)))
-        told = "; ".join(t for t in (missing and f"missing: {missing}", extra and f"not read: {extra}") if t)
-        raise ConfigError(f"{name} must name exactly the partitions that are read; {told}")
+        difference = "; ".join(t for t in (missing and f"missing: {missing}", extra and f"not read: {extra}") if t)
+        raise ConfigError(f"{name} must name exactly the partitions that are read; {difference}")

@@ -19,7 +19,7 @@ _NEW_TOPIC = (
     "checkpointLocation to start a new query"
 )
 
-_TOLD_MAX = 5
+_PARTITIONS_SHOWN_MAX = 5
 """Partitions in one text."""
 
 
@@ -48,9 +48,9 @@ class StreamOffsets:
         try:
             positions = parse_partitions_json(text)
         except ConfigError:
-            told = json.dumps(offset)
+            text = json.dumps(offset)
             raise ConfigError(
-                f"the offsets in the checkpoint are none of format 'barnabas' or 'kafka': {told}"
+                f"the offsets in the checkpoint are none of format 'barnabas' or 'kafka': {text}"
             ) from None
         return cls(positions, {str(name): str(topic_id) for name, topic_id in dict(ids).items()})
 
@@ -141,12 +141,14 @@ def next_step(
                 begin[place] = end  # the same topic
             else:
                 del begin[place]
-    kept = {place: position for place, position in begin.items() if place not in target.positions}
+    unchanged = {place: position for place, position in begin.items() if place not in target.positions}
     new = sorted(set(target.positions) - set(begin))
     begin.update(cluster.offsets(new, EARLIEST) if new else {})
-    ends = {place: max(offset, begin[place]) for place, offset in target.positions.items()} | kept
-    kept_ids = {place.topic: before.topic_ids[place.topic] for place in kept if place.topic in before.topic_ids}
-    return Step(begin, StreamOffsets(ends, {**kept_ids, **target.topic_ids}))
+    ends = {place: max(offset, begin[place]) for place, offset in target.positions.items()} | unchanged
+    unchanged_ids = {
+        place.topic: before.topic_ids[place.topic] for place in unchanged if place.topic in before.topic_ids
+    }
+    return Step(begin, StreamOffsets(ends, {**unchanged_ids, **target.topic_ids}))
 
 
 def limited(cluster: Cluster, options: ReadOptions, step: Step, max_rows: int) -> StreamOffsets:
@@ -171,8 +173,8 @@ def batch_ranges(
     cluster: Cluster, options: ReadOptions, before: StreamOffsets, after: StreamOffsets, report: Report
 ) -> list[OffsetRange]:
     """Return the ranges of a batch from `before` to `after`, perhaps planned by an earlier run of the stream."""
-    anew = {topic for topic, topic_id in after.topic_ids.items() if before.another(topic, topic_id)}
-    begin = {place: position for place, position in before.positions.items() if place.topic not in anew}
+    recreated = {topic for topic, topic_id in after.topic_ids.items() if before.another(topic, topic_id)}
+    begin = {place: position for place, position in before.positions.items() if place.topic not in recreated}
     for place, end in after.positions.items():
         known = before.topic_ids.get(place.topic) and after.topic_ids.get(place.topic)
         if end < begin.get(place, 0) and not known:
@@ -208,7 +210,7 @@ def _still_there(
         topic_id = found[name].topic_id if name in found else ""
         if name not in found or planned.another(name, topic_id):
             text = _recreated(planned, name, topic_id) if name in found else f"topic {name!r} is gone"
-            text = f"{text}; a batch up to {_told(planned, name)} was planned"
+            text = f"{text}; a batch up to {_offsets_text(planned, name)} was planned"
             data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report, hint=_NEW_TOPIC)
         else:
             there[name] = topic_id
@@ -218,11 +220,11 @@ def _still_there(
 def _recreated(before: StreamOffsets, topic: str, topic_id: str) -> str:
     return (
         f"topic {topic!r} was deleted and created again: its id was {before.topic_ids[topic]} and is {topic_id}; "
-        f"what the old one had after {_told(before, topic)} is lost"
+        f"what the old one had after {_offsets_text(before, topic)} is lost"
     )
 
 
-def _told(offsets: StreamOffsets, topic: str) -> str:
+def _offsets_text(offsets: StreamOffsets, topic: str) -> str:
     mine: Sequence[ClusterPartition] = sorted(place for place in offsets.positions if place.topic == topic)
-    more = ", ..." if len(mine) > _TOLD_MAX else ""
-    return ", ".join(f"{place}@{offsets.positions[place]}" for place in mine[:_TOLD_MAX]) + more
+    more = ", ..." if len(mine) > _PARTITIONS_SHOWN_MAX else ""
+    return ", ".join(f"{place}@{offsets.positions[place]}" for place in mine[:_PARTITIONS_SHOWN_MAX]) + more

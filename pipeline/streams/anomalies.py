@@ -49,19 +49,21 @@ def anomaly_scores(
 
         return rows.groupBy(*by).applyInPandas(lambda part: scored(part, np.empty(0)), shape)
 
-    def go_on(_: tuple[Any, ...], parts: "Iterator[pd.DataFrame]", state: "GroupState") -> "Iterator[pd.DataFrame]":
+    def score_rows(
+        _: tuple[Any, ...], parts: "Iterator[pd.DataFrame]", state: "GroupState"
+    ) -> "Iterator[pd.DataFrame]":
         import numpy as np
         import pandas as pd
 
         history = np.frombuffer(state.get[0] if state.exists else b"", dtype="<f8")
         found = scored(pd.concat(list(parts)), history)
         known = found[valueColumn].to_numpy(dtype="float64", na_value=float("nan"))
-        kept = np.concatenate([history, known[~np.isnan(known)]])[-2 * windowRows :]
-        state.update((kept.astype("<f8").tobytes(),))
+        newest = np.concatenate([history, known[~np.isnan(known)]])[-2 * windowRows :]
+        state.update((newest.astype("<f8").tobytes(),))
         yield found
 
     timed = watermarked(rows, timeColumn, delayThreshold)
-    return timed.groupBy(*by).applyInPandasWithState(go_on, shape, "history BINARY", "append", "NoTimeout")
+    return timed.groupBy(*by).applyInPandasWithState(score_rows, shape, "history BINARY", "append", "NoTimeout")
 
 
 def robust_scores(

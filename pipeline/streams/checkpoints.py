@@ -24,7 +24,7 @@ def connector_checkpoint(checkpoint: str | os.PathLike[str], copy: str | os.Path
     if not (source / _OFFSETS).is_dir():
         raise ConfigError(f"{source} is no checkpoint of a stream: it has no folder {_OFFSETS!r}")
     if target.exists():
-        raise ConfigError(f"{target} is there already: name a folder that is not")
+        raise ConfigError(f"{target} already exists; give a folder that does not")
     draft = target.with_name(f".{target.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source, draft)

@@ -14,8 +14,8 @@ def json_fields(rows: "DataFrame", schema: str, *keep: str) -> "DataFrame":
     from pyspark.sql import functions as f
 
     parsed = f.from_json(f.col("value").cast("string"), schema).alias("_fields")
-    kept = [f.col(name).alias(name) for name in keep]
-    return rows.select(*kept, parsed).select(*keep, "_fields.*")
+    columns = [f.col(name).alias(name) for name in keep]
+    return rows.select(*columns, parsed).select(*keep, "_fields.*")
 
 
 def as_messages(rows: "DataFrame", *key: str) -> "DataFrame":

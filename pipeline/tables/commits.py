@@ -95,7 +95,7 @@ class CommitLog:
                 # A Java whose load was killed may still write there for a moment; what remains goes the next time.
                 shutil.rmtree(left, ignore_errors=True)
 
-    def begin(self) -> tuple[int, Path]:
+    def begin_commit(self) -> tuple[int, Path]:
         """The next commit number and an empty staging folder for it."""
         number = max(self._numbers(), default=0) + 1
         staging = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"

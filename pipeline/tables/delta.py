@@ -86,7 +86,7 @@ class DeltaLakeTable:
                 shutil.rmtree(left, ignore_errors=True)
         self._log.keep_copy()
 
-    def settle(self) -> None:
+    def finish_commit(self) -> None:
         """There is never anything to wait for."""
         if not self.exists():
             raise no_table(self.folder)
@@ -98,7 +98,7 @@ class DeltaLakeTable:
         )
         return sorted(found)
 
-    def begin(self) -> Staging:
+    def begin_commit(self) -> Staging:
         version = self._log.version()
         number = 0 if version is None else version + 1
         folder = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"
@@ -249,7 +249,9 @@ class DeltaLakeTable:
         table = DeltaTable(str(self.folder))
         features = set(table.protocol().reader_features or ()) & {"deletionVectors", "columnMapping"}
         if features:
-            raise TableError(f"{self.folder}: another tool has put {', '.join(sorted(features))} to use; cannot go on")
+            raise TableError(
+                f"{self.folder}: another tool enabled {', '.join(sorted(features))}, which Barnabas cannot write"
+            )
         return table
 
 

@@ -145,8 +145,8 @@ class DeltaLog:
 
 def packed(change: TableChange, staging: str) -> str:
     """Return the description of the change for a version's metadata; the files are in its actions."""
-    told = {name: value for name, value in attrs.asdict(change).items() if name not in _IN_ACTIONS}
-    return json.dumps({**told, "staging": staging}, separators=(",", ":"))
+    fields = {name: value for name, value in attrs.asdict(change).items() if name not in _IN_ACTIONS}
+    return json.dumps({**fields, "staging": staging}, separators=(",", ":"))
 
 
 def _commit(version: _Version) -> Commit:

@@ -219,11 +219,11 @@ class TableLoad:
         self.progress(LoadProgress(step="start", rows=plan.rows))
         affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
-            return self._commit(plan, last, layout, affected, self.store.begin())
+            return self._commit(plan, last, layout, affected, self.store.begin_commit())
         typed = typed_values(self.source, self.store, list(dict.fromkeys(part.topic for part in plan.ranges)))
         own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=self.log_file)
         with own if self.spark is None else nullcontext(self.spark) as session:
-            staging = self.store.begin()
+            staging = self.store.begin_commit()
             with plain_spark_errors(), _watched(session, self.progress, plan.rows):
                 undecodable = write_rows(
                     session, plan, self.source, self.store, layout, affected, staging.folder, typed
@@ -263,8 +263,8 @@ class TableLoad:
             # The first row makes the table, since only then its columns are known; until then there is nothing to keep.
             shutil.rmtree(staging.folder)
             return evolve(NOTHING, ranges=_ranges(plan), lost=plan.lost, absent=_texts(plan), damaged=damaged)
-        kept = sum(file.rows - file.replaced_rows for file in affected)
-        rows = sum(each.rows for each in facts) - kept
+        remaining = sum(file.rows - file.replaced_rows for file in affected)
+        rows = sum(each.rows for each in facts) - remaining
         _check(plan, rows, len(facts))
         change = TableChange(
             layout=str(layout),
@@ -333,14 +333,14 @@ def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[N
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
-        told = (-1, -1)
+        reported = (-1, -1)
         while not done.wait(_POLL_S):
             infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
             now = (sum(c for c, _ in counts), sum(n for _, n in counts))
-            if counts and now != told:
+            if counts and now != reported:
                 progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
-                told = now
+                reported = now
 
     thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
     thread.start()

@@ -78,7 +78,7 @@ class ParquetTable:
     def recover(self) -> None:
         self._log.recover()
 
-    def settle(self) -> None:
+    def finish_commit(self) -> None:
         if not self.exists():
             raise no_table(self.folder)
         deadline = time.monotonic() + RECOVERY_WAIT_S
@@ -96,8 +96,8 @@ class ParquetTable:
         del before_ms, dry_run
         return ()
 
-    def begin(self) -> Staging:
-        number, folder = self._log.begin()
+    def begin_commit(self) -> Staging:
+        number, folder = self._log.begin_commit()
         return Staging(folder=folder, number=number)
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:

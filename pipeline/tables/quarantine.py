@@ -20,7 +20,7 @@ from .layout import DEFAULT_LAYOUT, Layout
 from .load_plan import LoadPlan
 from .parquet import PARQUET
 from .reading import affected_files
-from .rows import SETTINGS, kept_rows, typed_rows, write_files
+from .rows import SETTINGS, remaining_rows, typed_rows, write_files
 from .source import LoadSource
 from .state import TableChange, TableError
 from .store import TableStore
@@ -48,7 +48,7 @@ def put_in_quarantine(
         if not count and not affected:
             return
         layout = Layout.parse(DEFAULT_LAYOUT)
-        staging = store.begin()
+        staging = store.begin_commit()
         partly = [file.name for file in affected if file.replaced_rows < file.rows]
         with session_settings(spark, SETTINGS):
             parts = []
@@ -57,12 +57,12 @@ def put_in_quarantine(
                 rows = rows.drop("value").withColumnsRenamed({"value_raw": "value", "value_error": "error"})
                 parts.append(rows)
             if partly:
-                parts.append(kept_rows(spark, evolve(plan, replaced_from=starts), store, partly))
+                parts.append(remaining_rows(spark, evolve(plan, replaced_from=starts), store, partly))
             if parts:
                 write_files(reduce(lambda a, b: a.unionByName(b), parts), source, layout, staging.folder)
         facts = [file_facts(staging.folder, name) for name in staging.name_files()]
-        kept = sum(file.rows - file.replaced_rows for file in affected)
-        found = sum(each.rows for each in facts) - kept
+        remaining = sum(file.rows - file.replaced_rows for file in affected)
+        found = sum(each.rows for each in facts) - remaining
         if found != count:
             text = f"{counted(count, 'row')} did not decode, and then {found}: has the registry changed meanwhile?"
             raise TableError(f"{text} Nothing is committed, load once more")

@@ -40,7 +40,7 @@ def rounds(
     run: Run,
     every_s: float,
     stop: Event,
-    tell: Callable[[Round], None],
+    on_round: Callable[[Round], None],
     *,
     sessions: Sessions = lasting_session,
     started: Callable[[], None] = lambda: None,
@@ -56,7 +56,7 @@ def rounds(
             started()
             while not stop.is_set() and _alive(spark):
                 began = time.monotonic()
-                tell(_one(run, spark))
+                on_round(_one(run, spark))
                 stop.wait(max(0.0, every_s - (time.monotonic() - began)))
 
 

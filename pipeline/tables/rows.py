@@ -56,7 +56,7 @@ def write_rows(
         elif plan.ranges:
             parts.append(_new_rows(register(spark), plan, source, layout, staging))
         if partly:
-            parts.append(kept_rows(spark, plan, store, partly, typed))
+            parts.append(remaining_rows(spark, plan, store, partly, typed))
         if parts:
             write_files(reduce(lambda a, b: a.unionByName(b), parts), source, layout, staging)
     return 0 if watched is None else int(watched.get["undecodable"])
@@ -122,7 +122,7 @@ def _new_rows(
     return layout.with_columns(rows, moment).select(*table_columns([], layout).names, *more)
 
 
-def kept_rows(
+def remaining_rows(
     session: "SparkSession",
     plan: LoadPlan,
     store: TableStore,

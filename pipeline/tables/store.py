@@ -66,7 +66,7 @@ class TableStore(Protocol):
         """Finish or roll back what others left. Needs the lock."""
         ...
 
-    def settle(self) -> None:
+    def finish_commit(self) -> None:
         """Make the newest commit readable: wait for a load that is just committing, and finish what a dead one left.
         Raises `TableError` where there is no table, `TableLocked`.
         """
@@ -78,7 +78,7 @@ class TableStore(Protocol):
         """
         ...
 
-    def begin(self) -> Staging:
+    def begin_commit(self) -> Staging:
         """An empty staging folder for the next commit. Needs the lock."""
         ...
 

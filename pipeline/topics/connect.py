@@ -19,8 +19,8 @@ from ...ports.broker_api.metadata import TopicMetadata
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.types import TopicPartition
+from .client_cache import ClientCache
 from .damage import DamagedRange
-from .kept import KeptClients
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class RowProducer:
             self._unsettled.popleft().result()
 
 
-_PRODUCERS: KeptClients[Producer] = KeptClients()
+_PRODUCERS: ClientCache[Producer] = ClientCache()
 
 
 @contextmanager

@@ -67,9 +67,9 @@ def still_damaged(
 ) -> list[DamagedRange]:
     """Return the ranges that a table lacks after a load that read places again from some offset on, and found `new`."""
     starts = dict(read_from)
-    kept = [
+    remaining = [
         evolve(each, end=min(each.end, starts.get(each.place, each.end)))
         for each in before
         if each.topic not in replaced_topics
     ]
-    return merged([*(each for each in kept if each.start < each.end), *new])
+    return merged([*(each for each in remaining if each.start < each.end), *new])

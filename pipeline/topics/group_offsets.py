@@ -52,22 +52,22 @@ class GroupProgress:
     commit: Callable[[Mapping[ClusterPartition, int]], str | None]
     report: Callable[[str], None]
     _initial: Mapping[ClusterPartition, int] | None = None
-    _told: dict[ClusterPartition, int] = field(factory=dict)
+    _committed: dict[ClusterPartition, int] = field(factory=dict)
     _not_before: float = 0.0
 
-    def begin(self, offsets: Mapping[ClusterPartition, int]) -> None:
+    def set_initial_offsets(self, offsets: Mapping[ClusterPartition, int]) -> None:
         """Note the offsets at which the stream begins: they are not committed, as nothing is read yet."""
         if self._initial is None:
             self._initial = dict(offsets)
 
     def reached(self, offsets: Mapping[ClusterPartition, int]) -> None:
         """Everything before these offsets is processed. After a failure there is a pause before the next try."""
-        new = {place: offset for place, offset in offsets.items() if self._told.get(place) != offset}
+        new = {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
         if not new or offsets == self._initial or time.monotonic() < self._not_before:
             return
         error = self.commit(new)
         if error is None:
-            self._told.update(new)
+            self._committed.update(new)
         else:
             self._not_before = time.monotonic() + RETRY_S
             self.report(error)

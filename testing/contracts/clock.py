@@ -8,7 +8,7 @@ from ...ports.clock import Clock
 class ClockContract:
     """Inherit, and give fixtures `clock` and `pass_ms` (which lets that much time pass)."""
 
-    def test_both_clocks_go_on(self, clock: Clock, pass_ms: Callable[[float], None]) -> None:
+    def test_both_clocks_advance(self, clock: Clock, pass_ms: Callable[[float], None]) -> None:
         wall, steady = clock.now_ms(), clock.monotonic_ms()
         pass_ms(5)
         assert clock.now_ms() >= wall + 4

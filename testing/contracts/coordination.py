@@ -176,8 +176,8 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
         def reopen(self) -> None:
             self.session = self.opened.reopen()
             self.follower = Follower(self.session, "/a")
-            kept = {path: node for path, node in self.expected.nodes.items() if not node[2]}
-            self.expected.nodes = kept
+            persistent = {path: node for path, node in self.expected.nodes.items() if not node[2]}
+            self.expected.nodes = persistent
 
         @invariant()
         def same_tree(self) -> None:

@@ -12,7 +12,7 @@ from .coordination_harness import Follower, Harness, Recorder, Watch
 class BelowSuite:
     """watch_below."""
 
-    def test_every_kind_of_change_below_is_told(self, harness: Harness) -> None:
+    def test_watch_below_reports_every_kind_of_change(self, harness: Harness) -> None:
         session = harness.session()
         follower = Follower(session, "/top")
         session.create("/top", b"0")
@@ -28,32 +28,32 @@ class BelowSuite:
         session.commit([CreateNode("/top/c/d", b"4"), SetNode("/top/e", b"5"), DeleteNode("/top/a")])
         follower.wait({"/top": b"3", "/top/c": b"", "/top/c/d": b"4", "/top/e": b"5"})
 
-    def test_the_paths_that_changed_are_told_and_no_others(self, harness: Harness) -> None:
+    def test_watch_below_reports_only_changed_paths(self, harness: Harness) -> None:
         session = harness.session()
         made = Watch(session, "/last")
         session.commit([CreateNode("/top/a/b"), CreateNode("/topper/a"), CreateNode("/to"), CreateNode("/other/top/a")])
         session.create("/last")
         made.wait(b"", [])  # notifications of the creations above may come late: let them pass
-        told: Recorder[tuple[str, ...]] = Recorder()
-        session.watch_below("/top", lambda paths: told(tuple(paths or ())))
+        changes: Recorder[tuple[str, ...]] = Recorder()
+        session.watch_below("/top", lambda paths: changes(tuple(paths or ())))
         session.set("/top/a/b", b"1")
-        told.wait(lambda told: told == [("/top/a/b",)])
+        changes.wait(lambda seen: seen == [("/top/a/b",)])
         for path in ("/topper/a", "/topper", "/to", "/other/top/a"):
             session.set(path, b"1")
         session.delete("/top/a/b")
-        told.wait(lambda told: told == [("/top/a/b",)] * 2)
+        changes.wait(lambda seen: seen == [("/top/a/b",)] * 2)
         session.set("/top", b"1")
-        told.wait(lambda told: told == [("/top/a/b",)] * 2 + [("/top",)])
+        changes.wait(lambda seen: seen == [("/top/a/b",)] * 2 + [("/top",)])
 
-    def test_changes_that_come_meanwhile_are_told_at_once_each_path_once(self, harness: Harness) -> None:
+    def test_changes_during_callback_are_reported_together_each_path_once(self, harness: Harness) -> None:
         session = harness.session()
-        first, go_on = threading.Event(), threading.Event()
-        told: Recorder[tuple[str, ...] | None] = Recorder()
+        first, may_return = threading.Event(), threading.Event()
+        changes: Recorder[tuple[str, ...] | None] = Recorder()
 
         def changed(paths: Collection[str] | None) -> None:
             first.set()
-            go_on.wait(30)
-            told(None if paths is None else tuple(paths))
+            may_return.wait(30)
+            changes(None if paths is None else tuple(paths))
 
         later = Watch(session, "/zlast")
         session.watch_below("/top", changed)
@@ -63,14 +63,14 @@ class BelowSuite:
             session.set("/top", b"%d" % number)
             session.create(f"/top/{number}")
         session.create("/zlast")
-        go_on.set()
+        may_return.set()
         later.wait(b"", [])
-        told.wait(lambda told: {path for paths in told for path in paths or ()} == {"/top", *_numbered(10)})
-        assert all(len(paths or ()) == len(set(paths or ())) for paths in told.told)
+        changes.wait(lambda seen: {path for paths in seen for path in paths or ()} == {"/top", *_numbered(10)})
+        assert all(len(paths or ()) == len(set(paths or ())) for paths in changes.calls)
         # How many there are is the service's affair: it may send one change at a time.
-        assert any(len(paths or ()) > 1 for paths in told.told)
+        assert any(len(paths or ()) > 1 for paths in changes.calls)
 
-    def test_the_last_of_many_changes_is_told_too(self, harness: Harness) -> None:
+    def test_watch_below_reports_last_of_many_changes(self, harness: Harness) -> None:
         session = harness.session()
         follower = Follower(session, "/top")
         for number in range(50):
@@ -111,7 +111,7 @@ class BelowSuite:
         inner.wait(b"deep", [])
         deeper.wait({"/top/a": b"deep"})
 
-    def test_a_cancelled_one_is_told_no_more(self, harness: Harness) -> None:
+    def test_cancelled_watch_below_reports_nothing(self, harness: Harness) -> None:
         session = harness.session()
         cancelled, other = Follower(session, "/top"), Follower(session, "/top")
         cancelled.cancel()
@@ -120,7 +120,7 @@ class BelowSuite:
         other.wait({"/top": b"", "/top/a": b"1"})
         session.set("/top/a", b"2")
         other.wait({"/top": b"", "/top/a": b"2"})
-        assert cancelled.told.told == []
+        assert cancelled.changes.calls == []
 
     def test_paths_that_are_none(self, harness: Harness) -> None:
         session = harness.session()
@@ -128,7 +128,7 @@ class BelowSuite:
             with pytest.raises(ValueError, match="path"):
                 session.watch_below(path, lambda paths: None)
 
-    def test_changes_by_others_are_told(self, harness: Harness) -> None:
+    def test_watch_below_reports_changes_of_other_sessions(self, harness: Harness) -> None:
         if not harness.several_sessions:
             pytest.skip("this adapter has one session")
         one, other = harness.session(), harness.session()
@@ -147,11 +147,11 @@ class BelowSuite:
         one.create("/top/a", b"1")
         follower, single = Follower(one, "/top"), Watch(one, "/top/a")
         harness.disconnect(one)
-        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED])
         other.set("/top/a", b"2")
         other.create("/top/b")
         harness.reconnect(one)
-        follower.told.wait(lambda told: None in told)
+        follower.changes.wait(lambda seen: None in seen)
         follower.wait({"/top": b"", "/top/a": b"2", "/top/b": b""})
         single.wait(b"2", [])
         other.set("/top/a", b"3")
@@ -165,7 +165,7 @@ class BelowSuite:
         session.create("/top/a", b"1", ephemeral=True)
         follower = Follower(session, "/top")
         harness.expire_session(session)
-        follower.told.wait(lambda told: None in told)
+        follower.changes.wait(lambda seen: None in seen)
         follower.wait({"/top": b""})
         session.create("/top/a", b"2")
         follower.wait({"/top": b"", "/top/a": b"2"})

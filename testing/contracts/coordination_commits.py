@@ -92,7 +92,7 @@ class CommitSuite:
         assert session.get("/there") == Node(data=b"old", version=0)
         assert session.get("/other") == Node(data=b"", version=0)
 
-    def test_the_first_refusal_is_told(self, harness: Harness) -> None:
+    def test_commit_raises_first_refusal(self, harness: Harness) -> None:
         session = harness.session()
         session.create("/there")
         with pytest.raises(NodeExists, match="/there"):
@@ -133,7 +133,7 @@ class CommitSuite:
         session.commit(deleted, guards={f"/parents/{number}/child": 0 for number in range(half, CHANGES_MAX)})
         assert [session.children(f"/parents/{number}") for number in (0, half)] == [[], ["child"]]
 
-    def test_watches_are_told(self, harness: Harness) -> None:
+    def test_watches_see_changes_of_commit(self, harness: Harness) -> None:
         session = harness.session()
         session.create("/parent/gone")
         session.create("/set")
@@ -161,10 +161,10 @@ class CommitSuite:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(won.told) == 1
-        assert lost.told == [BadVersion] * 3
-        assert session.get("/epoch") == Node(data=won.told[0].encode(), version=1)
-        assert session.children("/by") == won.told
+        assert len(won.calls) == 1
+        assert lost.calls == [BadVersion] * 3
+        assert session.get("/epoch") == Node(data=won.calls[0].encode(), version=1)
+        assert session.children("/by") == won.calls
 
     def test_a_closed_session_commits_nothing(self, harness: Harness) -> None:
         session = harness.session()

@@ -50,21 +50,21 @@ class Recorder(Generic[T]):
     """Records the values of its calls, from any thread, and waits for them."""
 
     def __init__(self) -> None:
-        self.told: list[T] = []
+        self.calls: list[T] = []
         self.threads: set[int] = set()
         self._changed = threading.Condition()
 
     def __call__(self, what: T) -> None:
         with self._changed:
-            self.told.append(what)
+            self.calls.append(what)
             self.threads.add(threading.get_ident())
             self._changed.notify_all()
 
     def wait(self, condition: Callable[[list[T]], bool]) -> None:
         """Return once `condition` holds for the recorded values."""
         with self._changed:
-            if not self._changed.wait_for(lambda: condition(self.told), WAIT_S):
-                raise AssertionError(f"not told in {WAIT_S} s; told so far: {self.told}")
+            if not self._changed.wait_for(lambda: condition(self.calls), WAIT_S):
+                raise AssertionError(f"no such call in {WAIT_S} s; calls so far: {self.calls}")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -114,7 +114,7 @@ class Follower:
     def __init__(self, session: Coordination, top: str) -> None:
         self._session = session
         self._top = top
-        self.told: Recorder[tuple[str, ...] | None] = Recorder()
+        self.changes: Recorder[tuple[str, ...] | None] = Recorder()
         self.nodes: dict[str, bytes] = {}
         self._failure: Exception | None = None
         self._reading = threading.Lock()
@@ -129,7 +129,7 @@ class Follower:
         except (CoordinationError, ClosedError) as error:
             self._failure = error  # disconnected again, or the test is over
             return
-        self.told(None if paths is None else tuple(paths))
+        self.changes(None if paths is None else tuple(paths))
 
     def _read_all(self) -> None:
         found = dict.fromkeys(self.nodes)
@@ -155,5 +155,5 @@ class Follower:
         try:
             wait_until(lambda: dict(self.nodes) == nodes)
         except AssertionError as error:
-            seen = f"told: {self.told.told}; last reading that failed: {self._failure!r}"
+            seen = f"changes: {self.changes.calls}; last reading that failed: {self._failure!r}"
             raise AssertionError(f"the nodes are {self.nodes}, not {nodes}; {seen}") from error

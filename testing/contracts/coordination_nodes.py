@@ -231,7 +231,7 @@ class NodeSuite:
             thread.start()
         for thread in threads:
             thread.join()
-        assert lost.told == []
+        assert lost.calls == []
         assert session.get("/counter") == Node(data=b"40", version=40)
         assert [len(session.children(f"/counted/t{index}")) for index in range(4)] == [10] * 4
 

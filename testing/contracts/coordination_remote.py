@@ -91,11 +91,11 @@ class RemoteSuite:
         harness.cable(one).stall()
         with pytest.raises(CoordinationError):
             one.get("/registered/one")
-        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED])
         others_watch.wait(b"", [])
         other.create("/a", b"meanwhile")
         harness.cable(one).restore()
-        states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED, SessionState.EXPIRED])
         watch.wait(b"meanwhile", [])
         one.create("/registered/one", b"2", ephemeral=True)
 
@@ -109,16 +109,16 @@ class RemoteSuite:
         others_watch.wait(b"", [])
         with suppress(CoordinationError):
             one.heartbeat()
-        states.wait(lambda told: SessionState.EXPIRED in told)
+        states.wait(lambda seen: SessionState.EXPIRED in seen)
         one.create("/registered/one", b"2", ephemeral=True)
-        wait_until(lambda: _is_kept(one))
+        wait_until(lambda: _is_alive(one))
 
     def test_ephemeral_nodes_are_not_made_again(self, harness: CableHarness) -> None:
         session = harness.session()
         states = _states_of(session)
         session.create("/registered", ephemeral=True)
         harness.expire_session(session)
-        states.wait(lambda told: SessionState.EXPIRED in told)
+        states.wait(lambda seen: SessionState.EXPIRED in seen)
         session.create("/later")
         assert not exists(session, "/registered")
 
@@ -126,7 +126,7 @@ class RemoteSuite:
         session = harness.session()
         states = _states_of(session)
         harness.disconnect(session)
-        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED])
         session.watch("/a", lambda: None)
         session.close()
 
@@ -152,7 +152,7 @@ class RemoteSuite:
         try:
             session.watch("/a", broken)
             session.create("/a")
-            reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
+            reports.wait(lambda seen: bool(seen) and "callback failed" in seen[0] and "a broken watch" in seen[0])
         finally:
             session.close()
 
@@ -184,7 +184,7 @@ def _states_of(session: Coordination) -> Recorder[SessionState]:
     return states
 
 
-def _is_kept(session: Coordination) -> bool:
+def _is_alive(session: Coordination) -> bool:
     try:
         return session.heartbeat() > 0
     except CoordinationError:

@@ -61,8 +61,8 @@ class SessionSuite:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(won.told) == 1
-        assert sessions[0].get("/leader").data == b"%d" % won.told[0]
+        assert len(won.calls) == 1
+        assert sessions[0].get("/leader").data == b"%d" % won.calls[0]
 
     def test_an_expired_session_loses_its_ephemeral_nodes_and_begins_again(self, harness: Harness) -> None:
         _needs(harness, "expire_session")
@@ -73,7 +73,7 @@ class SessionSuite:
         session.create("/registered/one", b"1", ephemeral=True)
         watch = Watch(session, "/kept")
         harness.expire_session(session)
-        states.wait(lambda told: SessionState.EXPIRED in told)
+        states.wait(lambda seen: SessionState.EXPIRED in seen)
         wait_until(lambda: not exists(session, "/registered/one"))
         watch.wait(b"k", [])
         session.create("/registered/one", b"2", ephemeral=True)
@@ -87,13 +87,13 @@ class SessionSuite:
         session.add_session_listener(states)
         watch = Watch(session, "/a")
         harness.expire_session(session)
-        states.wait(lambda told: SessionState.EXPIRED in told)
+        states.wait(lambda seen: SessionState.EXPIRED in seen)
         session.create("/a", b"1")
         watch.wait(b"1", [])
         session.set("/a", b"2")
         watch.wait(b"2", [])
 
-    def test_others_are_told_of_an_expired_session(self, harness: Harness) -> None:
+    def test_other_listeners_learn_of_expired_session(self, harness: Harness) -> None:
         _needs(harness, "expire_session")
         one, other = _two(harness)
         one.create("/registered/one", ephemeral=True)
@@ -107,34 +107,34 @@ class SessionSuite:
         assert session.heartbeat() > 0
         assert session.heartbeat() == session.heartbeat()
 
-    def test_an_ended_session_is_not_kept_until_listeners_know(self, harness: Harness) -> None:
+    def test_heartbeat_fails_until_listeners_of_expired_session_return(self, harness: Harness) -> None:
         _needs(harness, "expire_session")
         session = harness.session()
-        told, go_on = threading.Event(), threading.Event()
+        notified, may_end = threading.Event(), threading.Event()
 
         def listener(state: SessionState) -> None:
             if state is SessionState.EXPIRED:
-                told.set()
-                go_on.wait(WAIT_S)
+                notified.set()
+                may_end.wait(WAIT_S)
 
         session.add_session_listener(listener)
         try:
             harness.expire_session(session)
-            assert told.wait(WAIT_S)
+            assert notified.wait(WAIT_S)
             with pytest.raises(SessionExpired):
                 session.heartbeat()
         finally:
-            go_on.set()
-        wait_until(lambda: _is_kept(session))
+            may_end.set()
+        wait_until(lambda: _is_alive(session))
 
-    def test_a_session_without_a_connection_is_not_kept(self, harness: Harness) -> None:
+    def test_heartbeat_without_connection_fails(self, harness: Harness) -> None:
         _needs(harness, "disconnect", "reconnect")
         session = harness.session()
         harness.disconnect(session)
         with pytest.raises(CoordinationError):
             session.heartbeat()
         harness.reconnect(session)
-        wait_until(lambda: _is_kept(session))
+        wait_until(lambda: _is_alive(session))
 
     def test_a_lost_connection_keeps_ephemeral_nodes(self, harness: Harness) -> None:
         _needs(harness, "disconnect", "reconnect")
@@ -144,17 +144,17 @@ class SessionSuite:
         one.create("/registered/one", ephemeral=True)
         watch = Watch(one, "/a")
         harness.disconnect(one)
-        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED])
         with pytest.raises(CoordinationError):
             one.get("/a")
         other.create("/a", b"meanwhile")
         assert exists(other, "/registered/one")
         harness.reconnect(one)
-        states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+        states.wait(lambda seen: seen == [SessionState.SUSPENDED, SessionState.CONNECTED])
         watch.wait(b"meanwhile", [])
         assert one.get("/registered/one").ephemeral
 
-    def test_a_cancelled_listener_is_told_no_more(self, harness: Harness) -> None:
+    def test_cancelled_listener_is_not_called(self, harness: Harness) -> None:
         _needs(harness, "disconnect", "reconnect")
         session = harness.session()
         cancelled: Recorder[SessionState] = Recorder()
@@ -163,8 +163,8 @@ class SessionSuite:
         session.add_session_listener(states)
         harness.disconnect(session)
         harness.reconnect(session)
-        states.wait(lambda told: SessionState.CONNECTED in told)
-        assert cancelled.told == []
+        states.wait(lambda seen: SessionState.CONNECTED in seen)
+        assert cancelled.calls == []
 
     def test_what_was_written_survives_a_restart_of_the_service(self, harness: Harness) -> None:
         _needs(harness, "restart_server")
@@ -194,7 +194,7 @@ def _needs(harness: Harness, *faults: str) -> None:
         pytest.skip(f"this adapter cannot cause: {', '.join(missing)}")
 
 
-def _is_kept(session: Coordination) -> bool:
+def _is_alive(session: Coordination) -> bool:
     try:
         return session.heartbeat() > 0
     except CoordinationError:

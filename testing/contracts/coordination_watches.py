@@ -8,7 +8,7 @@ from .coordination_harness import Harness, Recorder, Watch, exists
 class WatchSuite:
     """watch, listen."""
 
-    def test_every_kind_of_change_is_told(self, harness: Harness) -> None:
+    def test_watch_reports_every_kind_of_change(self, harness: Harness) -> None:
         session = harness.session()
         watch = Watch(session, "/a")
         session.create("/a", b"1")
@@ -28,14 +28,14 @@ class WatchSuite:
         session.create("/a", b"again")
         watch.wait(b"again", [])
 
-    def test_a_node_made_as_a_missing_parent_is_told(self, harness: Harness) -> None:
+    def test_watch_reports_node_created_as_missing_parent(self, harness: Harness) -> None:
         session = harness.session()
         watch, parents_watch = Watch(session, "/a/b"), Watch(session, "/a")
         session.create("/a/b/c")
         watch.wait(b"", ["c"])
         parents_watch.wait(b"", ["b"])
 
-    def test_the_last_of_many_changes_is_told(self, harness: Harness) -> None:
+    def test_watch_reports_last_of_many_changes(self, harness: Harness) -> None:
         session = harness.session()
         session.create("/a")
         watch = Watch(session, "/a")
@@ -60,7 +60,7 @@ class WatchSuite:
             session.create(f"/b/{number}")
         session.create("/a/last")
         session.create("/b/last")
-        seen.wait(lambda told: {"a", "b"} <= set(told))
+        seen.wait(lambda seen: {"a", "b"} <= set(seen))
         assert threading.get_ident() not in seen.threads
 
     def test_a_watch_may_call_the_session(self, harness: Harness) -> None:
@@ -71,14 +71,14 @@ class WatchSuite:
         session.set("/a", b"1")
         made.wait(b"", [])
 
-    def test_two_watches_of_one_node_are_both_told(self, harness: Harness) -> None:
+    def test_two_watches_of_one_node_both_report(self, harness: Harness) -> None:
         session = harness.session()
         first, second = Watch(session, "/a"), Watch(session, "/a")
         session.create("/a", b"1")
         first.wait(b"1", [])
         second.wait(b"1", [])
 
-    def test_a_cancelled_watch_is_told_no_more(self, harness: Harness) -> None:
+    def test_cancelled_watch_reports_nothing(self, harness: Harness) -> None:
         session = harness.session()
         cancelled, other = Watch(session, "/a"), Watch(session, "/a")
         cancelled.cancel()
@@ -87,7 +87,7 @@ class WatchSuite:
         other.wait(b"1", [])
         session.set("/a", b"2")
         other.wait(b"2", [])
-        assert cancelled.seen.told == []
+        assert cancelled.seen.calls == []
 
     def test_a_watch_that_raises_does_not_silence_the_others(self, harness: Harness) -> None:
         session = harness.session()

@@ -53,7 +53,7 @@ class PartitionerContract:
 
     @inherited
     @given(st.binary(min_size=1, max_size=40), st.integers(1, 50))
-    def test_equal_keys_meet_whoever_sends_them(self, key: bytes, partitions: int) -> None:
+    def test_equal_keys_have_one_partition_for_all_producers(self, key: bytes, partitions: int) -> None:
         if not self.by_key:
             return
         one, other = self._started(1), self._started(2)

@@ -87,7 +87,7 @@ class StorageContract:
             file.close()
         assert [region.read() for region in regions] == [b"deleted", b"renamed", b"replaced"]
 
-    def test_open_file_goes_on_after_renaming_and_deletion(self, folder: Folder) -> None:
+    def test_open_file_stays_readable_after_rename_and_deletion(self, folder: Folder) -> None:
         file = folder.open("old")
         file.append(b"1")
         folder.rename("old", "new")
@@ -211,18 +211,6 @@ class StorageContract:
         file.close()
         assert log_dir.folders() == []
 
-    def test_small_files_of_several_folders_are_written_at_once(self, log_dir: LogDir) -> None:
-        log_dir.folder("a-0").write_small("f", b"old")
-        log_dir.folder("a-0").write_small("g", b"stays")
-        names = [f"b-{number}" for number in range(40)]
-        contents = {"a-0": {"f": b"new"}} | {name: {"f": name.encode(), "h": b""} for name in names}
-        assert log_dir.write_all_small(contents) == {}
-        assert log_dir.folders() == sorted(contents)
-        assert {name: log_dir.folder(name).read_small("f") for name in names} == {n: n.encode() for n in names}
-        assert [log_dir.folder("a-0").read_small(name) for name in ("f", "g")] == [b"new", b"stays"]
-        assert set(log_dir.folder("b-7").files()) == {"f", "h"}
-        assert log_dir.write_all_small({}) == {}
-
     def test_open_files_follow_their_folder(self, log_dir: LogDir) -> None:
         folder = log_dir.folder("a-0")
         file = folder.open("f")
@@ -238,7 +226,7 @@ class StorageContract:
         log_dir.delete_folder("a-0.123-delete")
         assert region.read() == b"12"
 
-    def test_root_holds_files_beside_the_folders(self, log_dir: LogDir, folder: Folder) -> None:
+    def test_root_stores_files_next_to_folders(self, log_dir: LogDir, folder: Folder) -> None:
         log_dir.root.write_small("meta.properties", b"version=0\n")
         assert log_dir.root.read_small("meta.properties") == b"version=0\n"
         assert "meta.properties" in log_dir.root.files()
@@ -270,7 +258,7 @@ class StorageContract:
         file.close()
         log_dir.close()
 
-    def test_space_is_told_or_unknown(self, log_dir: LogDir) -> None:
+    def test_free_space_is_number_or_unknown(self, log_dir: LogDir) -> None:
         total, usable = log_dir.space()
         assert (total, usable) == (-1, -1) or 0 <= usable <= total
 

@@ -399,7 +399,7 @@ class TransportContract:
 
     # --- ends
 
-    def test_closing_tells_both_ends_once(self, harness: TransportHarness) -> None:
+    def test_closing_notifies_both_ends_once(self, harness: TransportHarness) -> None:
         client, server = pair(harness)
         client.connection.close()
         assert client.ends == [], "told within close"
@@ -534,7 +534,7 @@ class TransportContract:
         again.close()
         again.close()
 
-    def test_nobody_listens(self, harness: TransportHarness) -> None:
+    def test_connect_without_listener_fails(self, harness: TransportHarness) -> None:
         server = ServerSide(harness)
         address = server.listener.address
         server.listener.close()
@@ -555,13 +555,13 @@ class TransportContract:
 
     def test_connections_beyond_the_limit_are_closed_with_one_line(self, harness: TransportHarness) -> None:
         server = ServerSide(harness, echo, Limits(connections_max=2))
-        kept = [connect(harness, server.listener.address) for _ in range(2)]
+        connections = [connect(harness, server.listener.address) for _ in range(2)]
         harness.run_until(lambda: len(server.handlers) == 2)
         refused = [connect(harness, server.listener.address) for _ in range(3)]
         harness.run_until(lambda: all(client.ends for client in refused))
         assert len(server.handlers) == 2
         assert len(harness.reports) == 1 and "2 " in harness.reports[0]
-        kept[0].connection.close()
+        connections[0].connection.close()
         harness.run_until(lambda: bool(server.handlers[0].ends) or bool(server.handlers[1].ends))
         late = connect(harness, server.listener.address)
         late.connection.send([b"hello"])

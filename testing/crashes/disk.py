@@ -172,10 +172,12 @@ class Disk:
         """
         now = self.played
         yield self._tree(self._names_at(now), lambda node: node.whole())
-        nothing = lambda node: _kept(node, now, lambda _base, _whole: None)  # noqa: E731
+        nothing = lambda node: _surviving_bytes(node, now, lambda _base, _whole: None)  # noqa: E731
         yield self._tree(self._names_at(now), nothing)
         durable = self._journalled
-        yield self._tree(self._names_at(durable), lambda node: _kept(node, durable, lambda _base, _whole: None))
+        yield self._tree(
+            self._names_at(durable), lambda node: _surviving_bytes(node, durable, lambda _base, _whole: None)
+        )
         for _ in range(more):
             yield self._left_loosely(entropy) if loose and entropy.below(3) == 0 else self._left_in_order(entropy)
 
@@ -183,7 +185,7 @@ class Disk:
         now, durable = self.played, self._journalled
         upto = durable + entropy.below(now - durable + 1) if entropy.below(2) else now
         lose = lambda base, whole: _torn(base, whole, entropy)  # noqa: E731
-        return self._tree(self._names_at(upto), lambda node: _kept(node, upto, lose))
+        return self._tree(self._names_at(upto), lambda node: _surviving_bytes(node, upto, lose))
 
     def _left_loosely(self, entropy: Entropy) -> Left:
         names = {folder: dict(entries) for folder, entries in self._loose_names.items()}
@@ -198,7 +200,7 @@ class Disk:
             else:
                 bounds.update({folder: min(bounds[folder], index - 1) for folder in folders})
         lose = lambda base, whole: _torn(base, whole, entropy)  # noqa: E731
-        return self._tree(names, lambda node: _kept(node, entropy.below(self.played + 1), lose), loose=True)
+        return self._tree(names, lambda node: _surviving_bytes(node, entropy.below(self.played + 1), lose), loose=True)
 
     def _names_at(self, upto: int) -> _Names:
         names = {folder: dict(entries) for folder, entries in self._names.items()}
@@ -227,13 +229,13 @@ def _node(op: _NameOp) -> int | None:
     return None if isinstance(op, Removed) else op.node
 
 
-def _kept(node: _Node, upto: int, lose: Callable[[bytes, bytes], bytes | None]) -> bytes:
+def _surviving_bytes(node: _Node, upto: int, lose: Callable[[bytes, bytes], bytes | None]) -> bytes:
     """The content up to an operation: cuts count, of the bytes written later `lose` decides (None: all are lost)."""
     operations = [op for index, op in node.later if index <= upto]
     base = bytes(_played(node.synced, [op for op in operations if isinstance(op, Cut) and op.size < len(node.synced)]))
     whole = bytes(_played(node.synced, operations))
-    kept = lose(base, whole) if base != whole else whole
-    return base if kept is None else kept
+    surviving = lose(base, whole) if base != whole else whole
+    return base if surviving is None else surviving
 
 
 def _torn(base: bytes, whole: bytes, entropy: Entropy) -> bytes | None:

@@ -27,7 +27,7 @@ def crashes(
     `more` is the number of random states at each moment, in addition to the extremes of what is possible.
     """
     disk, noted = Disk(), list[object]()
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for count, operation in enumerate(operations, 1):
         disk.play(operation)
         if isinstance(operation, Note):
@@ -36,6 +36,6 @@ def crashes(
             continue
         for number, left in enumerate(disk.left(entropy, more, loose=loose)):
             known = left.key, len(noted)
-            if known not in told:
-                told.add(known)
+            if known not in reported:
+                reported.add(known)
                 yield Crash(count, number, left, noted)

@@ -138,7 +138,7 @@ def test_keys_that_someone_else_wrote(server: EtcdServer, harness: EtcdHarness) 
     session.set("/a", b"1")
     watch.wait(b"1", ["b"])
     follower.wait({"/a": b"1", "/a/b": b""})
-    assert {path for paths in follower.told.told for path in paths or ()} == {"/a"}
+    assert {path for paths in follower.changes.calls for path in paths or ()} == {"/a"}
     assert session.children("/a") == ["b"]
     with pytest.raises(NotEmpty):
         session.delete("/a/b")
@@ -256,12 +256,12 @@ def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: P
             try:
                 with fdatasync_held(leader.pid, ".wal"):
                     promised_until_s = 0.0
-                    while _exists(witness, "/registered") and len(states.told) < 2:
+                    while _exists(witness, "/registered") and len(states.calls) < 2:
                         began_s = time.monotonic()
                         with suppress(CoordinationError):
                             promised_until_s = max(promised_until_s, began_s + session.heartbeat() / 1000)
                     assert _exists(witness, "/registered") or promised_until_s <= time.monotonic()
-                    assert states.told == [SessionState.SUSPENDED, SessionState.CONNECTED]
+                    assert states.calls == [SessionState.SUSPENDED, SessionState.CONNECTED]
                     assert _exists(witness, "/registered")
                     wait_until(lambda: session.heartbeat() > 0)
             finally:

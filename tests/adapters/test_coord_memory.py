@@ -264,7 +264,7 @@ def test_brokers_with_a_thread_each_share_a_tree() -> None:
         expected |= {f"/top/{n}/{count}": b"%d" % count for n in range(3) for count in range(100)}
         for follower in followers[:3]:
             follower.wait(expected)
-        assert followers[3].told.told == []
+        assert followers[3].changes.calls == []
         sessions[0].close()
         expected = {path: data for path, data in expected.items() if not path.startswith("/top/0/") or int(data) % 2}
         go_on.set()

@@ -134,7 +134,7 @@ def test_an_answer_that_makes_no_sense_costs_the_connection_and_not_the_session(
     wait_until(lambda: harness.cable(session).swallowed > 0)
     harness.cable(session).inject(struct.pack(">i", len(answer)) + answer)
     asking.join()
-    assert len(refused.told) == 1
+    assert len(refused.calls) == 1
     states.wait(lambda told: told == [SessionState.SUSPENDED])
     harness.cable(session).cut()  # ends the swallowing
     harness.cable(session).restore()
@@ -196,7 +196,7 @@ def test_nodes_that_someone_else_made_and_that_cannot_be_named(
         plain.close()
     session.set("/a", b"1")
     follower.wait({"/a": b"1", "/a/b": b""})
-    assert {path for paths in follower.told.told for path in paths or ()} == {"/a"}
+    assert {path for paths in follower.changes.calls for path in paths or ()} == {"/a"}
     assert session.children("/a") == ["b"]
 
 

@@ -69,7 +69,7 @@ def test_stored_nodes_survive_restart_of_managed_etcd(member: ManagedEtcd, repor
             assert session.get("/a/b").data == b"kept"
     finally:
         again.stop()
-    assert reports.told == []
+    assert reports.calls == []
 
 
 def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: ManagedEtcd) -> None:
@@ -95,8 +95,8 @@ def test_killed_etcd_is_restarted_and_sessions_continue(
         wait_for(lambda: _is_kept(session))
         assert exists(session, "/registered")
         assert has_ended(first)
-    assert [line.partition(",")[0] for line in told.told[1:]] == [f"connected to etcd at {member.client}"]
-    text = reports.told[0]
+    assert [line.partition(",")[0] for line in told.calls[1:]] == [f"connected to etcd at {member.client}"]
+    text = reports.calls[0]
     assert text.startswith("etcd member-1 ended (killed by signal 9) and is started again")
     assert str(member.folder / "etcd.log") in text
 
@@ -257,7 +257,7 @@ def test_a_member_whose_data_are_lost_comes_back_as_a_new_one_and_has_all(
     after = _members(cluster.servers[other])
     assert before.keys() == after.keys()
     assert {server for server in after if after[server] != before[server]} == {cluster.servers[lost]}
-    assert "has no data in" in "".join(reports.told)
+    assert "has no data in" in "".join(reports.calls)
     cluster.stop(1 - lost)  # the other old one: from here on the new one's log counts
     wait_for(lambda: _is_kept(cluster.open[lost]))
     assert cluster.open[lost].get("/written").data == b"by all three"
@@ -437,7 +437,7 @@ def test_a_program_that_does_not_stop_is_killed(
     program = psutil.Process(int(kept.last_words()[-1]))
     kept.stop()
     wait_for(lambda: has_ended(program))
-    assert reports.told == ["deaf does not stop within 0 s and is killed"]
+    assert reports.calls == ["deaf does not stop within 0 s and is killed"]
 
 
 def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path: Path, reports: Recorder[str]) -> None:
@@ -447,7 +447,7 @@ def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path:
     kept.start()
     reports.wait(lambda told: len(told) >= 2)
     kept.stop()
-    assert "brief ended (exit code 3)" in reports.told[0]
+    assert "brief ended (exit code 3)" in reports.calls[0]
     assert kept.last_words()[-1] == "why"
 
 

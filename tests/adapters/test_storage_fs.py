@@ -311,27 +311,3 @@ def test_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file"):
         open_log_dir(tmp_path / "file" / "data")
-
-
-def test_folder_that_cannot_be_written_fails_alone_among_several(log_dir: LogDir, tmp_path: Path) -> None:
-    (tmp_path / "data" / "b-0").write_text("a file where a folder should be")
-    failures = log_dir.write_all_small({name: {"f": b"1"} for name in ("a-0", "b-0", "c-0")})
-    assert list(failures) == ["b-0"]
-    assert isinstance(failures["b-0"], StorageError)
-    assert [log_dir.folder(name).read_small("f") for name in ("a-0", "c-0")] == [b"1", b"1"]
-
-
-def test_small_files_of_several_folders_are_durable_when_the_call_returns(
-    log_dir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    sync = os.fsync
-
-    def note(fd: int) -> None:
-        sync(fd)
-        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
-
-    monkeypatch.setattr(os, "fsync", note)
-    log_dir.write_all_small({name: {"f": b"1"} for name in ("a-0", "b-0")})
-    data = tmp_path / "data"
-    assert sorted(synced) == sorted(str(data / name) for name in ("a-0", "a-0/f.tmp", "b-0", "b-0/f.tmp"))

@@ -440,3 +440,38 @@ def test_in_a_fetch_session_the_answer_has_what_is_new_alone() -> None:
     (result,) = replies
     assert [(part.topic_id, part.partition) for part in result.partitions] == [(ID_A, 3)]
     assert result.session_id == 77
+
+
+def test_link_sends_nothing_while_the_broker_throttles_it() -> None:
+    setup = Setup()
+    metadata = evolve(SAMPLES[3].result, throttle_ms=700)
+    first = setup.submit(Metadata(topics=None))
+    setup.answer(3, ALL[3][1], metadata)
+    assert first[0].throttle_ms == 700
+    sent = len(setup.broker.frames)
+    second = setup.submit(Metadata(topics=None))
+    setup.scheduler.advance(699)
+    setup.transport.run()
+    assert (len(setup.broker.frames), second) == (sent, [])
+    setup.scheduler.advance(1)
+    setup.transport.run()
+    assert len(setup.broker.frames) == sent + 1
+    setup.answer(3, ALL[3][1], evolve(metadata, throttle_ms=0))
+    assert len(second) == 1
+
+
+def test_requests_of_a_throttled_link_fail_when_it_closes() -> None:
+    setup = Setup()
+    setup.submit(Metadata(topics=None))
+    setup.answer(3, ALL[3][1], evolve(SAMPLES[3].result, throttle_ms=700))
+    waiting = setup.submit(Metadata(topics=None))
+    setup.link.close()
+    assert isinstance(waiting[0], TransportError)
+    assert setup.scheduler.waiting == 0
+
+
+def test_fetch_of_a_throttled_client_is_answered_without_partitions() -> None:
+    setup = Setup()
+    replies = setup.submit(Fetch(partitions=[FetchPartition("t", 0, 0, 100)]))
+    setup.answer(1, 12, FetchResult(partitions=(), throttle_ms=300))
+    assert (replies[0].partitions, replies[0].throttle_ms) == ([], 300)

@@ -48,7 +48,7 @@ class TableStory:
         log = CommitLog(recording.folder)
         with log.locked():
             log.recover()
-            number, staging = log.begin()
+            number, staging = log.begin_commit()
             new = {}
             for part in range(1 + self._entropy.below(3)):
                 name = f"topic=t/day=2026-11-{20 + self._entropy.below(2)}/part-{number:06d}-{part:05d}.parquet"
@@ -121,7 +121,7 @@ def _examine(place: Path, noted: Sequence[object]) -> None:
 def _load_once_more(place: Path, before: Mapping[str, bytes]) -> None:
     log = CommitLog(place)
     with log.locked():
-        number, staging = log.begin()
+        number, staging = log.begin_commit()
         name = "topic=t/day=2026-12-01/part.parquet"
         (staging / name).parent.mkdir(parents=True)
         (staging / name).write_bytes(b"after the crash")

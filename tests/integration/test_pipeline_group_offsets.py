@@ -91,7 +91,10 @@ def test_a_group_with_members_fails_no_load(
     load_command(["members"], tmp_path, broker.bootstrap, group="members")
     told = capsys.readouterr()
     assert told.out.startswith("10 new rows")
-    assert "loaded, but group members is not told: NON_EMPTY_GROUP: group members has members" in told.err
+    assert (
+        "loaded, but the offsets of group members were not committed: NON_EMPTY_GROUP: group members has members"
+        in told.err
+    )
     member.close()
     load_command(["members"], tmp_path, broker.bootstrap, group="members", as_json=True)
     assert '"group_error": null' in capsys.readouterr().out

@@ -172,7 +172,7 @@ def loaded(folder: Path) -> Path:
     """A table as `load` makes it, of three messages."""
     table = open_store(folder)
     with table.locked():
-        staging = table.begin()
+        staging = table.begin_commit()
         file = Path("topic=events", "day=2023-11-14", "part-00000.parquet")
         (staging.folder / file).parent.mkdir(parents=True)
         columns = {

@@ -61,7 +61,7 @@ def piled_up(world: World, *, old_disks: bool = False) -> str:
     copy of a disk are left alone by a broker: nobody says any more that they were deleted."""
     known = world.look.topics().keys()
     sessions = sum(len(machine.sessions) for machine in world.machines)
-    if world.tree.session_count > sessions + world.ghosts:
+    if world.tree.session_count > sessions + world.abandoned_sessions:
         return f"{world.tree.session_count} sessions of {sessions} users"
     for broker in world.brokers.values():
         if broker.node is None:

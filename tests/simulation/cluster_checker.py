@@ -59,6 +59,7 @@ class Mirror:
     """What the log of one replica held when it was looked at last."""
 
     log: UnifiedLog
+    partition: Partition | None = None
     entries: list[Entry] = field(factory=list)
     start: int = 0
     end: int = 0
@@ -163,6 +164,8 @@ class ClusterChecker:
         """Settable: the brokers whose disks have lost something that is not copied again yet."""
         self._lossy = frozenset(lossy)
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
+        self._seen: dict[int, dict[tuple[str, int], Mirror]] = {}
+        """By broker and partition: the mirror that was compared last."""
         self._reached: dict[tuple[int, Key, int], int] = {}
         """How far the log of a replica ever reached in one life of its broker."""
         self._states: dict[Key, PartitionState] = {}
@@ -195,13 +198,37 @@ class ClusterChecker:
             if not broker.life.ran:
                 continue
             broker.life.ran = False
-            partitions, epoch = broker.partitions, broker.epoch
-            for (topic, number), partition in partitions.items():
-                if topic in self.topics:
-                    self._look_at(broker, partition, epoch)
-                if topic == OFFSETS:
-                    self._note_behind(broker.broker_id, number, partition)
-            self._check_lease(broker, epoch, partitions.values())
+            self._look_at_broker(broker)
+
+    def _look_at_broker(self, broker: SimulatedBroker) -> None:
+        """Look at the partitions in which something differs from what was there at the last look."""
+        broker_id, partitions, epoch = broker.broker_id, broker.partitions, broker.epoch
+        mirrors = self._seen.setdefault(broker_id, {})
+        serves: bool | None = None
+        for place, partition in partitions.items():
+            topic = place[0]
+            if topic in self.topics:
+                leads = -1
+                if partition.is_leader:
+                    if serves is None:  # it serves all partitions that it leads, or none
+                        serves = _serves(broker, partition)
+                    if serves:
+                        leads = partition.leader_epoch
+                log, mirror = partition.log, mirrors.get(place)
+                if (
+                    mirror is None
+                    or mirror.partition is not partition
+                    or mirror.log is not log
+                    or log.log_end_offset != mirror.end
+                    or partition.high_watermark != mirror.high_watermark
+                    or leads != mirror.leads
+                    or log.log_start_offset != mirror.start
+                    or epoch != mirror.broker_epoch
+                ):
+                    mirrors[place] = self._look_at(broker_id, partition, epoch, leads)
+            if topic == OFFSETS:
+                self._note_behind(broker_id, place[1], partition)
+        self._check_lease(broker, epoch, partitions.values())
 
     def _note_behind(self, broker_id: int, number: int, partition: Partition) -> None:
         """Since when the high watermark of a partition of `__consumer_offsets` is below what it began to lead with."""
@@ -276,16 +303,16 @@ class ClusterChecker:
 
     # --- logs
 
-    def _look_at(self, broker: SimulatedBroker, partition: Partition, broker_epoch: int) -> None:
-        broker_id = broker.broker_id
+    def _look_at(self, broker_id: int, partition: Partition, broker_epoch: int, leads: int) -> Mirror:
+        """Compare a replica with what it was, and with the others. `leads`: the epoch in which it serves as leader."""
         log, key = partition.log, (partition.topic_id, partition.topic_partition.partition)
         mirror = self._mirrors.get((broker_id, key))
         if mirror is None or mirror.log is not log:
             mirror = self._mirrors[broker_id, key] = Mirror(log, start=log.log_start_offset, end=log.log_start_offset)
+        mirror.partition = partition
         if mirror.broker_epoch != broker_epoch:
             mirror.broker_epoch = broker_epoch
             self._reached[broker_id, key, broker_epoch] = mirror.end
-        leads = partition.leader_epoch if partition.is_leader and _serves(broker, partition) else -1
         high_watermark = partition.high_watermark
         if (
             log.log_end_offset == mirror.end
@@ -293,7 +320,7 @@ class ClusterChecker:
             and leads == mirror.leads
             and log.log_start_offset == mirror.start
         ):
-            return
+            return mirror
         agreed = self.agreed.setdefault(key, Agreed(partition.topic_partition))
         where = f"{partition.topic_partition} of broker {broker_id}"
         if leads >= 0 and leads != mirror.leads and partition.topic_partition.topic in self._lossy:
@@ -315,6 +342,7 @@ class ClusterChecker:
                 what = "a coordinator" if partition.topic_partition.topic == OFFSETS else "a leader"
                 self.world.reached[f"log: {what} begins above its high watermark"] += 1
         mirror.leads = leads
+        return mirror
 
     def _follow_log(self, broker_id: int, partition: Partition, mirror: Mirror, agreed: Agreed, where: str) -> None:
         log = partition.log

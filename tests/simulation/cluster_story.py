@@ -18,7 +18,8 @@ from simulation.cluster_actors import (
     Operator,
     Remaker,
 )
-from simulation.cluster_checker import Broken, ClusterChecker
+from simulation.cluster_checker import OFFSETS, Broken, ClusterChecker
+from simulation.knobs import set_knobs, some_knobs
 from simulation.probes import Given, Probe
 from simulation.swarm import LOSSES, Swarm
 
@@ -78,6 +79,8 @@ class ClusterStory:
         self.acts = tuple(acts) or swarm.acts
         if set(LOSSES) & set(self.kinds):
             self.acts = tuple(act for act in self.acts if act != "set_min_isr") or Operator.ACTS[:1]
+        self.knobs = self.knobs_of(SeededEntropy(f"knobs {seed}"))
+        set_knobs(self.knobs)
         count = brokers or 3 + seed % 3
         replicas = min(3, count)
         self.replicated = replicas > 1
@@ -93,7 +96,7 @@ class ClusterStory:
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
         self.world = World(seed, brokers=count, session_seconds=2.0, data_folders=1 + (seed % 4 == 1), **own)
-        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"], lossy=[FLEETING])
+        self.checker = ClusterChecker(self.world, self._checked_topics(), lossy=[FLEETING])
         self.books = [Book() for _ in range(PARTITIONS)]
         self.positions = GroupPositions()
         self.given = Given()
@@ -109,13 +112,24 @@ class ClusterStory:
         """What this seed has, where the caller does not say."""
         return Swarm.of(entropy)
 
+    def _checked_topics(self) -> list[str]:
+        return [TOPIC, FLEETING, OFFSETS]
+
+    @staticmethod
+    def knobs_of(entropy: Entropy) -> dict[str, Any]:
+        """Return the knobs of this seed that have rare values."""
+        return some_knobs(entropy)
+
     def play(self) -> None:
+        self.world.reached.update(f"knob: {name}" for name in self.knobs)
         try:
             with self.world:
                 self._play()
         except BaseException as error:
             error.add_note(f"again: make sim STORY={self.name} FIRST={self.seed} SEEDS=1")
             raise
+        finally:
+            set_knobs({})
 
     def _play(self) -> None:
         world = self.world
@@ -208,8 +222,11 @@ class ClusterStory:
         return {(t.name, n) for t in topics for n, replicas in t.partitions.items() if broker_id in replicas}
 
     def _end(self, number: int) -> int:
-        """Where the leader's log ends."""
-        found = [self.world.partition(broker_id, TOPIC, number) for broker_id in self.world.brokers]
+        return self._end_of(TopicPartition(TOPIC, number))
+
+    def _end_of(self, place: TopicPartition) -> int:
+        """Return the high watermark of the leader."""
+        found = [self.world.partition(broker_id, *place) for broker_id in self.world.brokers]
         return max(each.high_watermark for each in found if each is not None and each.is_leader)
 
     def _rotten(self) -> list[tuple[SimulatedBroker, Partition, int]]:

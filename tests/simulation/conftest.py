@@ -1,12 +1,20 @@
 """One test a seed; `--seeds N` says how many, `--cluster-seeds N` for whole clusters. The first few are quick."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
+from simulation.knobs import set_knobs
 from support.long_tests import first_is_quick
 
 QUICK: Mapping[str, int] = {"seed": 2, "billing_seed": 3, "cluster_seed": 8}
 """How many of them `make test` plays."""
+
+
+@pytest.fixture(autouse=True)
+def _usual_knobs() -> Iterator[None]:
+    """A story that was made and not played leaves its knobs as they are."""
+    yield
+    set_knobs({})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

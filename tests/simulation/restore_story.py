@@ -58,4 +58,4 @@ class RestoreStory(ClusterStory):
                 broker.kill()
             else:
                 broker.stop()
-        return not brokers and not self.world.look.brokers() and not self.world.ghosts
+        return not brokers and not self.world.look.brokers() and not self.world.abandoned_sessions

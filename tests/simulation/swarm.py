@@ -15,7 +15,10 @@ from barnabas.simulation import Disasters
 
 LOSSES = ("power_cut", "lose_disk", "lose_folder", "old_disk", "rot")
 """The faults that take what was acknowledged from a disk."""
-MILD = ("set_clock", "bad_network", "lose_answers", "slow_work", "lose_connections", "kill_program", "stale_reads")
+MILD = (
+    *("set_clock", "bad_network", "lose_answers", "slow_work", "lose_connections", "kill_program", "stale_reads"),
+    "end_fetch_sessions",
+)
 KINDS = (*Disasters.KINDS, *Disasters.MORE_KINDS)
 KINDS_MIN = 4
 RARE_STATES = (

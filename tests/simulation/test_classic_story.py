@@ -259,7 +259,7 @@ class ClassicStory:
 
     def everybody_is_up(self) -> bool:
         return (
-            not self.world.ghosts
+            not self.world.abandoned_sessions
             and all(broker.running for broker in self.world.brokers)
             and all(member.started for group in GROUPS for member in self.of(group))
             and all(len(self.of(group)) >= MEMBERS for group in GROUPS)

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from attrs import frozen
 
-from barnabas.app.cli.main import build_app
+from barnabas.app.cli.main import build_command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE)
@@ -92,7 +92,7 @@ def barnabas_words(line: str) -> Iterator[list[str]]:
 @cache
 def command() -> Any:
     """`barnabas` with all its commands."""
-    return typer.main.get_command(build_app())
+    return build_command()
 
 
 def parse(words: list[str]) -> None:

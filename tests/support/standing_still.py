@@ -20,8 +20,8 @@ def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -
         told = _refusal_of(session)
         assert any(text in told for text in _NO_ANSWER), told
         wait_for(lambda: not _refusal_of(session))
-        assert (states.told[0], states.told[-1]) == (SessionState.SUSPENDED, SessionState.CONNECTED)
-        assert SessionState.EXPIRED not in states.told
+        assert (states.calls[0], states.calls[-1]) == (SessionState.SUSPENDED, SessionState.CONNECTED)
+        assert SessionState.EXPIRED not in states.calls
         assert session.get("/registered").ephemeral
     finally:
         server.resume()

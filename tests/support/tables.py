@@ -76,7 +76,7 @@ def commit_rows(store: TableStore, *several: Rows, removed: Sequence[str] = (), 
         for rows in several:
             there = offsets.setdefault(rows.topic, {})
             there[str(rows.partition)] = max(there.get(str(rows.partition), 0), *(each + 1 for each in rows.offsets))
-        staging = store.begin()
+        staging = store.begin_commit()
         for number, rows in enumerate(several):
             write_rows(staging.folder, rows, number)
         topics = {name: TopicState(topic_id=topic_id, next_offsets=there) for name, there in offsets.items()}

@@ -50,7 +50,7 @@ def _killed(table: Path, named: str) -> Iterator[tuple[int, Offsets, list[str]]]
         command = [sys.executable, "-P", "-m", "table_kills.sweep", named, str(table), str(step)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
         if named not in AT_ANY_TIME:
-            open_store(table).settle()
+            open_store(table).finish_commit()
         seen, reached = READERS[named](table, _TOPICS)
         wrong = [*faults(seen, reached), *went_back(before, reached)]
         before = reached

@@ -1,8 +1,11 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546): limits, stored in the coordination tree."""
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546): the limits are nodes of the coordination tree."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from ....core.cluster.deltas import Delta, EntityChanged
+from ....core.cluster.entity_store import ChangeEntity
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.layout import EntityKind
 from ....core.security.quotas.entities import altered, check_alteration, describe, entity_name, stored_entry
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.quotas import (
@@ -14,20 +17,18 @@ from ....ports.broker_api.quotas import (
     QuotaAlteration,
     QuotaEntry,
 )
-from ....ports.errors import ApiError
+from ....ports.errors import ApiError, BarnabasError
 from ..state.broker_state import BrokerState
+from ..state.changes import as_api_error
 
 
 class QuotaService:
-    """Answers with the limits of this broker's image, and changes them."""
+    """Answers with the limits of the cluster image, and changes them. Gives each new image's limits to the meters."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._stored: dict[str, Any] = {}
-
-    def _entries(self) -> Sequence[QuotaEntry]:
-        entries = (stored_entry(value) for value in self._stored.values())
-        return [entry for entry in entries if entry is not None and entry.limits]
+        state.registry.listen(self._on_delta)
+        self._update()
 
     def describe(
         self, request: DescribeClientQuotas, _caller: Caller, reply: Reply[DescribeClientQuotasResult]
@@ -38,19 +39,60 @@ class QuotaService:
             reply(request.failed(error))
 
     def alter(self, request: AlterClientQuotas, _caller: Caller, reply: Reply[AlterClientQuotasResult]) -> None:
-        reply(AlterClientQuotasResult(entries=[self._alter(entry, request) for entry in request.entries]))
+        """Change each entity that passes the checks; the others do not hinder it."""
+        refused = [_refusal(entry) for entry in request.entries]
+        accepted = [entry for entry, error in zip(request.entries, refused, strict=True) if error is None]
 
-    def _alter(self, entry: QuotaAlteration, request: AlterClientQuotas) -> AlteredQuota:
-        try:
-            check_alteration(entry)
-        except ApiError as error:
-            return AlteredQuota(entity=entry.entity, error=error.code, error_message=error.message)
-        if not request.validate_only:
-            name = entity_name(entry.entity)
-            value = altered(entry)(self._stored.get(name))
-            if value is None:
-                self._stored.pop(name, None)
-            else:
-                self._stored[name] = value
-            self._state.quotas.update(self._entries())
+        def answer(failure: ApiError | None) -> None:
+            entries = [_outcome(entry, error or failure) for entry, error in zip(request.entries, refused, strict=True)]
+            reply(AlterClientQuotasResult(entries=entries))
+
+        if request.validate_only or not accepted:
+            answer(None)
+            return
+
+        async def change() -> None:
+            await self._state.entities.put_all(EntityKind.QUOTAS, _changes(accepted), replace_unreadable=True)
+
+        def done(result: BarnabasError | None) -> None:
+            answer(None if result is None else as_api_error(result))
+
+        self._state.entities.submit("AlterClientQuotas", change, done)
+
+    def _entries(self) -> Sequence[QuotaEntry]:
+        entries = map(stored_entry, self._state.image.entities(EntityKind.QUOTAS).values())
+        return [entry for entry in entries if entry is not None and entry.limits]
+
+    def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
+        if isinstance(delta, EntityChanged) and delta.kind is EntityKind.QUOTAS:
+            self._update()
+
+    def _update(self) -> None:
+        self._state.quotas.update(self._entries())
+
+
+def _refusal(entry: QuotaAlteration) -> ApiError | None:
+    try:
+        check_alteration(entry)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _outcome(entry: QuotaAlteration, error: ApiError | None) -> AlteredQuota:
+    if error is None:
         return AlteredQuota(entity=entry.entity)
+    return AlteredQuota(entity=entry.entity, error=error.code, error_message=error.message)
+
+
+def _changes(entries: Sequence[QuotaAlteration]) -> dict[str, ChangeEntity]:
+    """Return the changes by the stored name of their entity, those of one entity in the order of the request."""
+    changes: dict[str, ChangeEntity] = {}
+    for entry in entries:
+        name = entity_name(entry.entity)
+        changes[name] = _both(changes[name], altered(entry)) if name in changes else altered(entry)
+    return changes
+
+
+def _both(first: ChangeEntity, second: ChangeEntity) -> ChangeEntity:
+    return lambda value: second(first(value))

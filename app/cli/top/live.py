@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from rich.console import Console
 
 from ....ports.errors import BarnabasError
 from ...clients.admin.admin import Admin
+from ..command_config import connection_settings
 from ..consume.progress import stopping
 from .drawing import drawn
 from .look import Look, Looker
@@ -28,17 +30,21 @@ _Change = Callable[[TopState], TopState]
 def run(bootstrap: str, interval_s: float, *, internal: bool) -> None:
     """Run until the user quits, a signal arrives, or the terminal is closed."""
     with stopping() as signals:
-        admin = Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
+        config = connection_settings()
+        admin = Admin(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **config})
         try:
             with Terminal() as terminal:
-                _Live(bootstrap, terminal, Looker(admin, internal=internal), interval_s).run(signals)
+                _Live(bootstrap, config, terminal, Looker(admin, internal=internal), interval_s).run(signals)
         finally:
             admin.close()
 
 
 class _Live:
-    def __init__(self, bootstrap: str, terminal: Terminal, looker: Looker, interval_s: float) -> None:
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, Any], terminal: Terminal, looker: Looker, interval_s: float
+    ) -> None:
         self._bootstrap = bootstrap
+        self._config = config
         self._terminal = terminal
         self._watcher = Watcher(looker, interval_s, self._on_snapshot)
         self._changes: SimpleQueue[_Change] = SimpleQueue()
@@ -74,7 +80,7 @@ class _Live:
             self._tail.stop()
             self._tail = None
         if state.opened is not None and self._tail is None:
-            self._tail = Tail(self._bootstrap, state.opened, self._came)
+            self._tail = Tail(self._bootstrap, self._config, state.opened, self._came)
             self._tail.start()
         if self._tail is not None:
             self._tail.rest(state.paused)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError
@@ -50,10 +50,13 @@ def _text(data: bytes | None) -> str | None:
 class Tail:
     """Reads a topic in a thread of its own, from its last messages on."""
 
-    def __init__(self, bootstrap: str, topic: str, on_change: Callable[[Tail], None]) -> None:
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, Any], topic: str, on_change: Callable[[Tail], None]
+    ) -> None:
         """`on_change` is called from that thread, when there is something new."""
         self.topic = topic
         self._bootstrap = bootstrap
+        self._config = {**_SETTINGS, **config}
         self._on_change = on_change
         self._messages: deque[TailedMessage] = deque(maxlen=MESSAGES_MAX)
         self._missed = 0
@@ -90,7 +93,7 @@ class Tail:
 
         while not self._stopping.is_set():
             try:
-                with Consumer(self._bootstrap, config=_SETTINGS) as consumer:
+                with Consumer(self._bootstrap, config=self._config) as consumer:
                     self._begin(consumer)
                     while not self._stopping.is_set():
                         self._round(consumer)

@@ -263,6 +263,11 @@ class Fetcher:
             self._fetching.discard(node)
             outcomes: Sequence[FetchResultPartition | BarnabasError]
             if isinstance(result, FetchResult):
+                if result.throttle_ms > 0 and not result.partitions:  # beyond its quota; the link waits
+                    for state, version in asked:
+                        if state.version == version:
+                            state.busy = False
+                    return
                 refused = ApiError(result.error, "fetch") if result.error is not ErrorCode.NONE else None
                 outcomes = result.partitions if refused is None else [refused] * len(asked)
             else:

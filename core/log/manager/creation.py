@@ -7,14 +7,16 @@ from attrs import evolve
 
 from ....ports.entropy import Entropy
 from ....ports.errors import BarnabasError
-from ....ports.storage import FileMissing, Folder, LogDir, StorageError
+from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
 from ...message.codec import Codecs
 from ..checkpoints import (
+    NEW_PARTITIONS,
     PARTITION_METADATA,
     SealedSegment,
     format_partition_metadata,
+    format_topic_ids,
     parse_incomplete_until,
     parse_partition_metadata,
 )
@@ -48,12 +50,33 @@ class LogOpening:
     sealed: Collection[SealedSegment]
     may_end_early: bool = False
 
+    def create(self) -> tuple[UnifiedLog, Folder, bool]:
+        """Create the log as `open` does, and return it with its folder, and whether the folder is new."""
+        folder = self.home.log_dir.folder(str(self.partition))
+        files = folder.files()
+        if files or self.recovery_point or self.log_start:
+            return self._open(folder, files), folder, not files
+        log = UnifiedLog.create(
+            folder,
+            topic_partition=self.partition,
+            config=self.config,
+            now_ms=self.now_ms,
+            codecs=self.codecs,
+            deletion_policy=self.policy,
+            report=self.report,
+            entropy=self.entropy,
+        )
+        return log, folder, True
+
     def open(self) -> UnifiedLog:
         """Open the log on any thread that owns the folder; an existing log retains its format. Raises
         `StorageError`."""
         folder = self.home.log_dir.folder(str(self.partition))
+        return self._open(folder, folder.files())
+
+    def _open(self, folder: Folder, files: Mapping[str, FileInfo]) -> UnifiedLog:
         path = f"{self.home.log_dir.path}/{self.partition}"
-        found, wanted = detect_format(path, folder.files()), self.config.message_format
+        found, wanted = detect_format(path, files), self.config.message_format
         if found is not None and found != wanted:
             text = f"{path} holds segments of the format {found} and stays in it"
             self.report(f"{text}; message.format={wanted} applies to new logs only")
@@ -78,6 +101,9 @@ class LogCreation:
     """Creation of logs, made by `LogManager.begin_create`.
 
     Call all its `parts` and then itself, on any threads, and pass it to `complete_create`. Failures are in `errors`.
+
+    Only the last call waits for the disk: it makes durable the names of all new folders together with their topic ids,
+    which one file per data folder holds until each partition.metadata is durable (`FolderOwnership.note_created_logs`).
     """
 
     def __init__(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
@@ -87,16 +113,25 @@ class LogCreation:
         self.errors: dict[TopicPartition, BarnabasError] = {}
         self._new_folders: dict[TopicPartition, LogOpening] = {}
         """The creations that have made a folder, which a failure removes again."""
+        homes = list({id(opening.home): opening.home for opening, _ in openings}.values())
+        for home in homes:
+            home.new_topic_ids.update(self._ids_in(home))
+        self._topic_ids = [(home, dict(home.new_topic_ids)) for home in homes]
         size = max(PART_MIN, -(-len(openings) // PARTS_MAX))
         self.parts: Sequence[Callable[[], None]] = [
             partial(self._begin_logs, openings[start : start + size]) for start in range(0, len(openings), size)
         ]
         """They may run concurrently, each on its own thread."""
 
+    def _ids_in(self, home: DataFolder) -> dict[TopicPartition, bytes]:
+        return {opening.partition: each for opening, each in self.openings if opening.home is home and each is not None}
+
     def __call__(self) -> None:
-        """Call after the parts: make the names of all new logs of a data folder durable together."""
-        for home in {id(opening.home): opening.home for opening, _ in self.openings}.values():
+        """Call after the parts: make the names and the topic ids of all new logs durable."""
+        for home, topic_ids in self._topic_ids:
             try:
+                if topic_ids:
+                    home.log_dir.root.write_small(NEW_PARTITIONS, format_topic_ids(topic_ids))
                 home.log_dir.root.flush()
             except StorageError as error:
                 for opening, _ in self.openings:
@@ -110,28 +145,16 @@ class LogCreation:
         self.logs.clear()
 
     def _begin_logs(self, openings: Sequence[tuple[LogOpening, bytes | None]]) -> None:
-        """Write all metadata of a data folder at once: file systems merge simultaneous syncs."""
-        metadata: dict[int, tuple[LogDir, dict[str, Mapping[str, bytes]]]] = {}
         for opening, topic_id in openings:
             try:
-                if not opening.home.log_dir.folder(str(opening.partition)).files():
+                log, folder, is_new = opening.create()
+                self.logs[opening.partition] = log
+                if is_new:
                     self._new_folders[opening.partition] = opening
-                self.logs[opening.partition] = opening.open()
+                if topic_id is not None:
+                    _write_unflushed(folder, PARTITION_METADATA, format_partition_metadata(topic_id))
             except BarnabasError as error:
                 self._failed(opening.partition, error)
-                continue
-            if topic_id is not None:
-                log_dir = opening.home.log_dir
-                _, contents = metadata.setdefault(id(log_dir), (log_dir, {}))
-                contents[str(opening.partition)] = {PARTITION_METADATA: format_partition_metadata(topic_id)}
-        for log_dir, contents in metadata.values():
-            failures = log_dir.write_all_small(contents)
-            for opening, _ in openings:
-                name = str(opening.partition)
-                if name in failures:
-                    self._failed(opening.partition, failures[name])
-                elif name in contents:
-                    self.logs[opening.partition].flushes.mark_names_durable()
 
     def _failed(self, partition: TopicPartition, error: BarnabasError) -> None:
         self.errors.setdefault(partition, error)
@@ -144,6 +167,16 @@ class LogCreation:
                 opening.home.log_dir.delete_folder(str(partition))
             except StorageError as left:
                 opening.report(f"{opening.home.log_dir.path}/{partition} could not be removed: {left}")
+
+
+def _write_unflushed(folder: Folder, name: str, content: bytes) -> None:
+    """Write a small file that need not be durable. Raises `StorageError`."""
+    file = folder.open(name)
+    try:
+        file.truncate(0)
+        file.append(content)
+    finally:
+        file.close()
 
 
 def write_partition_metadata(folder: Folder, topic_id: bytes, incomplete_until: int | None = None) -> None:

@@ -15,6 +15,7 @@ from ..checkpoints import (
     CLEANED,
     HIGH_WATERMARK,
     LOG_START,
+    NEW_PARTITIONS,
     RECOVERY_POINT,
     SEGMENTS,
     SealedSegment,
@@ -23,6 +24,7 @@ from ..checkpoints import (
     join_segments,
     read_offsets,
     read_segments,
+    read_topic_ids,
 )
 from ..formats.registry import holds_classic_segments
 from ..log_format import LogSegment
@@ -55,6 +57,8 @@ class DataFolder:
         self._complained = False
         self._writing: dict[str, list[tuple[Callable[[], Mapping[str, bytes]], Callable[[], None]]]] = {}
         """Files being written, with the callers that wait for another write."""
+        self.new_topic_ids: dict[TopicPartition, bytes] = {}
+        """The topic ids of partitions whose partition.metadata may not be durable."""
         self.present: set[TopicPartition] = set()
         """The partitions that had a folder here at the start."""
         self.cleaned_to: dict[TopicPartition, int] = {}
@@ -99,6 +103,8 @@ class DataFolder:
             else:
                 partitions.append(partition)
         self.present = set(partitions)
+        known = read_topic_ids(root, self.report)
+        self.new_topic_ids = {partition: known[partition] for partition in partitions if partition in known}
         self.broker_epochs = read_broker_epochs(self.log_dir, is_new=not partitions)
         return partitions, removable
 
@@ -133,7 +139,7 @@ class DataFolder:
     def forget(self, partition: TopicPartition) -> None:
         """Drop the checkpoint entries of a deleted partition, which do not apply to another one of its name."""
         offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
-        for noted in (*offsets, self._sealed, self._sealed_lines):
+        for noted in (*offsets, self._sealed, self._sealed_lines, self.new_topic_ids):
             noted.pop(partition, None)
 
     def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
@@ -313,6 +319,8 @@ class DataFolder:
         try:
             if self.failure is None and not self.incomplete:
                 self.write({**self.checkpoint_contents(), **also})
+                if not self.new_topic_ids:
+                    self.log_dir.root.delete(NEW_PARTITIONS)
                 self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
         except StorageError as error:
             self.report(f"{self.log_dir.path}: the next start must recover its logs: {error}")

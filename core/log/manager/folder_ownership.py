@@ -1,6 +1,6 @@
 """The owners of partition folders: only folders of known topics are opened, and each gets a partition.metadata."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
@@ -13,6 +13,8 @@ from .creation import read_partition_metadata, write_partition_metadata
 from .data_folder import DataFolder
 
 _LABELS_AT_A_TIME = 50
+METADATA_AFTER_MS = 1000.0
+"""Pause after a creation, so that the work does not compete with further ones."""
 
 
 @frozen(kw_only=True)
@@ -51,7 +53,8 @@ class FolderOwnership:
         self.orphans: dict[TopicPartition, OrphanFolder] = {}
         self.unlabelled: set[TopicPartition] = set()
         """The partitions whose folders had no readable partition.metadata at the start."""
-        self._without_metadata: list[tuple[TopicPartition, Folder, bytes]] = []
+        self._without_metadata: list[tuple[DataFolder, TopicPartition, bytes]] = []
+        self._is_due = False
         self.incomplete_until: dict[TopicPartition, int] = {}
         """The incomplete logs, with the last broker epoch in which their replicas had the missing messages."""
 
@@ -61,6 +64,9 @@ class FolderOwnership:
             return True
         folder = home.log_dir.folder(str(partition))
         known, (noted, incomplete_until) = self._topic_id_of(partition), read_partition_metadata(folder, self._report)
+        is_new = partition in home.new_topic_ids and noted in (None, home.new_topic_ids[partition])
+        if is_new and (noted is not None or known is None or not _was_never_used(folder.files())):
+            noted = home.new_topic_ids[partition]
         if noted in self._deleted_ids and noted != known:
             self._begin_removal(home, partition, unique)
             return False
@@ -80,7 +86,7 @@ class FolderOwnership:
                 )
             return found == CLASSIC
         if noted is None:
-            self._without_metadata.append((partition, folder, known))
+            self._without_metadata.append((home, partition, known))
             self.unlabelled.add(partition)
         elif noted != known:
             name = transient_folder_name(partition, unique(), STRAY_FOLDER_SUFFIX)
@@ -91,6 +97,8 @@ class FolderOwnership:
                 f"renamed to {name}"
             )
             return False
+        elif is_new:
+            self._without_metadata.append((home, partition, known))
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
         return True
@@ -124,9 +132,9 @@ class FolderOwnership:
         return (orphan.home, name) if exists else None
 
     def note_empty_log(self, home: DataFolder, partition: TopicPartition) -> None:
-        """Handle an empty log, the last one that `may_open` was asked about. Without partition.metadata an interrupted
-        start may have created it in place of a missing one."""
-        if self._without_metadata and self._without_metadata[-1][0] == partition and home.broker_epochs.epochs:
+        """Handle an empty log. Without partition.metadata an interrupted start may have created it in place of a
+        missing one."""
+        if partition in self.unlabelled and home.broker_epochs.epochs:
             self.incomplete_until[partition] = home.broker_epochs.latest
 
     def note_incomplete_log(self, home: DataFolder, partition: TopicPartition) -> None:
@@ -135,45 +143,65 @@ class FolderOwnership:
         if home.broker_epochs.epochs:
             self.incomplete_until[partition] = home.broker_epochs.latest
             if known is not None:
-                self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
+                self._without_metadata.append((home, partition, known))
 
     def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
         """Handle a new folder in place of a missing one: it gets a partition.metadata if the topic is known.
         `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if known is not None:
-            self._without_metadata.append((partition, home.log_dir.folder(str(partition)), known))
+            self._without_metadata.append((home, partition, known))
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
 
+    def note_created_logs(
+        self, created: Iterable[tuple[DataFolder, TopicPartition]], still_wanted: Callable[[TopicPartition], bool]
+    ) -> None:
+        """Have the partition.metadata of new logs made durable, in a moment: until then `DataFolder.new_topic_ids` and
+        its file have their topic ids."""
+        for home, partition in created:
+            topic_id = home.new_topic_ids.get(partition)
+            if topic_id is not None:
+                self._without_metadata.append((home, partition, topic_id))
+        if self._without_metadata and not self._is_due:
+            self._is_due = True
+
+            def due() -> None:
+                self._is_due = False
+                self.write_missing_metadata(still_wanted)
+
+            self._scheduler.call_later(METADATA_AFTER_MS, due)
+
     def write_missing_metadata(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
         """Write the missing partition.metadata files in the background, some at a time."""
-        some = [
-            (*entry, self.incomplete_until.get(entry[0]))
-            for entry in self._without_metadata[:_LABELS_AT_A_TIME]
-            if still_wanted(entry[0])
-        ]
-        del self._without_metadata[:_LABELS_AT_A_TIME]
+        some: list[tuple[DataFolder, TopicPartition, bytes, Folder, int | None]] = []
+        while self._without_metadata and not some:
+            for home, partition, topic_id in self._without_metadata[:_LABELS_AT_A_TIME]:
+                if still_wanted(partition):
+                    folder = home.log_dir.folder(str(partition))
+                    some.append((home, partition, topic_id, folder, self.incomplete_until.get(partition)))
+            del self._without_metadata[:_LABELS_AT_A_TIME]
         if not some:
-            if self._without_metadata:
-                self.write_missing_metadata(still_wanted)
             return
 
-        def work() -> list[str]:
-            failures = []
-            for partition, folder, topic_id, incomplete_until in some:
+        def work() -> Mapping[TopicPartition, str]:
+            failures = {}
+            for _, partition, topic_id, folder, incomplete_until in some:
                 try:
                     write_partition_metadata(folder, topic_id, incomplete_until)
                 except FileMissing:
                     continue  # deleted meanwhile
                 except StorageError as error:
-                    failures.append(f"partition.metadata of {partition} could not be written: {error}")
+                    failures[partition] = f"partition.metadata of {partition} could not be written: {error}"
             return failures
 
-        def done(outcome: Outcome[list[str]]) -> None:
+        def done(outcome: Outcome[Mapping[TopicPartition, str]]) -> None:
             failures = outcome.get()
+            for home, partition, topic_id, _, _ in some:
+                if partition not in failures and home.new_topic_ids.get(partition) == topic_id:
+                    del home.new_topic_ids[partition]
             if failures:
-                self._report(f"{failures[0]} ({len(failures)} in total)")
+                self._report(f"{next(iter(failures.values()))} ({len(failures)} in total)")
                 return  # the next start tries again
             self.write_missing_metadata(still_wanted)
 

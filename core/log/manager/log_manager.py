@@ -98,6 +98,8 @@ class LogManager:
         )
         self._flush_took = flush_took
         self._unopened: dict[TopicPartition, DataFolder] = {}
+        self._unrenamed: dict[TopicPartition, tuple[DataFolder, str | None]] = {}
+        """Closed logs whose folders could not be renamed. Those with a cause are stray, the others deleted."""
         self._ownership = FolderOwnership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
         """Number of flushes and creations that run on other threads."""
@@ -274,9 +276,12 @@ class LogManager:
 
     def start(self) -> None:
         """Start the periodic work."""
-        self._ownership.write_missing_metadata(lambda partition: partition in self.homes and not self._closed)
+        self._ownership.write_missing_metadata(self._is_in_use)
         for number in range(len(self._periods)):
             self._repeat(number)
+
+    def _is_in_use(self, partition: TopicPartition) -> bool:
+        return partition in self.homes and not self._closed
 
     def _repeat(self, number: int) -> None:
         period_ms, work = self._periods[number]
@@ -355,12 +360,21 @@ class LogManager:
             log = creation.logs.get(opening.partition)
             if log is not None:
                 self._adopt(opening, log)
+            else:
+                opening.home.new_topic_ids.pop(opening.partition, None)
             opening.home.checked(f"creating {opening.partition}", creation.errors.get(opening.partition))
+        created = [
+            (opening.home, opening.partition) for opening, _ in creation.openings if opening.partition in creation.logs
+        ]
+        self._ownership.note_created_logs(created, self._is_in_use)
         self._ended()
         return creation.errors
 
     def _place_for(self, partition: TopicPartition, planned: Mapping[int, int], *, is_new: bool) -> DataFolder:
         """`planned`: number of planned logs by folder, in addition to its logs. Raises `StorageError`."""
+        if partition in self._unrenamed:  # of an earlier topic of this name, whose messages are not those of this one
+            cause = self._unrenamed[partition][1]
+            self.delete(partition) if cause is None else self.rename_to_stray(partition, cause)
         broken = self._unopened.get(partition)
         if broken is not None:
             return broken
@@ -398,7 +412,7 @@ class LogManager:
 
         Raises as `delete` does.
         """
-        self._report_stray(partition, self._take_away(partition, STRAY_FOLDER_SUFFIX), cause)
+        self._report_stray(partition, self._take_away(partition, STRAY_FOLDER_SUFFIX, cause), cause)
 
     def rename_orphan_to_stray(self, partition: TopicPartition, cause: str) -> None:
         """Rename a folder of `orphans` as `rename_to_stray` does. Raises `StorageError`; it is an orphan still then."""
@@ -413,9 +427,12 @@ class LogManager:
                 " can be deleted when nothing in it is needed"
             )
 
-    def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
+    def _take_away(
+        self, partition: TopicPartition, suffix: str, cause: str | None = None
+    ) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; return the new place. None for an unknown partition."""
-        folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
+        unrenamed, _ = self._unrenamed.get(partition, (None, None))
+        folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None) or unrenamed
         self._ownership.incomplete_until.pop(partition, None)
         self._ownership.unlabelled.discard(partition)
         if folder is None:
@@ -425,7 +442,9 @@ class LogManager:
             log.abandon()
         folder.forget(partition)
         name = transient_folder_name(partition, self._unique(), suffix)
+        self._unrenamed[partition] = folder, cause
         folder.log_dir.rename_folder(str(partition), name)
+        del self._unrenamed[partition]
         return folder, name
 
     def _unique(self) -> str:

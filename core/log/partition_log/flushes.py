@@ -85,7 +85,3 @@ class LogFlushes:
             self._failed(work, error)
             raise
         state.durable.done(work, state.end)
-
-    def mark_names_durable(self) -> None:
-        """Note that the folder was flushed after its last file was created."""
-        self._state.durable.new_names = False

@@ -78,6 +78,14 @@ def load(state: LogState, noted: LogCheckpoint, *, now_ms: int, recover: bool, m
     return lost_end
 
 
+def start_new(state: LogState, *, now_ms: int) -> None:
+    """Start a log at offset 0 in a folder without files. Raises `StorageError`."""
+    state.durable.note_flush_time(now_ms)
+    state.segments = SegmentList((state.create_segment(Offset(0), now_ms),))
+    state.start = state.end = Offset(0)
+    state.durable.reset_to(Offset(0))
+
+
 def _read_epochs(state: LogState) -> None:
     """Rebuild the leader epochs from the batches."""
     for segment in state.segments.items:

@@ -31,7 +31,7 @@ from ..retention import DeletionPolicy, removable
 from ..segment.segment import INT_MAX, Segment, count_fitting
 from ..segment.segment_list import SegmentList
 from .flushes import LogFlushes
-from .loading import load
+from .loading import load, start_new
 from .log_state import LogState
 from .replacement import SegmentReplacer
 from .results import EMPTY_SLICE, AppendResult, LogSlice, ReplicatedAppendResult, TimestampOffset
@@ -102,6 +102,25 @@ class UnifiedLog:
         noted = LogCheckpoint(Offset(recovery_point), Offset(log_start_offset), sealed)
         log.is_end_lost = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
         log.transactions.rebuild_marked_indexes()  # now: the next start would not notice that they are corrupt
+        return log
+
+    @classmethod
+    def create(
+        cls,
+        folder: Folder,
+        *,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        codecs: Codecs,
+        deletion_policy: DeletionPolicy,
+        report: Callable[[str], None] = lambda _: None,
+        entropy: Entropy | None = None,
+    ) -> "UnifiedLog":
+        """Create a log at offset 0 in a folder that has no files; see `open`. Raises `StorageError`."""
+        state = LogState(folder, topic_partition, config, codecs, LeaderEpochCache([]), report)
+        log = cls(state, deletion_policy, entropy)
+        start_new(state, now_ms=now_ms)
         return log
 
     # --- properties

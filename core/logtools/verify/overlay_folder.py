@@ -5,7 +5,7 @@ Appended bytes are in memory; copied parts of existing files are references.
 
 from collections.abc import Mapping
 
-from ....ports.storage import File, FileInfo, FileMissing, Folder, LogDir, Region, StorageError, write_small_in_turn
+from ....ports.storage import File, FileInfo, FileMissing, Folder, LogDir, Region, StorageError
 from ....ports.types import Buffer, Position
 
 _COPY_BYTES = 1 << 20
@@ -184,9 +184,6 @@ class OverlayLogDir:
 
     def delete_folder(self, name: str) -> None:
         self._folders.pop(name, None)
-
-    def write_all_small(self, contents: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, StorageError]:
-        return write_small_in_turn(self, contents)
 
     def space(self) -> tuple[int, int]:
         return self._log_dir.space()

@@ -145,6 +145,10 @@ class FetchSessionManager:
         self._by_follower: dict[int, _FetchSession] = {}
         self._last_id = NO_SESSION
 
+    def remove_all(self) -> None:
+        """Forget all sessions: each follower begins another one with its next fetch."""
+        self._by_follower.clear()
+
     def read(self, request: Fetch, done: OnFetchSessionResult, *, max_bytes: int, reader: Hashable) -> None:
         """Answer a fetch of a follower. `done` is called once, as that of `ReplicaReader.read`.
 

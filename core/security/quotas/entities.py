@@ -29,7 +29,6 @@ _WHOLE_MAX = {PRODUCER_BYTE_RATE: 2**63 - 1, CONSUMER_BYTE_RATE: 2**63 - 1, CONN
 """The keys whose values are whole numbers, with the largest one."""
 _DEFAULT = "<default>"
 _ESCAPED = str.maketrans({"%": "%25", ",": "%2C", "<": "%3C"})
-_VERSION = 1
 
 Entity = Mapping[str, str | None]
 """Type → name; None = the default of the type."""
@@ -67,7 +66,7 @@ def altered(entry: QuotaAlteration) -> Callable[[Mapping[str, object] | None], M
                 limits.pop(op.key, None)
             else:
                 limits[op.key] = op.value
-        return {"version": _VERSION, "entity": dict(entry.entity), "limits": limits} if limits else None
+        return {"entity": dict(entry.entity), "limits": limits} if limits else None
 
     return change
 

@@ -39,17 +39,17 @@ def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
         raise ConfigError(f"table {table!r} is not NAMESPACE.NAME")
     if catalog and not _REST.match(catalog) and not _SQL.match(catalog):
         raise ConfigError(f"catalog {catalog!r} is none of http(s)://... (REST), sqlite:///FILE, postgresql://...")
-    kept = kept_place(folder)
-    if kept is None:
+    stored = stored_place(folder)
+    if stored is None:
         own = re.sub(r"\W+", "_", folder.absolute().name) or "table"
         return Place(catalog=catalog, table=table or f"{NAMESPACE}.{own}")
-    if (catalog or kept.catalog, table or kept.table) != (kept.catalog, kept.table):
-        where = kept.catalog or "the catalog in its folder"
-        raise ConfigError(f"{folder} is table {kept.table} of {where}; a table has one place")
-    return kept
+    if (catalog or stored.catalog, table or stored.table) != (stored.catalog, stored.table):
+        where = stored.catalog or "the catalog in its folder"
+        raise ConfigError(f"{folder} is table {stored.table} of {where}; a table has one place")
+    return stored
 
 
-def kept_place(folder: Path) -> Place | None:
+def stored_place(folder: Path) -> Place | None:
     """Return the place of the folder's table; None: it is no Iceberg table of ours. Raises `TableError`."""
     path = folder / _MARKER
     if not path.exists():

@@ -33,14 +33,14 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
 def needed(table: Table, without: Collection[Snapshot] = ()) -> set[str]:
     """Return the paths of the files that all snapshots except those of `without` need, and of the metadata files."""
     gone = {each.snapshot_id for each in without}
-    kept = [each for each in table.snapshots() if each.snapshot_id not in gone]
-    manifests = {each.manifest_path: each for snapshot in kept for each in snapshot.manifests(table.io)}
+    remaining = [each for each in table.snapshots() if each.snapshot_id not in gone]
+    manifests = {each.manifest_path: each for snapshot in remaining for each in snapshot.manifests(table.io)}
     entries = chain.from_iterable(each.fetch_manifest_entry(table.io) for each in manifests.values())
     statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
     return {
         table.metadata_location,
         *(each.metadata_file for each in table.metadata.metadata_log),
-        *(each.manifest_list for each in kept),
+        *(each.manifest_list for each in remaining),
         *manifests,
         *(entry.data_file.file_path for entry in entries),
         *(each.statistics_path for each in statistics),

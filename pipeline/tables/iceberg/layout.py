@@ -17,7 +17,7 @@ from ..layout import Layout
 from ..state import TableError
 from .files import StagedFile
 
-_KEPT_METADATA_FILES = "100"
+_METADATA_FILES_MAX = "100"
 
 
 def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | None = None) -> Table:
@@ -33,7 +33,7 @@ def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | 
         properties={
             TableProperties.FORMAT_VERSION: "2",
             TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
-            TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: _KEPT_METADATA_FILES,
+            TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: _METADATA_FILES_MAX,
             TableProperties.WRITE_DATA_PATH: folder.absolute().as_posix(),  # others write where Spark does
             **({} if metadata is None else {TableProperties.WRITE_METADATA_PATH: metadata.absolute().as_posix()}),
         },

@@ -21,7 +21,7 @@ from ..layout import Layout
 from ..lock import exclusive
 from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
-from .catalog import Place, keep_place, kept_place, opened
+from .catalog import Place, keep_place, opened, stored_place
 from .durable import local_path
 from .expiry import expired, metadata_folder, needed, remove_empty, strays
 from .files import StagedFile, data_file, partition_texts
@@ -88,7 +88,7 @@ class IcebergTable:
     def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
         return exclusive(self.folder / "_barnabas" / "lock", wait_s=wait_s)
 
-    def settle(self) -> None:
+    def finish_commit(self) -> None:
         if not self.exists():
             text = f"{self.folder} is not a loaded table: it has no commits; run 'barnabas load' into it first"
             raise TableError(text)
@@ -103,7 +103,7 @@ class IcebergTable:
             # A Java whose load was killed may still write there for a moment; what remains goes the next time.
             shutil.rmtree(left, ignore_errors=True)
 
-    def begin(self) -> Staging:
+    def begin_commit(self) -> Staging:
         with opened(self.folder, self.place) as catalog:
             table = self._load(catalog)
             newest = None if table is None else next(_commits(table, self._name), None)
@@ -239,7 +239,7 @@ class IcebergTable:
 
     @contextmanager
     def _opened(self) -> Iterator[Table | None]:
-        if kept_place(self.folder) is None:
+        if stored_place(self.folder) is None:
             yield None
             return
         with opened(self.folder, self.place) as catalog:
@@ -309,8 +309,8 @@ def _entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
 
 def _summary(change: TableChange, number: int) -> str:
     raw = cattrs.unstructure(change)
-    kept = {key: value for key, value in raw.items() if key not in _NOT_IN_SUMMARY}
-    return json.dumps({"number": number, **kept}, separators=(",", ":"))
+    fields = {key: value for key, value in raw.items() if key not in _NOT_IN_SUMMARY}
+    return json.dumps({"number": number, **fields}, separators=(",", ":"))
 
 
 def _commit(state: str, created_ms: int, entries: Sequence[ManifestEntry], name: Any) -> Commit:

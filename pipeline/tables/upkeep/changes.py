@@ -11,6 +11,6 @@ def change_files(
     last: Commit, operation: str, *, files: Sequence[str], removed: Iterable[str], replaced_rows: int = 0
 ) -> TableChange:
     """Everything else that the table says of itself is as it was."""
-    kept = {field.name: getattr(last, field.name) for field in attrs.fields(TableChange)}
+    carried = {field.name: getattr(last, field.name) for field in attrs.fields(TableChange)}
     done = {"operation": operation, "ranges": (), "rows": 0, "replaced_rows": replaced_rows, "lost": ()}
-    return TableChange(**{**kept, **done, "files": files, "removed": list(removed)})
+    return TableChange(**{**carried, **done, "files": files, "removed": list(removed)})

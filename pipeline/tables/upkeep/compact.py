@@ -42,7 +42,7 @@ def compact(
         last = store.last()
         if last is None:
             raise TableError(f"{store.folder} is not a loaded table")
-        staging = store.begin()
+        staging = store.begin_commit()
         for index, files in enumerate(several):
             rows = rewrite(store.folder, files, staging, index).rows
             if rows != sum(file.rows for file in files):

@@ -32,7 +32,7 @@ def convert_table(
         raise ConfigError(f"a catalog is for tables in format {ICEBERG}, not {to}")
     require_format(to)
     source = ParquetTable(folder)
-    source.settle()
+    source.finish_commit()
     with source.locked():
         source.recover()
         last = source.last()

@@ -57,8 +57,8 @@ def delete_before(
     whole, partly = _affected(store, files, before_ms, progress)
     if not whole and not partly:
         return Deleted(rows=0, files=0, rewritten=0, commit=None)
-    staging = store.begin()
-    rows, kept, rewritten = sum(file.rows for file in whole), 0, list[DataFile]()
+    staging = store.begin_commit()
+    rows, remaining, rewritten = sum(file.rows for file in whole), 0, list[DataFile]()
     for index, file in enumerate(partly):
         written = rewrite(store.folder, [file], staging, index, lambda batch: _not_before(batch, before_ms))
         progress(len(files) - len(partly) + index + 1, len(files))
@@ -66,13 +66,13 @@ def delete_before(
             written.path.unlink(missing_ok=True)
             continue
         rows += file.rows - written.rows
-        kept += written.rows
+        remaining += written.rows
         rewritten.append(file)
     removed = [file.name for file in (*whole, *rewritten)]
     if not rows:
         shutil.rmtree(staging.folder)
         return Deleted(rows=0, files=0, rewritten=0, commit=None)
-    names = staged_names(staging, kept, gather=True)
+    names = staged_names(staging, remaining, gather=True)
     change = change_files(last, DELETE, files=names, removed=removed, replaced_rows=rows)
     commit = store.commit(staging, change).number
     return Deleted(rows=rows, files=len(whole), rewritten=len(rewritten), commit=commit)

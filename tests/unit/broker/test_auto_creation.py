@@ -80,7 +80,7 @@ def test_auto_creation_reports_storage_error_and_succeeds_on_retry(monkeypatch: 
         raise StorageError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("barnabas.core.log.partition_log.unified_log.UnifiedLog.open", broken)
+        patch.setattr("barnabas.core.log.partition_log.unified_log.UnifiedLog.create", broken)
         assert errors(broker, "t") == {"t": ErrorCode.KAFKA_STORAGE_ERROR}
     assert errors(broker, "t") == {"t": NONE}
 

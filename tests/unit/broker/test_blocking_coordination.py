@@ -253,7 +253,7 @@ def test_a_disk_that_fails_leaves_no_topic(broker: SlowBroker, monkeypatch: pyte
 
     broker.create("t")
     with monkeypatch.context() as patch:
-        patch.setattr(UnifiedLog, "open", broken)
+        patch.setattr(UnifiedLog, "create", broken)
         assert broker.create_topics("u") == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert broker.grow("t", 2) is ErrorCode.KAFKA_STORAGE_ERROR
         broker.service.fail("commit", [name for name, _ in broker.service.calls].count("commit") + 2, done=False)

@@ -1,4 +1,4 @@
-"""ElectLeaders, reassignments, OffsetForLeaderEpoch and quotas, as one broker answers them."""
+"""ElectLeaders, reassignments, OffsetForLeaderEpoch, as one broker answers them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
-from barnabas.ports.broker_api.quotas import DescribeClientQuotas, QuotaFilter
 from barnabas.ports.broker_api.replicas import (
     AlterPartitionReassignments,
     ElectionType,
@@ -127,9 +126,3 @@ def test_offset_for_leader_epoch_checks_current_leader_epoch(broker: ManualBroke
     assert epoch_end(broker, 0, current=1)[0] is ErrorCode.FENCED_LEADER_EPOCH
     assert epoch_end(broker, 0, current=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert epoch_end(broker, 0, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-
-
-def test_there_are_no_quotas(broker: ManualBroker) -> None:
-    anyone = QuotaFilter(entity_type="user", match=2)
-    result = broker.ask(DescribeClientQuotas(filters=[anyone]))
-    assert (result.error, list(result.entries or [])) == (ErrorCode.NONE, [])

@@ -162,6 +162,24 @@ def test_retries_can_be_bounded() -> None:
     assert "lost" in str(answer)
 
 
+def test_answer_without_items_to_a_throttled_client_is_asked_for_again() -> None:
+    bench = Bench(PlainCluster(t=1))
+    found: list[Any] = [[], [(ErrorCode.NONE, "fetched")]]
+    box: list[Any] = []
+    call = LeaderCall(
+        items=[TopicPartition("t", 0)],
+        partition_of=lambda item: item,
+        build=lambda items: Metadata(topics=None),
+        outcomes=lambda result: found.pop(0),
+        done=box.append,
+        deadline_ms=bench.now + 60_000,
+        retries_max=5,
+    )
+    bench.calls.add(call)
+    bench.run(lambda: bool(box))
+    assert box == [{0: "fetched"}]
+
+
 def test_closing_fails_what_is_open() -> None:
     bench = Bench(PlainCluster())
     box: list[Any] = []

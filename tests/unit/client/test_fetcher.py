@@ -112,6 +112,25 @@ def test_partitions_take_turns() -> None:
     assert [bench.next_fetch().tp for _ in range(4)] == [PLACE, other, PLACE, other]
 
 
+def test_throttled_fetch_without_partitions_is_repeated() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 3)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    answer = cluster.answer
+    throttled: list[Fetch] = []
+
+    def answer_empty_once(broker: int, request: Any) -> Any:
+        if isinstance(request, Fetch) and not throttled:
+            throttled.append(request)
+            return FetchResult(partitions=(), throttle_ms=500)
+        return answer(broker, request)
+
+    cluster.answer = answer_empty_once  # type: ignore[method-assign]
+    assert bench.read(3) == values
+    assert len(throttled) == 1
+
+
 def test_one_fetch_per_broker_with_all_its_partitions() -> None:
     cluster = PlainCluster(brokers=2, t=4)
     bench = Bench(cluster)

@@ -211,6 +211,37 @@ def test_a_folder_that_could_not_be_removed_is_tried_again(broker: Broker, monke
     assert not broker.disks[0].folders
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_log_of_a_topic_made_again_is_empty_if_the_folder_of_the_deleted_one_could_not_be_renamed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    manager = broker.start()
+    put(manager.create(tp("t")), b"of the deleted topic")
+
+    def fail(_log_dir: MemoryLogDir, old: str, _new: str) -> None:
+        raise StorageError(f"cannot rename {old}")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MemoryLogDir, "rename_folder", fail)
+        with pytest.raises(StorageError, match="cannot rename t-0"):
+            manager.delete(tp("t"))
+        with pytest.raises(StorageError, match="cannot rename t-0"):
+            manager.create(tp("t"))
+    if together:
+        creation = manager.begin_create({tp("t"): bytes(range(16))})
+        for part in creation.parts:
+            part()
+        creation()
+        assert not manager.complete_create(creation)
+    else:
+        manager.create(tp("t"))
+    log = manager.get(tp("t"))
+    assert log is not None
+    assert log.log_end_offset == 0
+    broker.scheduler.run_pending()
+    assert list(broker.disks[0].folders) == ["t-0"]
+
+
 def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
     manager = broker.start()
     manager.create(tp("t"))

@@ -180,7 +180,7 @@ def test_rows_of_another_broker_are_not_replaced(tmp_path: Path) -> None:
 def test_commits_of_before_are_read(tmp_path: Path) -> None:
     log = CommitLog(tmp_path)
     with log.locked():
-        number, staging = log.begin()
+        number, staging = log.begin_commit()
         log.commit(LoggedCommit(number=number, staging=staging.name, created_ms=0, topics={}))
     path = tmp_path / "_barnabas" / "commits" / "000001.json"
     text = path.read_text().replace('"ranges": []', '"ranges": [{"topic": "t", "partition": 1, "start": 0, "end": 5}]')

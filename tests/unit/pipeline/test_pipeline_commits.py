@@ -26,7 +26,7 @@ def _stage(folder: Path, contents: dict[str, str]) -> None:
 def _load(log: CommitLog, contents: dict[str, str], removed: tuple[str, ...] = (), offset: int = 0) -> None:
     with log.locked():
         log.recover()
-        number, staging = log.begin()
+        number, staging = log.begin_commit()
         _stage(staging, contents)
         log.commit(
             LoggedCommit(
@@ -122,7 +122,7 @@ def test_stopped_again_while_recovering(tmp_path: Path) -> None:
 def test_before_the_commit_nothing_is_visible(tmp_path: Path) -> None:
     log = CommitLog(tmp_path)
     with log.locked():
-        _, staging = log.begin()
+        _, staging = log.begin_commit()
         _stage(staging, FIRST)
         assert _visible(tmp_path) == {}
         assert log.last() is None
@@ -140,7 +140,7 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
 
 def test_commit_with_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     log = CommitLog(tmp_path)
-    number, staging = log.begin()
+    number, staging = log.begin_commit()
     _stage(staging, FIRST)
     with pytest.raises(FileNotFoundError):
         log.commit(LoggedCommit(number=number, staging=staging.name, created_ms=1, topics={}, files=["x"]))
@@ -169,7 +169,7 @@ def test_a_reader_finishes_what_a_dead_load_left(tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         _load(CommitLog(tmp_path, checkpoint=stop), FIRST)
     assert _visible(tmp_path) == {}
-    open_store(tmp_path).settle()
+    open_store(tmp_path).finish_commit()
     assert _visible(tmp_path) == FIRST
 
 
@@ -184,7 +184,7 @@ def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
     writer = threading.Thread(target=_load, args=(CommitLog(tmp_path, checkpoint=pause), FIRST))
     writer.start()
     assert applying.wait(PATIENCE_S)
-    reader = threading.Thread(target=open_store(tmp_path).settle)
+    reader = threading.Thread(target=open_store(tmp_path).finish_commit)
     reader.start()
     reader.join(0.3)
     assert reader.is_alive()

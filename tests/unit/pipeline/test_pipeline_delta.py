@@ -61,7 +61,7 @@ def add(
     with store.locked():
         store.recover()
         last = store.last()
-        staging = store.begin()
+        staging = store.begin_commit()
         for days in (0, 1):
             place = staging.folder / f"topic={topic}" / f"day={(DAY + timedelta(days=days)).date()}"
             place.mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_who_was_slower_changes_nothing(tmp_path: Path) -> None:
     """As on machines whose file system has no common locks."""
     add(tmp_path, 0, 10)
     slow = DeltaLakeTable(tmp_path)
-    staging = slow.begin()
+    staging = slow.begin_commit()
     place = staging.folder / "topic=t/day=2026-11-22"
     place.mkdir(parents=True)
     pq.write_table(rows(range(10, 30)), place / "part-0.parquet")
@@ -242,7 +242,7 @@ def _add_file(folder: Path, content: pa.Table) -> None:
     store = open_store(folder)
     with store.locked():
         store.recover()
-        staging, last = store.begin(), store.last()
+        staging, last = store.begin_commit(), store.last()
         place = staging.folder / "topic=t/day=2026-11-22"
         place.mkdir(parents=True)
         pq.write_table(content, place / "part-0.parquet")
@@ -360,7 +360,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match=r"\(or take --format parquet\): deltalake not installed; .*tables"):
         load("127.0.0.1:1", ["t"], tmp_path)
     with pytest.raises(TableError, match="not a loaded table"):
-        open_store(tmp_path).settle()
+        open_store(tmp_path).finish_commit()
     assert open_store(tmp_path, "parquet").format == "parquet"
 
 

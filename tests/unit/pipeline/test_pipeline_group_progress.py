@@ -35,8 +35,8 @@ def test_group_progress_commits_all_partitions_first_then_changes() -> None:
 
 def test_group_progress_does_not_commit_start_offsets() -> None:
     group = Group()
-    group.progress.begin({A: 5, B: 7})
-    group.progress.begin({A: 9, B: 9})
+    group.progress.set_initial_offsets({A: 5, B: 7})
+    group.progress.set_initial_offsets({A: 9, B: 9})
     group.progress.reached({A: 5, B: 7})
     assert not group.commits
     group.progress.reached({A: 9, B: 9})

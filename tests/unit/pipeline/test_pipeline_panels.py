@@ -4,7 +4,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from barnabas.pipeline.report import charts
-from barnabas.pipeline.report.panels import BarList, Beside, Cards, ChartPanel, Heading, Panel, TablePanel, write_page
+from barnabas.pipeline.report.panels import (
+    BarList,
+    Cards,
+    ChartPanel,
+    Heading,
+    Panel,
+    SideBySide,
+    TablePanel,
+    write_page,
+)
 
 EVIL = "<script>alert(1)</script>"
 
@@ -26,7 +35,7 @@ def test_a_page_of_all_panels(tmp_path: Path) -> None:
     parts: list[Panel] = [
         Cards([(EVIL, EVIL)]),
         ChartPanel(EVIL, chart, legend=[EVIL], note=EVIL),
-        Beside([BarList(EVIL, [(EVIL, 3), ("b", 0)]), TablePanel(EVIL, [EVIL, "n"], [[EVIL, 12345]], note=EVIL)]),
+        SideBySide([BarList(EVIL, [(EVIL, 3), ("b", 0)]), TablePanel(EVIL, [EVIL, "n"], [[EVIL, 12345]], note=EVIL)]),
         TablePanel("empty", ["a"], []),
         Heading(EVIL, EVIL),
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.pipeline.load import TopicsFailed
-from barnabas.pipeline.load_command import load_rounds, tell
+from barnabas.pipeline.load_command import load_rounds, print_result
 from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.pipeline.tables.loading import LoadResult
 from barnabas.pipeline.tables.rounds import Round, rounds
@@ -101,7 +101,7 @@ def test_partial_topic_failure_message_names_command_flags(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    tell(DONE, failed, tmp_path, None, as_json=as_json)
+    print_result(DONE, failed, tmp_path, None, as_json=as_json)
     said = capsys.readouterr()
     assert "give --recreated replace" in said.out
     assert "not loaded: t: give --recreated replace" in said.err

@@ -20,7 +20,7 @@ WIDE = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.struct([("p", pa.int3
 def _commit(store: TableStore, offset: int, kind: pa.DataType | None, day: str = "2024-01-01") -> None:
     with store.locked():
         store.recover()
-        staging = store.begin()
+        staging = store.begin_commit()
         if kind is not None:
             folder = staging.folder / "topic=t" / f"day={day}"
             folder.mkdir(parents=True)

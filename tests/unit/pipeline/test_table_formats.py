@@ -45,16 +45,16 @@ def test_a_commit_adds_and_replaces(tmp_path: Path, named: str) -> None:
     store = open_store(tmp_path, named)
     assert not store.exists()
     with pytest.raises(TableError, match="is not a loaded table"):
-        store.settle()
+        store.finish_commit()
     replaced = _begin(tmp_path, named)
     assert seen(read_foreign(tmp_path)) == BEFORE
     _replace(store, replaced)
-    store.settle()
+    store.finish_commit()
     assert seen(read_foreign(tmp_path)) == AFTER
     last = open_store(tmp_path).last()
     assert last is not None
     assert (last.number, last.operation, last.rows, list(last.removed)) == (
-        open_store(tmp_path).begin().number - 1,
+        open_store(tmp_path).begin_commit().number - 1,
         "load",
         5,
         [replaced],

@@ -13,7 +13,7 @@ from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_ro
 from barnabas.adapters.system import SeededEntropy
 from barnabas.app.cli.main import main
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.iceberg.catalog import Place, find_place, keep_place, kept_place
+from barnabas.pipeline.tables.iceberg.catalog import Place, find_place, keep_place, stored_place
 from barnabas.pipeline.tables.iceberg.store import IcebergTable
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
@@ -67,7 +67,7 @@ def test_a_moved_folder_says_so(tmp_path: Path) -> None:
 def test_two_writers_that_do_not_share_a_lock(tmp_path: Path) -> None:
     commit_rows(open_store(tmp_path, ICEBERG), *ROWS)
     one, other = _iceberg(tmp_path), _iceberg(tmp_path)
-    first, second = one.begin(), other.begin()
+    first, second = one.begin_commit(), other.begin_commit()
     for number, staging in enumerate((first, second)):
         write_rows(staging.folder, Rows("a", "2024-01-03", range(5, 9)), number)
     change = TableChange(topics={"a": TopicState(next_offsets={"0": 9})}, rows=4)
@@ -151,7 +151,7 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"is table shared\.events of http.*; a table has one place"):
             open_store(folder, ICEBERG, table="shared.others")
         with pytest.raises(TableError, match=r"shared\.events is the table in .*table\. "):
-            open_store(tmp_path / "other", ICEBERG, catalog=uri, table="shared.events").begin()
+            open_store(tmp_path / "other", ICEBERG, catalog=uri, table="shared.events").begin_commit()
     with pytest.raises(TableError, match=r"shared\.events: http.* does not answer as it should"):
         open_store(folder).last()
 
@@ -159,7 +159,7 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
 def _commit_typed(folder: Path, day: str, value: pa.StructScalar, offset: int) -> None:
     store = open_store(folder, ICEBERG)
     with store.locked():
-        staging = store.begin()
+        staging = store.begin_commit()
         path = staging.folder / "topic=t" / f"day={day}" / "part-0.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.table({"value": pa.array([value]), "partition": [0], "offset": [offset]}), path)
@@ -243,7 +243,7 @@ def test_where_a_table_is_registered_survives_a_power_cut(tmp_path: Path) -> Non
     tried = 0
     for crash in crashes(recording.operations, SeededEntropy("place"), first=recording.began):
         crash.left.write_to(left)
-        assert kept_place(left) in ([place] if "kept" in crash.noted else [place, None])
+        assert stored_place(left) in ([place] if "kept" in crash.noted else [place, None])
         shutil.rmtree(left)
         tried += 1
     assert tried > 3

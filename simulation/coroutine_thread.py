@@ -1,4 +1,4 @@
-"""Threads of which one at a time runs: each hands the baton back when it waits, so that everything has one order."""
+"""Threads of which only one runs at a time: each runs until it waits, so that everything has one order."""
 
 from collections.abc import Callable
 from threading import Lock, Thread, current_thread
@@ -8,7 +8,7 @@ class Killed(BaseException):
     """The machine that this code runs on has lost its power. Not an `Exception`: no program handles it."""
 
 
-class Baton:
+class CoroutineThread:
     """A thread that runs only while the thread of the simulation waits for it, and the other way round."""
 
     def __init__(self, run: Callable[[], None], name: str) -> None:
@@ -36,7 +36,7 @@ class Baton:
                 self._thread.join()
 
     def wait(self) -> None:
-        """Hand the baton back until the next `step`. Called by the thread itself. Raises `Killed`."""
+        """Let the thread of the simulation run until the next `step`. Called by the thread itself. Raises `Killed`."""
         if not self.killed:
             self._back.release()
             self._go.acquire()

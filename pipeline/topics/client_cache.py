@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-KEPT_MAX = 8
+IDLE_CLIENTS_MAX = 8
 """The limit of idle clients of a kind, per process: a worker of a job that reads many clusters keeps the last ones."""
 IDLE_S = 60.0
 """The lifetime of an idle client, which is also that of Spark's idle workers; a cluster that moved meanwhile is looked
@@ -29,7 +29,7 @@ class _Idle(NamedTuple, Generic[T]):
     client: T
 
 
-class KeptClients(Generic[T]):
+class ClientCache(Generic[T]):
     """Idle clients, the most recently used one at the end. Callable from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,7 +75,7 @@ class KeptClients(Generic[T]):
     def _give(self, key: Hashable, client: T) -> None:
         with self._lock:
             self._idle.append(_Idle(key, self._clock(), client))
-            gone, self._idle = self._idle[:-KEPT_MAX], self._idle[-KEPT_MAX:]
+            gone, self._idle = self._idle[:-IDLE_CLIENTS_MAX], self._idle[-IDLE_CLIENTS_MAX:]
         for each in gone:
             each.client.close()
 

@@ -12,7 +12,7 @@ from barnabas import Admin, Broker
 from barnabas.pipeline.source.datasource import BatchReader
 from barnabas.pipeline.source.options import read_options
 from barnabas.pipeline.topics import connect
-from barnabas.pipeline.topics.kept import KeptClients
+from barnabas.pipeline.topics.client_cache import ClientCache
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
@@ -39,7 +39,7 @@ def _read(bootstrap: str) -> list[bytes]:
 
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kept: KeptClients[object] = KeptClients()  # type: ignore[type-var]
+    kept: ClientCache[object] = ClientCache()  # type: ignore[type-var]
     monkeypatch.setattr(connect, "_PRODUCERS", kept)
     yield
     kept.close()

@@ -1,0 +1,90 @@
+"""`--command-config FILE`: the settings of a command's connections, such as TLS and SASL, from a file.
+
+Every command with `--bootstrap` has the option (see `add_command_config`). Passwords are given by it alone: the system
+shows the command line of a process to everyone.
+"""
+
+from collections.abc import Set
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperOption
+
+from ...ports.errors import ConfigError
+from ..config.security_settings import SECRET_KEYS, is_security_key
+from .client_files import read_client_file
+
+COMMAND_CONFIG_VARIABLE = "BARNABAS_COMMAND_CONFIG"
+_OPTION = "--command-config"
+_given: dict[str, Any] = {}
+"""The content of the file of the command that runs in this process."""
+_of_profile: list[str] = []
+"""The file of the profile that names the cluster of that command; at most one."""
+
+
+def use_file_of_profile(file: str | None) -> None:
+    """Use this file for a command whose cluster is the profile's; for another one its passwords are not meant."""
+    _of_profile[:] = [] if file is None else [file]
+
+
+def add_command_config(command: Any) -> None:
+    """Give the option to each sub-command of a command of typer that connects to a cluster."""
+    for each in getattr(command, "commands", {}).values():
+        add_command_config(each)
+    names = {name for parameter in command.params for name in parameter.opts}
+    if "--bootstrap" in names and _OPTION not in names:
+        place = next(index for index, each in enumerate(command.params) if "--bootstrap" in each.opts)
+        command.params.insert(place + 1, _option())
+
+
+def _option() -> TyperOption:
+    return TyperOption(
+        param_decls=[_OPTION],
+        metavar="FILE",
+        type=str,
+        envvar=COMMAND_CONFIG_VARIABLE,
+        show_envvar=True,
+        expose_value=False,
+        callback=_keep,
+        help="Client settings for the connection (security.protocol, sasl.*, ssl.*): a properties file or TOML.",
+    )
+
+
+def _keep(context: typer.Context, _parameter: object, file: str | None) -> None:
+    _given.clear()
+    source = context.get_parameter_source("bootstrap")
+    if file is None and _of_profile and source is not None and source.name == "ENVIRONMENT":
+        file = _of_profile[0]
+    if file is not None:
+        _given.update(read_client_file(Path(file)))
+
+
+def connection_settings() -> dict[str, Any]:
+    """Return the settings of `--command-config` that concern connections, for a client of the present command.
+
+    Others, such as `group.id`, are the command's to choose. Raises `ConfigError` for a key that no client has.
+    """
+    import attrs
+
+    from ..clients.shared.settings import OTHER_NAMES, CommonSettings, ConsumerSettings, ProducerSettings
+
+    known = {
+        field.name.replace("_", ".") for kind in (ProducerSettings, ConsumerSettings) for field in attrs.fields(kind)
+    }
+    common = {field.name for field in attrs.fields(CommonSettings)}
+    found = {}
+    for key, value in _given.items():
+        if is_security_key(key) or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
+            found[key] = value
+        elif key not in known and key not in OTHER_NAMES and key not in ("bootstrap.servers", "metadata.broker.list"):
+            raise ConfigError(f"{_OPTION}: unknown setting {key!r}")
+    return found
+
+
+def refuse_secrets(keys: Set[str], option: str) -> None:
+    """Raise `ConfigError` for secrets on the command line."""
+    for key in sorted(keys & SECRET_KEYS):
+        raise ConfigError(
+            f"{option} {key}: others on this machine can read command lines; put it into a file for {_OPTION}"
+        )

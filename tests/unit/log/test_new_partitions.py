@@ -1,0 +1,230 @@
+"""New partitions whose partition.metadata is not durable yet: a file of the data folder has their topic ids."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.topics import LifeNote
+from barnabas.core.log.checkpoints import (
+    NEW_PARTITIONS,
+    PARTITION_METADATA,
+    format_partition_metadata,
+    format_topic_ids,
+    parse_topic_ids,
+)
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.manager.folder_ownership import METADATA_AFTER_MS
+from barnabas.core.log.manager.log_manager import LogManager
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.plugins.builtin.deletion import KeepAll
+from barnabas.ports.storage import StorageError
+from barnabas.ports.types import TopicPartition
+from barnabas.testing.logs import put, read_all
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+FIRST, NEXT = b"of the first one", b"of the next one."
+
+
+class House:
+    """A broker's logs on one disk; `ids` is what the cluster knows."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.disk = MemoryDisk(now_ms=self.clock.now_ms)
+        self.ids: dict[TopicPartition, bytes] = {}
+        self.reports: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        self.scheduler = ManualScheduler(self.clock)
+        self.reports.clear()
+        self.manager = LogManager(
+            [MemoryLogDir(self.disk, path="/data")],
+            clock=self.clock,
+            scheduler=self.scheduler,
+            config_for=lambda _: LogConfig(retention_ms=-1),
+            codecs=NO_CODECS,
+            policy_for=lambda _config, _partition: KeepAll(),
+            report=self.reports.append,
+            entropy=SeededEntropy(1),
+            topic_id_of=self.topic_id_of,
+        )
+        self.manager.load()
+        self.manager.start()
+
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        return self.ids.get(partition)
+
+    def create(self, ids: Mapping[TopicPartition, bytes]) -> None:
+        self.ids |= ids
+        creation = self.manager.begin_create(dict(ids))
+        for part in creation.parts:
+            part()
+        creation()
+        assert not self.manager.complete_create(creation)
+
+    def write(self, partition: TopicPartition, value: bytes) -> None:
+        log = self.manager.get(partition)
+        assert log is not None
+        put(log, value)
+        log.flushes.now()
+
+    def crash(self) -> None:
+        """Cut the power: the disk has what was made durable."""
+        self.disk = self.disk.after_crash(power_cut=True)
+
+    def stop(self) -> None:
+        self.manager.close()
+        self.disk.in_use = False
+
+    def metadata(self, partition: TopicPartition) -> bytes:
+        return bytes(self.disk.folders[str(partition)][PARTITION_METADATA].data)
+
+    def values(self, partition: TopicPartition) -> list[bytes | None]:
+        log = self.manager.get(partition)
+        assert log is not None
+        return [value for _, value in read_all(log)]
+
+    def noted(self) -> dict[TopicPartition, bytes]:
+        return parse_topic_ids(bytes(self.disk.root[NEW_PARTITIONS].data)) if NEW_PARTITIONS in self.disk.root else {}
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_topic_ids_of_new_partitions_survive_a_power_cut_before_their_own_files_do(house: House) -> None:
+    house.manager.note_life(LifeNote(broker_epoch=7))
+    house.create({ONE: FIRST, TWO: FIRST})
+    house.write(ONE, b"kept")
+    house.crash()
+    assert house.metadata(ONE) != format_partition_metadata(FIRST), "this test shows nothing"
+    house.start()
+    assert house.values(ONE) == [b"kept"]
+    house.scheduler.run_pending()
+    assert house.metadata(ONE) == house.metadata(TWO) == format_partition_metadata(FIRST)
+    assert house.manager.has_complete_log(TWO, 7), "a new empty log replaces no lost one"
+
+
+def test_partition_metadata_is_durable_in_a_moment(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.create({TWO: FIRST})
+    assert house.noted() == {ONE: FIRST, TWO: FIRST}
+    house.scheduler.advance(METADATA_AFTER_MS)
+    house.crash()
+    assert house.metadata(ONE) == house.metadata(TWO) == format_partition_metadata(FIRST)
+
+
+def test_only_partitions_that_are_not_labelled_durably_stay_in_the_file(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.scheduler.advance(METADATA_AFTER_MS)
+    house.create({TWO: FIRST})
+    assert house.noted() == {TWO: FIRST}
+    house.scheduler.advance(METADATA_AFTER_MS)
+    house.stop()
+    assert NEW_PARTITIONS not in house.disk.root
+
+
+def test_partitions_not_labelled_durably_at_a_clean_shutdown_are_labelled_after_the_start(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.write(ONE, b"kept")
+    house.stop()
+    assert house.noted() == {ONE: FIRST}
+    house.disk.folders["t-0"][PARTITION_METADATA].data[:] = b""
+    house.start()
+    house.scheduler.run_pending()
+    assert house.values(ONE) == [b"kept"]
+    assert house.metadata(ONE) == format_partition_metadata(FIRST)
+
+
+def test_records_of_an_earlier_topic_are_not_served_for_the_next_one_of_its_name(house: House) -> None:
+    """The topic was deleted and created again while the broker was down."""
+    house.create({ONE: FIRST})
+    house.write(ONE, b"of the first")
+    house.crash()
+    house.ids[ONE] = NEXT
+    house.start()
+    assert house.manager.get(ONE) is None
+    assert any("belongs to another topic of that name" in line for line in house.reports)
+    assert [name[-6:] for name in house.disk.folders] == ["-stray"]
+
+
+def test_topic_id_of_a_deleted_topic_does_not_count_for_the_next_one_of_its_name(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.manager.delete(ONE)
+    house.create({ONE: NEXT})
+    assert house.noted() == {ONE: NEXT}
+    house.write(ONE, b"of the next")
+    house.crash()
+    house.start()
+    assert house.values(ONE) == [b"of the next"]
+
+
+def test_creation_that_a_power_cut_interrupts_is_repeated(house: House) -> None:
+    """The folder is there, and the file has the id of the topic before."""
+    house.create({ONE: FIRST})
+    house.manager.delete(ONE)
+    house.ids[ONE] = NEXT
+    creation = house.manager.begin_create({ONE: NEXT})
+    for part in creation.parts:
+        part()
+    house.crash()
+    house.disk.folders["t-0"].pop(PARTITION_METADATA, None)
+    house.start()
+    house.scheduler.run_pending()
+    assert house.values(ONE) == []
+    assert house.metadata(ONE) == format_partition_metadata(NEXT)
+    assert not [name for name in house.disk.folders if name.endswith("-stray")]
+
+
+def test_old_entry_of_the_file_does_not_replace_a_readable_topic_id(house: House) -> None:
+    house.create({ONE: NEXT})
+    house.scheduler.advance(METADATA_AFTER_MS)
+    house.stop()
+    MemoryLogDir(house.disk).root.write_small(NEW_PARTITIONS, format_topic_ids({ONE: FIRST, TWO: FIRST}))
+    house.disk.in_use = False
+    house.start()
+    house.scheduler.run_pending()
+    assert house.manager.get(ONE) is not None
+    assert house.metadata(ONE) == format_partition_metadata(NEXT)
+    assert "t-1" not in house.disk.folders
+
+
+def test_folder_of_an_unknown_topic_keeps_its_topic_id(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.write(ONE, b"kept")
+    house.crash()
+    house.ids.clear()
+    house.start()
+    assert house.manager.orphans[ONE].topic_id == FIRST
+
+
+def test_damaged_topic_id_file_is_reported_and_its_partitions_are_opened(house: House) -> None:
+    house.create({ONE: FIRST})
+    house.crash()
+    house.disk.root[NEW_PARTITIONS].data[:] = b"0\n1\nt 0 c2hvcnQ="
+    house.start()
+    assert any(NEW_PARTITIONS in line and "corrupt" in line for line in house.reports)
+    assert house.manager.get(ONE) is not None
+
+
+def test_creation_fails_where_the_topic_ids_cannot_be_made_durable(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creation = house.manager.begin_create({ONE: FIRST})
+    for part in creation.parts:
+        part()
+
+    def fail(*_: object) -> None:
+        raise StorageError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.adapters.storage_memory.memory.MemoryFolder.write_small", fail)
+        creation()
+    assert set(house.manager.complete_create(creation)) == {ONE}
+    assert "t-0" not in house.disk.folders
+    house.create({TWO: FIRST})
+    assert house.noted() == {TWO: FIRST}

@@ -1,4 +1,5 @@
-"""`Admin`, the client for operators: topics, configurations, groups, transactions and the cluster."""
+"""`Admin`, the client for operators: topics, configurations, groups, transactions, security and the
+cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ..shared.connect import open_shell
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
+from .acls import AclAdmin
 from .asker import AdminRequests
 from .cluster import ClusterAdmin
 from .configs import ConfigAdmin
 from .groups import GroupAdmin
+from .quotas import QuotaAdmin
 from .topics import TopicAdmin
 from .transactions import TransactionAdmin
+from .users import UserAdmin
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -57,6 +61,18 @@ def _cluster(admin: Admin) -> ClusterAdmin:
     return admin._cluster
 
 
+def _acls(admin: Admin) -> AclAdmin:
+    return admin._acls
+
+
+def _users(admin: Admin) -> UserAdmin:
+    return admin._users
+
+
+def _quotas(admin: Admin) -> QuotaAdmin:
+    return admin._quotas
+
+
 @check_process_in_methods("_shell")
 class Admin:
     """The admin client. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
@@ -77,6 +93,9 @@ class Admin:
         self._groups = GroupAdmin(asker, self._topics)
         self._transactions = TransactionAdmin(asker, self._topics)
         self._cluster = ClusterAdmin(asker)
+        self._acls = AclAdmin(asker)
+        self._users = UserAdmin(asker)
+        self._quotas = QuotaAdmin(asker)
 
     create_topic = _of(_topics, TopicAdmin.create_topic)
     create_topics = _of(_topics, TopicAdmin.create_topics)
@@ -116,6 +135,20 @@ class Admin:
     elect_leaders = _of(_cluster, ClusterAdmin.elect_leaders)
     reassign_partitions = _of(_cluster, ClusterAdmin.reassign_partitions)
     list_reassignments = _of(_cluster, ClusterAdmin.list_reassignments)
+
+    describe_acls = _of(_acls, AclAdmin.describe_acls)
+    create_acls = _of(_acls, AclAdmin.create_acls)
+    delete_acls = _of(_acls, AclAdmin.delete_acls)
+
+    describe_user_scram_credentials = _of(_users, UserAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = _of(_users, UserAdmin.alter_user_scram_credentials)
+    create_delegation_token = _of(_users, UserAdmin.create_delegation_token)
+    renew_delegation_token = _of(_users, UserAdmin.renew_delegation_token)
+    expire_delegation_token = _of(_users, UserAdmin.expire_delegation_token)
+    describe_delegation_token = _of(_users, UserAdmin.describe_delegation_token)
+
+    describe_client_quotas = _of(_quotas, QuotaAdmin.describe_client_quotas)
+    alter_client_quotas = _of(_quotas, QuotaAdmin.alter_client_quotas)
 
     def close(self) -> None:
         """Close the connections. Twice is harmless."""

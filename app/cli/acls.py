@@ -159,6 +159,8 @@ def remove_acls(
     if not (resources or principal or everything):
         raise ConfigError("name a resource or --principal; --all removes all ACLs of the cluster")
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    selected: list[tuple[ResourceType, str | None]] = [*resources] or [(ResourceType.ANY, None)]
+    hosts: list[str | None] = [*(host or ())] or [None]
     filters = [
         AclBindingFilter(
             resource_type=kind,
@@ -168,8 +170,8 @@ def remove_acls(
             host=address,
             operation=each,
         )
-        for kind, name in resources or [(ResourceType.ANY, None)]
-        for address in host or [None]
+        for kind, name in selected
+        for address in hosts
         for each in _operations(operation) or [Operation.ANY]
     ]
     with open_admin(bootstrap) as admin:

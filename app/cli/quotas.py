@@ -138,5 +138,5 @@ def _print(found: list[QuotaEntry], as_json: bool) -> None:
         print_json([{"entity": dict(entity), "key": key, "value": value} for entity, key, value in rows])
     else:
         print_table(
-            ("entity", "key", "value"), ((entity_text(entity), key, f"{value:g}") for entity, key, value in rows)
+            ("entity", "key", "value"), ((entity_text(entity), key, f"{value:.12g}") for entity, key, value in rows)
         )

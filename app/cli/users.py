@@ -59,7 +59,7 @@ def add_user(
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="The first line is the password. Default: ask, or read standard input.",
+            help="Its first line is the password. Default: ask, or standard input.",
         ),
     ] = None,
     dry_run: DryRun = False,

@@ -12,6 +12,7 @@ REASONS = {
     "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
     "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
     "app/cli/top/watcher.py": "a thread; the module that uses it has none",
+    "app/clients/admin/acls.py": "one file for each family of the calls of Admin",
     "app/clients/classic/consumer_settings.py": "one file for the settings of each client",
     "app/clients/classic/dispatch.py": "the lock around the queue of the classic producer",
     "app/config/quota_keys.py": "one file for each group of configuration keys",

@@ -50,11 +50,11 @@ def audit(
     topics: Topics = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Windows from then on: 2026-01-31T12:00[Z], or 2h for so long ago."),
+        typer.Option(metavar="TIME", help="Windows since then: 2026-01-31T12:00[Z], or an age such as 2h."),
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page, too.")] = None,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and show what changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Continue and show changes until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often, with --watch.")] = "5s",
     grace: Annotated[
         str, typer.Option(metavar="DURATION", help="By how much the clocks of the servers may differ.")
@@ -141,7 +141,7 @@ def count(
     instance: Annotated[
         str, typer.Option(metavar="NAME", help="Of several that share the work, each needs a name of its own.")
     ] = "1",
-    once: Annotated[bool, typer.Option("--once", help="Count what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Count the present messages, and end.")] = False,
 ) -> None:
     """Count the messages of a cluster's topics exactly once, until Ctrl-C or SIGTERM.
 

@@ -108,7 +108,7 @@ def _killed(session_ms: int, bound_s: float, partitions: int) -> list[Result]:
     name = f"kill -9, session {session_ms / 1000:g} s, {partitions} partitions"
     details = {"failed calls": float(len(writer.failed))}
     return [
-        Result(f"{name}: writes go on", writer.longest_gap(), "s", bound_s, at_least=False, details=details),
+        Result(f"{name}: writes continue", writer.longest_gap(), "s", bound_s, at_least=False, details=details),
         Result(f"{name}: all led again", election, "s", 2.0, at_least=False),
     ]
 

@@ -60,7 +60,7 @@ def load(
         str, typer.Option(help="A topic that was deleted and created again: fail, or replace its rows.")
     ] = "fail",
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
+        bool, typer.Option("--allow-data-loss", help="Continue where messages were deleted before they were loaded.")
     ] = False,
     skip_damaged: SkipDamaged = False,
     isolation_level: Annotated[
@@ -100,7 +100,9 @@ def load(
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Go on loading so often, such as 30s, 5m or 1h, until SIGTERM or Ctrl-C."),
+        typer.Option(
+            metavar="TIME", help="Load again at this interval, such as 30s, 5m or 1h, until SIGTERM or Ctrl-C."
+        ),
     ] = None,
     audit: Annotated[
         str | None,

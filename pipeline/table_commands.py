@@ -59,7 +59,7 @@ def describe_(folder: Folder, as_json: AsJson = False) -> None:
 @table.command("history")
 def history(
     folder: Folder,
-    limit: Annotated[int, typer.Option(min=1, help="So many of the newest commits.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of the newest commits.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """The commits, newest first: what each did, and how far the topics were loaded after it."""
@@ -120,7 +120,7 @@ def delete_before_(
     elif done.commit is None:
         typer.echo(f"no row is older than {_moment(before_ms)}")
     else:
-        files = f"files gone: {done.files}, written anew: {done.rewritten}"
+        files = f"files gone: {done.files}, rewritten: {done.rewritten}"
         typer.echo(
             f"{counted(done.rows, 'row')} from before {_moment(before_ms)} deleted: {files}, commit {done.commit}"
         )

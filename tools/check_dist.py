@@ -96,7 +96,7 @@ def tried(wheel: Path, scratch: Path) -> list[str]:
     for command, extra in NEEDS.items():
         refused = run("barnabas", *command.split())
         if refused.returncode != 2 or refused.stderr.count("\n") != 1 or f"[{extra}]'" not in refused.stderr:
-            wrong.append(f"barnabas {command}: a missing extra is not told in one line: {refused.stderr!r}")
+            wrong.append(f"barnabas {command}: a missing extra is not reported in one line: {refused.stderr!r}")
     return wrong
 
 

@@ -228,7 +228,7 @@ def _play_all(work: Iterator[tuple[str, Sequence[int]]], total: int | None, jobs
                 progress.advance(task, len(seeds))
                 progress.update(task, description=f"seeds ({failed} failed)")
             if failed >= FAILURES_MAX:
-                sys.stdout.write(f"{failed} failed: no more are played\n")
+                sys.stdout.write(f"{failed} failed: the run stops\n")
                 pool.shutdown(cancel_futures=True)
                 return played
 

@@ -11,7 +11,7 @@ from ...ports.coordination import CoordinationError
 APPLICATION_ID = 0x42524E42
 """Marks the file as ours (SQLite's `application_id`)."""
 SCHEMA_VERSION = 1
-CURE = "move it away, and let 'barnabas topics recover' make it anew"
+CURE = "move it away, and let 'barnabas topics recover' create it again"
 
 
 class NodeStore:

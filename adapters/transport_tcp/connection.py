@@ -375,7 +375,7 @@ class TcpConnection:
             if self._held & _GONE or not self._account.has_priority:
                 return
             if self._inbound.pending_bytes == pending_bytes:
-                late = f"no more within {_STALLED_MS:.0f} ms, while memory is short"
+                late = f"no further bytes within {_STALLED_MS:.0f} ms, while memory is short"
                 self._fail(TransportError(f"{pending_bytes} bytes of a request, and {late}"))
             else:
                 self._watch_for_stall(self._inbound.pending_bytes)

@@ -312,7 +312,7 @@ class KafkaLink:
             self._ask_versions()
             return
         if error != ErrorCode.NONE:
-            self._fail(f"the broker refused to tell its versions with error {error}")
+            self._fail(f"the broker answered ApiVersions with error {error}")
             return
         self._ranges = ranges
         self._has_versions = True
@@ -330,7 +330,7 @@ class KafkaLink:
 
     def _negotiation_timed_out(self) -> None:
         self._timer = None
-        what = "authenticate this client" if self._has_versions else "tell its versions"
+        what = "authenticate this client" if self._has_versions else "answer ApiVersions"
         self._fail(f"the broker did not {what} in time")
 
     # --- authentication

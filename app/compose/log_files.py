@@ -74,7 +74,7 @@ def look_at_tree(file: Path) -> LookedTree:
     from ...adapters.coord_embedded.examine import look_at
 
     looked = look_at(file)
-    remedy = "it is written anew with what can be read; 'barnabas topics recover' finds topics again by their folders"
+    remedy = "it is rewritten with what can be read; 'barnabas topics recover' finds topics again by their folders"
     findings = [
         Finding(kind="tree-damaged", file=file.name, text=text, remedy=remedy, needs_person=True)
         for text in looked.problems

@@ -66,7 +66,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     listener_security_protocol_map: str = text_key(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        doc="NAME:PROTOCOL,...: what listeners of other names than kafka and classic speak; only PLAINTEXT is there.",
+        doc="NAME:PROTOCOL,...: protocols of listeners with other names than kafka and classic; only PLAINTEXT.",
     )
     controller_listener_names: tuple[str, ...] = list_key(
         "controller.listener.names", (), doc="Listeners of these names are left out: brokers need no controllers."
@@ -76,7 +76,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     )
     max_connections: int = int_key("max.connections", 10_000, 1, doc="Connections at a time; more are closed at once.")
     connections_max_idle_ms: int = long_key(
-        "connections.max.idle.ms", 600_000, -1, doc="Close a connection after so long without traffic; -1: never."
+        "connections.max.idle.ms", 600_000, -1, doc="Close a connection after this time without traffic; -1: never."
     )
     socket_request_max_bytes: int = int_key(
         "socket.request.max.bytes", 104_857_600, 1, doc="The largest request; a larger one closes its connection."
@@ -85,7 +85,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         "socket.unsent.max.bytes",
         4_194_304,
         1,
-        doc="Ours. No more is read from a connection while so much of its requests and answers is in memory.",
+        doc="Ours. Reading from a connection pauses while this much of its requests and responses is in memory.",
     )
     queued_max_request_bytes: int = long_key(
         "queued.max.request.bytes",
@@ -113,10 +113,10 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         "auto.create.topics.enable", True, doc="Make a topic when a client asks for one that does not exist."
     )
     auto_create_topics_max_per_request: int = int_key(
-        "auto.create.topics.max.per.request", 100, 1, doc="Ours. Topics made by themselves that may wait at a time."
+        "auto.create.topics.max.per.request", 100, 1, doc="Ours. Maximum number of pending automatic topic creations."
     )
     auto_create_topics_max_per_second: int = int_key(
-        "auto.create.topics.max.per.second", 50, 1, doc="Ours. Topics made by themselves, on average, in a second."
+        "auto.create.topics.max.per.second", 50, 1, doc="Ours. Maximum rate of automatic topic creations per second."
     )
     delete_topic_enable: bool = flag_key("delete.topic.enable", True, doc="Whether topics can be deleted.")
 
@@ -134,7 +134,11 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         dynamic=True,
     )
     compression_type: str = text_key(
-        "compression.type", "producer", CODECS, doc="How batches are kept; producer: as they came.", dynamic=True
+        "compression.type",
+        "producer",
+        CODECS,
+        doc="The compression of stored batches; producer: as received.",
+        dynamic=True,
     )
     log_message_timestamp_type: str = text_key(
         "log.message.timestamp.type", "CreateTime", TIMESTAMP_TYPES, doc="Whose clock dates a message.", dynamic=True
@@ -165,7 +169,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     log_segment_bytes: int = int_key(
         "log.segment.bytes", 1_073_741_824, 14, doc="The size of a segment file.", dynamic=True
     )
-    log_roll_ms: int | None = long_key("log.roll.ms", None, 1, doc="Begin a new segment after so long.", dynamic=True)
+    log_roll_ms: int | None = long_key("log.roll.ms", None, 1, doc="Roll a new segment after this time.", dynamic=True)
     log_roll_hours: int = int_key("log.roll.hours", 168, 1, doc="The same in hours, when log.roll.ms is not set.")
     log_roll_jitter_ms: int | None = long_key(
         "log.roll.jitter.ms", None, 0, doc="Take off up to so much, by chance.", dynamic=True
@@ -178,7 +182,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         "log.index.interval.bytes", 4096, 0, doc="Bytes of log between two index entries.", dynamic=True
     )
     log_retention_ms: int | None = long_key(
-        "log.retention.ms", None, -1, doc="Keep messages so long; -1: for ever.", dynamic=True
+        "log.retention.ms", None, -1, doc="Keep messages for this time; -1: without limit.", dynamic=True
     )
     log_retention_minutes: int | None = int_key(
         "log.retention.minutes", None, -1, doc="The same in minutes, when log.retention.ms is not set."
@@ -193,10 +197,10 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         "log.retention.check.interval.ms", 300_000, 1, doc="How often to look for segments to remove."
     )
     log_flush_interval_messages: int = long_key(
-        "log.flush.interval.messages", LONG_MAX, 1, doc="Flush a log after so many messages.", dynamic=True
+        "log.flush.interval.messages", LONG_MAX, 1, doc="Flush a log after this number of messages.", dynamic=True
     )
     log_flush_interval_ms: int | None = long_key(
-        "log.flush.interval.ms", None, 0, doc="Flush a log after so long.", dynamic=True
+        "log.flush.interval.ms", None, 0, doc="Flush a log after this time.", dynamic=True
     )
     log_flush_scheduler_interval_ms: int = long_key(
         "log.flush.scheduler.interval.ms", LONG_MAX, 1, doc="Stands for log.flush.interval.ms where that is not set."
@@ -221,7 +225,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         dynamic=True,
     )
     producer_id_expiration_ms: int = int_key(
-        "producer.id.expiration.ms", 86_400_000, 1, doc="Forget an idempotent producer that was silent for so long."
+        "producer.id.expiration.ms", 86_400_000, 1, doc="Forget an idempotent producer after this time without a batch."
     )
     producer_id_expiration_check_interval_ms: int = int_key(
         "producer.id.expiration.check.interval.ms", 600_000, 1, doc="How often to look for silent producers."
@@ -245,7 +249,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
         "offset.metadata.max.bytes", 4096, 0, doc="The longest text that may come with a committed offset."
     )
     offsets_retention_minutes: int = int_key(
-        "offsets.retention.minutes", 10_080, 1, doc="How long committed offsets are kept once their group is empty."
+        "offsets.retention.minutes", 10_080, 1, doc="How long committed offsets remain once their group is empty."
     )
     offsets_retention_check_interval_ms: int = long_key(
         "offsets.retention.check.interval.ms", 600_000, 1, doc="How often to look for offsets that are old enough."
@@ -270,7 +274,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     background_threads: int = int_key(
         "background.threads", 4, 1, 256, doc="Workers for what may block: flushing, recovery, removing files."
     )
-    storage: str = text_key("storage", "fs", ("fs", "memory"), doc="Ours. Where logs are kept.")
+    storage: str = text_key("storage", "fs", ("fs", "memory"), doc="Ours. The storage of logs.")
     coordination: str = text_key(
         "coordination",
         "embedded",

@@ -23,7 +23,7 @@ class ReplicationKeys:
         "first one of kafka://.",
     )
     replica_lag_time_max_ms: int = long_key(
-        "replica.lag.time.max.ms", 30_000, 1, doc="Who has not caught up for so long is no longer in sync."
+        "replica.lag.time.max.ms", 30_000, 1, doc="A follower that has not caught up for this time leaves the ISR."
     )
     replica_fetch_wait_max_ms: int = int_key(
         "replica.fetch.wait.max.ms", 500, 1, doc="How long a follower's fetch waits at the leader for messages."
@@ -46,7 +46,7 @@ class ReplicationKeys:
     replica_selector_class: str | None = text_key(
         "replica.selector.class",
         None,
-        doc="Which replica consumers are told to read from: a plugin, rack-aware (Kafka's RackAwareReplicaSelector) or "
+        doc="The replica that consumers read from: a plugin, rack-aware (Kafka's RackAwareReplicaSelector) or "
         "leader; unset: the leader.",
     )
     unclean_leader_election_enable: bool = flag_key(

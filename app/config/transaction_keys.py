@@ -18,7 +18,7 @@ class TransactionKeys:
         doc="How often to look for transactions that have lasted too long, to abort them.",
     )
     transactional_id_expiration_ms: int = int_key(
-        "transactional.id.expiration.ms", 604_800_000, 1, doc="Forget a transactional id that is not used for so long."
+        "transactional.id.expiration.ms", 604_800_000, 1, doc="Forget a transactional id that is unused for this time."
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = int_key(
         "transaction.remove.expired.transaction.cleanup.interval.ms",

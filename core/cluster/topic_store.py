@@ -118,7 +118,7 @@ def states_in(
         return None
     unknown = sorted(states.keys() - topic.partitions.keys())
     if unknown and not may_be_ahead:
-        report(f"{path} tells of partitions that topic {topic.name} has not: {unknown[:10]}")
+        report(f"{path} has states of partitions that topic {topic.name} does not have: {unknown[:10]}")
     return states
 
 

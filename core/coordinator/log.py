@@ -119,7 +119,7 @@ class CoordinatorLog:
                 try:
                     done(error)
                 except Exception as fault:  # noqa: BLE001  reported; the other callbacks still run
-                    self._failed(f"telling what became of an append to {self._topic}-{partition}", fault)
+                    self._failed(f"reporting the outcome of an append to {self._topic}-{partition}", fault)
 
         def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             complete_all(results.code if isinstance(results, ApiError) else results[0].error)

@@ -99,9 +99,9 @@ def play(seed: int, run: Callable[[object], None] = run_billing, seconds: float 
 def check(shop: Shop, billed: list[int]) -> None:
     """Check the shop's promises. Raises `AssertionError`."""
     forgotten = sorted(set(shop.accepted) - set(billed))
-    assert not forgotten, f"orders that nobody billed: {forgotten}"
+    assert not forgotten, f"orders without a bill: {forgotten}"
     invented = sorted(set(billed) - set(range(shop.sent)))
-    assert not invented, f"bills that nobody ordered: {invented}"
+    assert not invented, f"bills without an order: {invented}"
 
 
 def main() -> None:

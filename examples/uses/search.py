@@ -93,8 +93,8 @@ def play(stage: Stage) -> Sequence[str]:
     looked_on = f"{100 * stayed[0] / totals[0]:.0f} %"
     figures = [
         (f"{totals[0]:,}", "clicks from search engines"),
-        (f"{totals[1]:,}", "tell what was asked"),
-        (f"{totals[2]:,}", "tell the place in the list"),
+        (f"{totals[1]:,}", "with the search terms"),
+        (f"{totals[2]:,}", "with the place in the list"),
         (looked_on, "looked at another page"),
     ]
     led = [[r.path, r.clicks, r.stayed, "" if r.place is None else r.place, r.relevance] for r in top]
@@ -111,8 +111,8 @@ def play(stage: Stage) -> Sequence[str]:
     ]
     stage.show("Search", "clicks that came from search engines", parts)
     return [
-        f"{totals[0]:,} clicks from search engines ({sent:,} in {stage.topic('clicks')}): {totals[1]} tell what was "
-        f"asked, {totals[2]} the place in the list",
+        f"{totals[0]:,} clicks from search engines ({sent:,} in {stage.topic('clicks')}): {totals[1]} have the "
+        f"search terms, {totals[2]} the place in the list",
         f"{looked_on} looked at another page within half an hour",
         f"most clicks: {top[0].path} ({top[0].clicks}, relevance {top[0].relevance}); most asked: {asked[0].query!r}",
     ]

@@ -152,7 +152,7 @@ def _network(stage: Stage) -> tuple[list[Panel], list[str]]:
     sources = counted.transform(top_k, k=8).collect()
     note = (
         f"many logins: more than {LOGINS_PER_MINUTE} a minute at one target. failed logins: more than "
-        f"{FAILURES_PER_MINUTE}. RDP is encrypted, so nobody sees whether a login failed."
+        f"{FAILURES_PER_MINUTE}. RDP is encrypted, so failed logins are not visible."
     )
     rows = [[r.rule, r.source, r.what, r.minutes, r.logins, r.most] for r in worst]
     return [

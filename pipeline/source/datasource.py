@@ -322,7 +322,7 @@ def _progress(options: ReadOptions) -> GroupProgress | None:
 
     return GroupProgress(
         partial(commit_to_group, options.where.bootstrap, common_settings(options.client), group),
-        partial(_log.warning, "the group %s is not told what was read: %s", group),
+        partial(_log.warning, "the offsets were not committed to group %s: %s", group),
     )
 
 

@@ -146,7 +146,7 @@ def _errors_text(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) 
     row = min(errors)
     place = f"{batch.column('topic')[row]}-{batch.column('partition')[row]} offset {batch.column('offset')[row]}"
     return (
-        f"{place}: {column} does not decode: {errors[row]}; with mode={PERMISSIVE} such rows are kept, with {column} "
+        f"{place}: {column} does not decode: {errors[row]}; with mode={PERMISSIVE} such rows remain, with {column} "
         f"null, {column}_raw and {column}_error"
     )
 

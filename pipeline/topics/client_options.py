@@ -62,11 +62,11 @@ _PRODUCER = frozenset(
 _BYTES = "keys and values are bytes here; encode or decode the columns"
 _NO_INTERCEPTORS = "interceptors of Java clients cannot run here"
 _NOT_READING = {
-    "auto.offset.reset": "say startingOffsets; a stream that has begun goes on where it was",
+    "auto.offset.reset": "use startingOffsets; a started stream continues at the offsets of its checkpoint",
     "key.deserializer": _BYTES,
     "value.deserializer": _BYTES,
     "interceptor.classes": _NO_INTERCEPTORS,
-    "enable.auto.commit": "a stream's offsets are in its checkpoint; commitOffsetsToGroup tells them to a group",
+    "enable.auto.commit": "a stream's offsets are in its checkpoint; commitOffsetsToGroup commits them to a group",
 }
 _NOT_WRITING = {
     "key.serializer": _BYTES,

@@ -127,7 +127,7 @@ class ClassicCluster:
             return found[0] if found else consumer.get_offsets_before(place.topic, place.partition, EARLIEST)[0]
         except (TransportError, IndexError) as error:
             self._listing = None
-            text = f"broker {place.broker} does not tell the offsets of {place}: {error}"
+            text = f"broker {place.broker} returned no offsets of {place}: {error}"
             raise TransportError(text) from error
 
     def _fetch(self, place: ClusterPartition, offset: int, max_bytes: int) -> ClassicMessageSet:

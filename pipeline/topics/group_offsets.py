@@ -22,7 +22,7 @@ RETRY_S = 30.0
 def check_group(group: str | None, where: Where) -> None:
     """Raise `ConfigError` for a group to which no offsets can be committed."""
     if group is not None and not group.strip():
-        raise ConfigError("name the consumer group to tell the offsets to")
+        raise ConfigError("name the consumer group to which offsets are committed")
     if group is not None and where.classic:
         raise ConfigError(f"group {group!r}: the brokers of a classic cluster keep no offsets of groups")
 

@@ -24,7 +24,7 @@ def registry(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to serve HTTP; port 0: any free one.")
     ] = "127.0.0.1:8081",
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the schemas are kept.")] = "_schemas",
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic that stores the schemas.")] = "_schemas",
     avro_validate_defaults: Annotated[
         bool, typer.Option("--avro-validate-defaults", help="Refuse Avro defaults that are not of their field's type.")
     ] = False,

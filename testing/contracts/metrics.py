@@ -62,7 +62,7 @@ class MetricsContract:
         assert harness.value("lag", group="h", partition="1") == 4.0
         assert harness.value("lag", group="g", partition="0") is None
         harness.metrics.forget(group="h")
-        assert harness.value("lag", group="h", partition="1") == 4.0, "it is there as long as it is read"
+        assert harness.value("lag", group="h", partition="1") == 4.0, "it exists as long as it is read"
         with pytest.raises(ValueError):
             harness.metrics.gauges("lag", "behind", ("topic",), list)
         with pytest.raises(ValueError):

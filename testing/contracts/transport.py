@@ -402,7 +402,7 @@ class TransportContract:
     def test_closing_notifies_both_ends_once(self, harness: TransportHarness) -> None:
         client, server = pair(harness)
         client.connection.close()
-        assert client.ends == [], "told within close"
+        assert client.ends == [], "called within close"
         client.connection.close()
         harness.run_until(lambda: bool(client.ends) and bool(server.ends))
         harness.pass_ms(5)

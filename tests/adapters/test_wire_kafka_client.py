@@ -153,7 +153,7 @@ def test_connect_fails_when_api_versions_response_times_out() -> None:
     setup.scheduler.advance(1001)
     (failure,) = setup.opened
     assert isinstance(failure, TransportError)
-    assert "versions" in str(failure)
+    assert "ApiVersions" in str(failure)
 
 
 def test_connect_without_listener_reports_transport_error() -> None:

@@ -25,7 +25,7 @@ class ClusterService:
                 controller_id=state.controller_id,
                 brokers=state.endpoints.nodes_with_own(state.image.brokers, caller) if known else (),
                 error=ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION,
-                error_message=None if known else "only the addresses of brokers (endpoint type 1) are told",
+                error_message=None if known else "only brokers (endpoint type 1) are supported",
                 endpoint_type=request.endpoint_type,
                 authorized_operations=CLUSTER_OPERATIONS if asked and known else NO_AUTHORIZED_OPERATIONS,
             )

@@ -197,7 +197,7 @@ class TopicService:
         self, new: NewPartitions, *, validate_only: bool, quota: ControllerMutationQuota | None
     ) -> None:
         state, registry = self._state, self._registry
-        check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
+        check_not_internal(new.topic, "the number of its partitions determines the coordinator of each group")
         state.check_owns_topics()
         await self.settled(new.topic)
         self._check_no_orphans(new.topic)

@@ -391,7 +391,9 @@ class ClusterMember:
     def _claim_soon(self) -> None:
         if self._claims and not self._claims_due and not self._is_closed:
             self._claims_due = True
-            self._submit("telling what is here of partitions without a leader", self._claiming, self._on_claims_stored)
+            self._submit(
+                "reporting the local log ends of partitions without a leader", self._claiming, self._on_claims_stored
+            )
 
     async def _claiming(self) -> None:
         self._claims_due = False

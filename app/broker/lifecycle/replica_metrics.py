@@ -57,7 +57,7 @@ def show_controller(metrics: Metrics, is_active: Callable[[], bool], offline: Ca
     prefix = "kafka_controller_kafkacontroller"
     text = "1 where this broker is the controller."
     metrics.gauge(f"{prefix}_activecontrollercount", text, lambda: float(is_active()))
-    text = "Partitions without a leader, told by the controller."
+    text = "Partitions without a leader, as the controller counts them."
     metrics.gauge(f"{prefix}_offlinepartitionscount", text, lambda: float(offline() if is_active() else 0))
 
 

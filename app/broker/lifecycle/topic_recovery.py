@@ -136,7 +136,7 @@ class _Planner:
             )
         except ApiError as error:
             return FoundTopic(name=name, action=REFUSE, note=error.message)
-        notes = [] if label is not None else ["no folder tells its id; it gets a new one"]
+        notes = [] if label is not None else ["no folder has its topic id; it gets a new one"]
         missing = sorted(set(range(count)) - {found.partition.partition for found in folders})
         if missing and not is_classic:
             notes.append(f"no folder of {', '.join(map(str, missing[:10]))}{', ...' if len(missing) > 10 else ''}")

@@ -249,7 +249,7 @@ def _cluster(
     )
     if cluster.classic and not cluster.places:
         raise ConfigError(
-            "a classic broker does not tell its topics: give --zk-connect, --etcd-connect or --coordination"
+            "a classic broker cannot list its topics: give --zk-connect, --etcd-connect or --coordination"
         )
     return cluster
 

@@ -75,7 +75,7 @@ def count_partitions(consumer: ClassicSimpleConsumer, topic: str) -> int:
             if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return partition
             if found.error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-                raise ApiError(found.error, f"the broker does not tell its partitions of topic {topic!r}")
+                raise ApiError(found.error, f"the broker cannot list its partitions of topic {topic!r}")
         first += _ASKED_AT_ONCE
     return first
 

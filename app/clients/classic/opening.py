@@ -36,7 +36,7 @@ def classic_codec(host: PluginHost, name: str) -> Codec | None:
 def classic_partitioner(host: PluginHost, given: Any, where: Whereabouts) -> Partitioner:
     """Raises `ConfigError`."""
     if given and where.brokers is not None:
-        raise ConfigError("partitioner.class together with broker.list: only registries tell the partitions there are")
+        raise ConfigError("partitioner.class together with broker.list: only registries list the partitions")
     made: object = host.partitioner(given or "classic") if isinstance(given, str) else given
     if not isinstance(made, Partitioner):
         raise ConfigError(f"partitioner: {type(made).__name__} is not a Partitioner")

@@ -287,7 +287,7 @@ class ClassicProducer(AnyProducer):
         self.shell.on_reactor(
             lambda done: self._pool.prove(lambda error: done(Outcome(error=error))),
             timeout,
-            f"the brokers did not tell within {timeout} s that they took everything",
+            f"the brokers did not acknowledge everything within {timeout} s",
         )
         if self.failed > failed:
             raise BarnabasError(f"{counted(self.failed - failed, 'message')} could not be sent")

@@ -349,7 +349,7 @@ class Producer(AnyProducer):
             self._warned = 0
         if failed:
             unknown = counted(failed, "message is", "messages are")
-            raise BarnabasError(f"{unknown} not known to have arrived; the handle of each tells why")
+            raise BarnabasError(f"{unknown} not known to have arrived; the handle of each has the reason")
 
     # --- transactions; all raise `ConfigError` without a `transactional_id`, `ClientTimeout` after `timeout` seconds
     # --- (default: `default.api.timeout.ms`), and, permanently, `ProducerFenced` or another error after which this

@@ -177,7 +177,7 @@ class BrokerFetcher:
             return
         else:
             code = result.error or ErrorCode.UNKNOWN_SERVER_ERROR
-            error = ApiError(code, f"broker {self.broker.broker_id} tells no offset of {partition} to begin at")
+            error = ApiError(code, f"broker {self.broker.broker_id} returned no start offset for {partition}")
         self._surface(partition, error)
 
     def _begin_at(self, partition: OwnedPartition, offset: int) -> None:

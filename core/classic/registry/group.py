@@ -107,7 +107,7 @@ def _read_subscriptions(coordination: Coordination, group: str, report: Report) 
         try:
             subscriptions[name] = ClassicSubscription.decode(data)
         except ValueError as error:
-            report(f"skipped {path}, which does not tell a subscription: {error}")
+            report(f"skipped {path}, which is not a subscription: {error}")
     return subscriptions
 
 
@@ -144,7 +144,7 @@ def read_owners(coordination: Coordination, group: str, topic: str, report: Repo
         try:
             owners[layout.decode_place(name)] = data.decode()
         except ValueError as error:
-            report(f"skipped {node_path}, which does not tell an owner: {error}")
+            report(f"skipped {node_path}, which is not an owner: {error}")
     return owners
 
 

@@ -85,7 +85,7 @@ def read_topic(coordination: Coordination, topic: str, report: Report) -> dict[i
             broker_id = layout.decode_name(name, "broker id")
             counts[broker_id] = layout.decode_number(data, "partition count", PARTITIONS_MAX)
         except ValueError as error:
-            report(f"skipped {path}, which does not tell a number of partitions: {error}")
+            report(f"skipped {path}, which is not a number of partitions: {error}")
     return counts
 
 

@@ -224,7 +224,7 @@ class FetchPosition:
         """After damage, a broker may not find a batch that it sent before, and so not what followed it either."""
         base = chain.batches[0][1].base_offset
         if self._has_rejected and self._probe_state is _ProbeState.CHECK_PREDECESSOR and base > self.position:
-            return Damage(*self.tp, self.position, base, "the broker does not find what is there")
+            return Damage(*self.tp, self.position, base, "the broker returns nothing below its log end offset")
         return None
 
     def _on_suspect_checked(
@@ -364,7 +364,7 @@ class FetchPosition:
         if self._empty < EMPTY_FETCHES_MAX:
             return None
         self._empty = 0
-        return self._start_probe(f"the broker brings nothing, although the partition goes on to offset {readable}")
+        return self._start_probe(f"the broker returns nothing, although records up to offset {readable} are readable")
 
     def _move(self, offset: int, epoch: int = -1) -> None:
         self.position, self.epoch = offset, epoch

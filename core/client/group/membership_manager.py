@@ -120,7 +120,7 @@ class MembershipManager:
     def take_event(self) -> GroupEvent | None:
         event = self.owned.take_event()
         if isinstance(event, Failed) and not event.final and self._phase is MembershipState.FAILED:
-            self._start_round("the user goes on after an error")
+            self._start_round("the application continues after an error")
         return event
 
     # --- what happens by itself

@@ -578,7 +578,7 @@ class TransactionManager:
         return ProducerFenced(
             ErrorCode.PRODUCER_FENCED,
             f"transactional id {self._settings.transactional_id} has another producer by now, or the transaction took "
-            f"longer than transaction.timeout.ms ({self._settings.timeout_ms}); this one is of no more use ({why})",
+            f"longer than transaction.timeout.ms ({self._settings.timeout_ms}); close this producer ({why})",
         )
 
     def _check_usable(self) -> None:

@@ -22,7 +22,7 @@ class TxnState(Enum):
     ABORT_NEEDED = "in a transaction that has to be aborted"
     PREPARING = "preparing a transaction for another to end"
     PREPARED = "done with a transaction that another ends"
-    FATAL = "of no more use"
+    FATAL = "in a fatal error state"
 
 
 _S = TxnState
@@ -44,7 +44,7 @@ FOLLOWS: Mapping[TxnState, tuple[TxnState, ...]] = {
 class Reaction(Enum):
     """The action after the response to a request of a transaction."""
 
-    DONE = "go on"
+    DONE = "continue"
     AGAIN = "ask again after a pause"
     ELSEWHERE = "look for the coordinator, then ask again"
     ABORT = "abort the transaction"

@@ -316,7 +316,7 @@ class Group:
         member = self._update(member, request, caller)
         self._wait(member, to, now_ms, out)
         if self.state is not _PREPARING:
-            self.causes.add(f"{member.name} joined anew{said(request.reason)}")
+            self.causes.add(f"{member.name} rejoined{said(request.reason)}")
         self._prepare(now_ms, out)
 
     def _add(self, member: Member, request: JoinGroup, to: To, now_ms: float, out: Effects) -> None:
@@ -418,7 +418,7 @@ class Group:
         within their sessions."""
         roster = self.roster
         for member in [each for each in roster if each.joining is None and each.group_instance_id is None]:
-            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not join anew in time")
+            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not rejoin in time")
         longest = roster.longest_rebalance_ms()
         if len(roster) and not roster.waiting:  # no member is there to lead
             self._initial = False

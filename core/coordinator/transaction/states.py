@@ -53,7 +53,7 @@ class Event(Enum):
     ABORT = "the producer aborts"
     TIME_OUT = "the transaction has lasted too long"
     MARKED = "all partitions have their markers"
-    EXPIRE = "nobody has used the id for long"
+    EXPIRE = "the id was not used for transactional.id.expiration.ms"
 
 
 _S, _E = TransactionState, Event

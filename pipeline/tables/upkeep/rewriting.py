@@ -63,7 +63,7 @@ def staged_names(staging: Staging, rows: int, *, gather: bool) -> list[str]:
     names = staging.name_files(gather=gather)
     found = sum(parquet_rows(staging.folder / name) for name in names)
     if found != rows:
-        text = f"{found} rows are in the files written anew, and {rows} should be; nothing is changed"
+        text = f"{found} rows are in the rewritten files, and {rows} should be; nothing is changed"
         raise TableError(f"{text}, please report this")
     return names
 

@@ -78,7 +78,7 @@ def test_recovery_reports_missing_ids_and_impossible_partitions() -> None:
     for files in broker.disk.folders.values():
         files.pop("partition.metadata", None)
     assert told(recover(broker)) == {
-        "gap": ("create", "no folder tells its id; it gets a new one; no folder of 1"),
+        "gap": ("create", "no folder has its topic id; it gets a new one; no folder of 1"),
         "huge": ("refuse", "a partition 4000000 is more than is possible"),
     }
     broker.node = broker._started()

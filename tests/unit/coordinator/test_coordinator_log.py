@@ -125,7 +125,7 @@ def test_failing_append_callback_is_reported_and_other_callbacks_run() -> None:
     keeper.log.append(0, [(b"k", b"1")], raises)
     keeper.append("after", (b"c", b"3"))
     keeper.house.scheduler.run_pending()
-    assert keeper.failures == [f"telling what became of an append to {TOPIC}-0"]
+    assert keeper.failures == [f"reporting the outcome of an append to {TOPIC}-0"]
     assert keeper.told == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
 
 

@@ -89,7 +89,7 @@ def test_tuning_of_the_java_client_is_accepted_and_left_out() -> None:
     [
         ({"kafka.security.protocol": "SASL_SSL"}, "^kafka.security.protocol = 'SASL_SSL': TLS and SASL are not there"),
         ({"kafka.sasl.jaas.config": "x"}, "^kafka.sasl.jaas.config cannot be set.*kafka.security.protocol=PLAINTEXT"),
-        ({"kafka.auto.offset.reset": "earliest"}, "^kafka.auto.offset.reset cannot be set: say startingOffsets"),
+        ({"kafka.auto.offset.reset": "earliest"}, "^kafka.auto.offset.reset cannot be set: use startingOffsets"),
         ({"kafka.key.deserializer": "a.B"}, "^kafka.key.deserializer cannot be set: keys and values are bytes"),
         ({"kafka.enable.auto.commit": "true"}, "^kafka.enable.auto.commit cannot be set.*commitOffsetsToGroup"),
         ({"kafka.interceptor.classes": "a.B"}, "^kafka.interceptor.classes cannot be set"),

@@ -28,6 +28,23 @@ class AuthenticationError(TransportError):
     """One side refused the identity of the other, Kafka's `AuthenticationException`: another attempt does not help."""
 
 
+class ConnectionAdmission(Protocol):
+    """Limits the new connections of a listener, by their number, rate and address (KIP-612). Owner thread only."""
+
+    def must_wait(self, resume: Callable[[], None]) -> bool:
+        """Return True if no connection may be accepted now; `resume` is called once, when another look is due."""
+        ...
+
+    def admit(self, host: str) -> float | None:
+        """Count a new connection from an address, and return None; or return after how many milliseconds the listener
+        has to close it, without a byte read from it."""
+        ...
+
+    def release(self, host: str) -> None:
+        """Forget an admitted connection, which has closed."""
+        ...
+
+
 @frozen(kw_only=True)
 class Limits:
     """Bounds that the transport enforces."""
@@ -46,6 +63,9 @@ class Limits:
     all_held_bytes_max: int = 0
     """A bound on the memory of all connections of the transport, incomplete long frames included. Above it the
     transport does not read from connections that hold more than an equal share; 0 = no bound."""
+    admission: ConnectionAdmission | None = None
+    """Limits the new connections of a listener; None: only `connections_max` does. A transport without real addresses
+    ignores it."""
 
 
 class ServerTls(Protocol):

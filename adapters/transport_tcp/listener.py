@@ -3,9 +3,10 @@
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from ...core.traffic.log_line_limit import LogLineLimit
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
+from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .polling import READ
 from .reporting import one_line
@@ -29,6 +30,10 @@ class TcpListener:
         self._refused = LogLineLimit(shared.reactor, shared.report, self._refused_more)
         self._out_of_resources = False
         self._closed = False
+        self._admission = limits.admission
+        self._throttled: set[socket.socket] = set()
+        """The refused connections that are closed after a delay."""
+        self._waiting = LogLineLimit(shared.reactor, shared.report, self._waited_more)
         self._sock = _open(address)
         bound = self._sock.getsockname()
         self.address: Address = (bound[0], bound[1])
@@ -42,10 +47,21 @@ class TcpListener:
             self._refused.close()
             self._shared.reactor.watch(self._sock, 0, self._on_ready)
             self._sock.close()
+            self._waiting.close()
+            for sock in self._throttled:
+                sock.close()
+            self._throttled.clear()
 
     def _on_ready(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._closed:
+                return
+            if self._admission is not None and self._admission.must_wait(self._accept_again):
+                self._waiting.report_line(
+                    f"listener {address_text(self.address)}: new connections wait, since max.connections or "
+                    "max.connection.creation.rate is reached; raise it if they are wanted"
+                )
+                self._shared.reactor.watch(self._sock, 0, self._on_ready)
                 return
             try:
                 sock, peer = self._sock.accept()
@@ -66,8 +82,15 @@ class TcpListener:
             )
             sock.close()
             return
+        forget = self._forget_one
+        if self._admission is not None:
+            delay_ms = self._admission.admit(peer[0])
+            if delay_ms is not None:
+                self._close_later(sock, delay_ms)
+                return
+            forget = partial(self._release, self._admission, peer[0])
         self._open_connections += 1
-        connection = TcpConnection(self._shared, sock, peer, self._limits, self._forget_one)
+        connection = TcpConnection(self._shared, sock, peer, self._limits, forget)
         try:
             handler = self._accept(connection)
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
@@ -80,8 +103,28 @@ class TcpListener:
         where, limit = address_text(self.address), self._limits.connections_max
         return f"listener {where}: {count} more connections were refused, since {limit} are open"
 
+    def _waited_more(self, count: int) -> str:
+        return f"listener {address_text(self.address)}: new connections had to wait {count} more times"
+
     def _forget_one(self) -> None:
         self._open_connections -= 1
+
+    def _release(self, admission: ConnectionAdmission, host: str) -> None:
+        self._open_connections -= 1
+        admission.release(host)
+
+    def _close_later(self, sock: socket.socket, delay_ms: float) -> None:
+        """Close a refused connection after the delay, for which its client waits with the next attempt."""
+        self._throttled.add(sock)
+
+        def close() -> None:
+            self._throttled.discard(sock)
+            sock.close()
+
+        if delay_ms > 0:
+            self._shared.reactor.call_later(delay_ms, close)
+        else:
+            close()
 
     def _cannot_accept(self, error: OSError) -> None:
         """Wait a little: the connection stays in the backlog, so that the socket remains readable."""

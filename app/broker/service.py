@@ -75,7 +75,7 @@ class BrokerService:
         classic = ClassicService(state)
         internal = InternalTopics(state, topics)
         producer_ids = ProducerIds(state)
-        quotas = QuotaService(state)
+        quotas = self.quotas = QuotaService(state)
         replicas = ReplicaService(state, topics)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
         verify = self.transactions.verifier.verify

@@ -74,7 +74,6 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     advertised_listeners: tuple[str, ...] = list_key(
         "advertised.listeners", (), doc="What clients connect to, one for each of listeners; empty: the listeners."
     )
-    max_connections: int = int_key("max.connections", 10_000, 1, doc="Connections at a time; more are closed at once.")
     connections_max_idle_ms: int = long_key(
         "connections.max.idle.ms", 600_000, -1, doc="Close a connection after this time without traffic; -1: never."
     )
@@ -358,6 +357,7 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
             raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: set only one of them")
         self.check_replication()
         self.metrics_address  # noqa: B018  checked on start
+        self.connections_per_ip  # noqa: B018  checked on start
         self.dir_mode  # noqa: B018  checked on start
         if len(set(self.data_dirs)) != len(self.data_dirs):
             raise ConfigError(f"log.dirs names a folder twice: {', '.join(self.data_dirs)}")

@@ -27,9 +27,6 @@ _BROKER_KEYS: Mapping[str, str] = {
         share.fetch.purgatory.purge.interval.requests 1000
     """,
     "the operating system decides it, or there is no such limit": """
-        max.connection.creation.rate 2147483647
-        max.connections.per.ip 2147483647
-        max.connections.per.ip.overrides ""
         socket.connection.setup.timeout.max.ms 30000
         socket.connection.setup.timeout.ms 10000
         socket.listen.backlog.size 50

@@ -59,8 +59,6 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "has_ips": "limits of new connections by address, which the listeners will enforce",
-    "connection_rate": "limits of new connections by address, which the listeners will enforce",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -112,7 +112,8 @@ def test_own_clients_lose_nothing_under_quotas_of_both_directions(broker: Broker
                 break
     assert found == values
     with SimpleConsumer(broker.bootstrap) as simple:
-        read, offset = [], 0
+        read: list[bytes | None] = []
+        offset = 0
         while len(read) < len(values):
             fetched = simple.fetch("own", 0, offset)
             read += [message.value for message in fetched]

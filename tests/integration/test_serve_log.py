@@ -86,18 +86,24 @@ def test_slow_requests_and_each_one_on_debug(tmp_path: Path) -> None:
     assert told["message"].startswith("CreateTopics v7 from an admin at 127.0.0.1 on kafka://")
 
 
-def test_connections_that_are_refused_are_summed_up(tmp_path: Path) -> None:
+def test_connections_that_wait_for_a_place_are_reported_and_served_later(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data", "max.connections=1") as broker:
-        with RawConnection(broker.bootstrap) as kept:
-            kept.exchange(frame(18, 0, b""))
-            for _ in range(30):
-                with RawConnection(broker.bootstrap) as refused:
-                    assert refused.closed_by_broker()
-        broker.stop()
-        lines = [line for line in broker.log().splitlines() if "refus" in line]
-    assert len(lines) == 2
-    assert "raise max.connections if they are wanted" in lines[0]
-    assert lines[1].endswith("29 more connections were refused, since 1 are open")
+        with RawConnection(broker.bootstrap) as first, RawConnection(broker.bootstrap) as second:
+            first.exchange(frame(18, 0, b""))
+            second.send(frame(18, 0, b""))
+            wait_for(lambda: "new connections wait" in broker.log())
+            first.socket.close()
+            assert second.answer()
+        assert "raise it if they are wanted" in broker.log()
+
+
+def test_connections_that_are_refused_are_closed_at_once(tmp_path: Path) -> None:
+    limit = "max.connections.per.ip=1"
+    with broker_process(tmp_path / "data", limit) as broker, RawConnection(broker.bootstrap) as first:
+        first.exchange(frame(18, 0, b""))
+        for _ in range(30):
+            with RawConnection(broker.bootstrap) as refused:
+                assert refused.closed_by_broker()
 
 
 def test_what_clients_send_that_is_nonsense_is_summed_up(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546): the limits are nodes of the coordination tree."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....core.cluster.deltas import Delta, EntityChanged
 from ....core.cluster.entity_store import ChangeEntity
@@ -27,8 +27,14 @@ class QuotaService:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._listeners: list[Callable[[Sequence[QuotaEntry]], None]] = []
         state.registry.listen(self._on_delta)
-        self._update()
+        self.add_quotas_listener(state.quotas.update)
+
+    def add_quotas_listener(self, callback: Callable[[Sequence[QuotaEntry]], None]) -> None:
+        """Call back with all quotas now and after each change."""
+        self._listeners.append(callback)
+        callback(self._entries())
 
     def describe(
         self, request: DescribeClientQuotas, _caller: Caller, reply: Reply[DescribeClientQuotasResult]
@@ -65,10 +71,9 @@ class QuotaService:
 
     def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
         if isinstance(delta, EntityChanged) and delta.kind is EntityKind.QUOTAS:
-            self._update()
-
-    def _update(self) -> None:
-        self._state.quotas.update(self._entries())
+            entries = self._entries()
+            for callback in self._listeners:
+                callback(entries)
 
 
 def _refusal(entry: QuotaAlteration) -> ApiError | None:

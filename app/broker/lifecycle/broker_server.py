@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from attrs import evolve
 
@@ -18,6 +19,13 @@ from ....core.log.config import LogConfig
 from ....core.log.manager.log_manager import LogManager
 from ....core.log.retention import DeletionPolicy
 from ....core.security.delegation_tokens import token_credential
+from ....core.security.quotas.connection_quotas import (
+    UNLIMITED,
+    AddressLimits,
+    ConnectionLimits,
+    ConnectionQuotas,
+)
+from ....core.security.quotas.rate import QuotaWindows
 from ....core.security.scram_users import decode_credential
 from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi
@@ -25,7 +33,7 @@ from ....ports.coordination import Coordination
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted, in_room, info
 from ....ports.storage import LogDir
-from ....ports.transport import Connection, ConnectionHandler, Limits
+from ....ports.transport import Connection, ConnectionAdmission, ConnectionHandler, Limits
 from ....ports.transport import Listener as OpenPort
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig, ListenAddress
@@ -81,6 +89,7 @@ class BrokerServer:
         self._scrubbing: LogScrubbing | None = None
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
+        self._connection_quotas: ConnectionQuotas | None = None
         self._stopping = self._is_stopped = False
         self._when_stopped: list[Callable[[], None]] = []
         self.started = False
@@ -203,6 +212,8 @@ class BrokerServer:
         self._api = BrokerService(
             state, outside.authorizer, self.plugins.replica_selector(selector) if selector else None
         )
+        if self._connection_quotas is not None:
+            self._api.quotas.add_quotas_listener(self._connection_quotas.update)
         show_replicas(state)
         fronts.callback(state.replicas.close)
         fronts.callback(state.changes.close)
@@ -275,10 +286,11 @@ class BrokerServer:
         config, servers, index = self._config, self._servers, len(self.listeners)
         limits = Limits(
             frame_bytes_max=config.socket_request_max_bytes,
-            connections_max=config.max_connections,
+            connections_max=UNLIMITED,
             idle_ms=max(0, config.connections_max_idle_ms),
             held_bytes_max=config.socket_unsent_max_bytes,
             all_held_bytes_max=max(0, config.queued_max_request_bytes),
+            admission=self._admission(listener, index),
         )
 
         def accept(connection: Connection) -> ConnectionHandler:
@@ -292,6 +304,29 @@ class BrokerServer:
         self._fronts.callback(opened.close)
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
+
+    def _admission(self, listener: ListenAddress, index: int) -> ConnectionAdmission:
+        """Return the limits of a listener's connections; those of the broker do not hold for other brokers."""
+        config = self._config
+
+        def limits(value: Callable[[str], object]) -> ConnectionLimits:
+            connections, rate = value("max.connections"), value("max.connection.creation.rate")
+            assert isinstance(connections, int) and isinstance(rate, int)
+            return ConnectionLimits(connections=connections, creation_rate=rate)
+
+        if self._connection_quotas is None:
+            seconds = config.quota_window_size_seconds
+            self._connection_quotas = ConnectionQuotas(
+                self._outside.clock,
+                self._outside.scheduler,
+                broker=limits(config.value),
+                addresses=AddressLimits(per_ip=config.max_connections_per_ip, overrides=config.connections_per_ip),
+                windows=QuotaWindows(samples=config.quota_window_num, window_ms=seconds * 1000.0),
+            )
+        return self._connection_quotas.of_listener(
+            limits(partial(config.for_listener, listener.name)),
+            is_protected=len(config.listener_list) > 1 and index == config.inter_broker_listener,
+        )
 
     # --- readiness
 

@@ -1,5 +1,7 @@
 """Metadata and the requests that make, grow and remove topics."""
 
+from typing import Any
+
 import pytest
 
 from barnabas.core.cluster.change_queue import complete
@@ -32,7 +34,8 @@ def create(broker: ManualBroker, *topics: NewTopic, validate_only: bool = False)
 def test_broker_lists_itself_in_metadata_while_all_registrations_have_expired(broker: ManualBroker) -> None:
     create(broker, NewTopic(name="t", partitions=1))
     broker.node.state.registry.apply(BrokersChanged(brokers={}))
-    for request in (Metadata(topics=["t"]), Metadata(topics=None), DescribeCluster()):
+    requests: list[Any] = [Metadata(topics=["t"]), Metadata(topics=None), DescribeCluster()]
+    for request in requests:
         assert [(node.node_id, node.port) for node in broker.ask(request).brokers] == [(1, 9092)]
 
 

@@ -1,0 +1,93 @@
+"""Limits of connections: number, rate and address, with the delays of Kafka."""
+
+from typing import Any
+
+import pytest
+
+from barnabas.adapters.system import ManualClock, ManualScheduler
+from barnabas.core.security.quotas.connection_quotas import AddressLimits, ConnectionLimits, ConnectionQuotas
+from barnabas.core.security.quotas.rate import QuotaWindows
+from barnabas.ports.broker_api.quotas import QuotaEntry
+
+NO_LIMITS = ConnectionLimits()
+
+
+class House:
+    def __init__(self, broker: ConnectionLimits = NO_LIMITS, **addresses: Any) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.quotas = ConnectionQuotas(
+            self.clock,
+            self.scheduler,
+            broker=broker,
+            addresses=AddressLimits(**addresses),
+            windows=QuotaWindows(),
+        )
+        self.resumed = 0
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+
+def test_full_broker_lets_all_listeners_wait_until_a_connection_closes() -> None:
+    house = House(ConnectionLimits(connections=2))
+    one = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    other = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    assert not one.must_wait(house.resume)
+    assert one.admit("10.0.0.1") is None
+    assert other.admit("10.0.0.2") is None
+    assert one.must_wait(house.resume) and other.must_wait(house.resume)
+    one.release("10.0.0.1")
+    assert house.resumed == 2
+    assert not other.must_wait(house.resume)
+
+
+def test_listener_of_brokers_is_free_of_the_common_limit_and_has_its_own() -> None:
+    house = House(ConnectionLimits(connections=1))
+    clients = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    brokers = house.quotas.of_listener(ConnectionLimits(connections=2), is_protected=True)
+    clients.admit("10.0.0.1")
+    assert clients.must_wait(house.resume)
+    for _ in range(2):
+        assert not brokers.must_wait(house.resume)
+        brokers.admit("10.0.0.2")
+    assert brokers.must_wait(house.resume)
+
+
+def test_too_many_new_connections_make_the_listener_wait_at_most_a_second() -> None:
+    house = House(ConnectionLimits(creation_rate=5))
+    listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    accepted = 0
+    while not listener.must_wait(house.resume):
+        listener.admit("10.0.0.1")
+        listener.release("10.0.0.1")
+        accepted += 1
+    assert accepted == 51  # ten windows of five pass at once
+    house.scheduler.advance(1000)
+    assert house.resumed == 1
+    assert not listener.must_wait(house.resume)
+    listener.admit("10.0.0.1")
+    assert listener.must_wait(house.resume), "one per second until the windows have passed"
+
+
+def test_address_with_too_many_connections_is_closed_at_once() -> None:
+    house = House(per_ip=2, overrides={"10.0.0.9": 0})
+    listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    assert [listener.admit("10.0.0.1") for _ in range(3)] == [None, None, 0.0]
+    assert listener.admit("10.0.0.9") == 0.0
+    listener.release("10.0.0.1")
+    assert listener.admit("10.0.0.1") is None
+
+
+@pytest.mark.parametrize("entity", [{"ip": "10.0.0.1"}, {"ip": None}])
+def test_address_that_connects_too_fast_is_closed_after_a_delay(entity: dict[str, str | None]) -> None:
+    house = House()
+    house.quotas.update([QuotaEntry(entity=entity, limits={"connection_creation_rate": 1.0})])
+    listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    answers = [listener.admit("10.0.0.1") for _ in range(12)]
+    assert answers == [None] * 10 + [1000.0, 1000.0]
+    assert (listener.admit("10.0.0.2") is None) is True
+    house.clock.advance(11_000)
+    assert listener.admit("10.0.0.1") is None
+    house.quotas.update([])
+    assert [listener.admit("10.0.0.1") for _ in range(50)] == [None] * 50

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..core.security.sasl.oauthbearer import TokenValidator
     from ..core.security.sasl.plain import Authenticator
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
+    from ..core.security.standard_authorizer import Authorizer
     from ..ports.coordination import CoordinationBackend
     from ..ports.types import TopicPartition
 
@@ -39,6 +40,7 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "replica_selector": ("select",),
     "authenticator": ("authenticate",),
     "token_validator": ("validate",),
+    "authorizer": ("authorize",),
     "principal_builder": ("build",),
     "coordination": ("open", "check_url", "shared"),
 }
@@ -144,6 +146,10 @@ class PluginHost:
     def token_validator(self, name: str) -> TokenValidator:
         validator: TokenValidator = self._require("token_validator", name)
         return validator
+
+    def authorizer(self, name: str) -> Authorizer:
+        authorizer: Authorizer = self._require("authorizer", name)
+        return authorizer
 
     def principal_builder(self, name: str) -> PrincipalBuilder:
         builder: PrincipalBuilder = self._require("principal_builder", name)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..core.security.sasl.oauthbearer import TokenValidator
     from ..core.security.sasl.plain import Authenticator
     from ..core.security.sasl.server_authenticator import PrincipalBuilder
+    from ..core.security.standard_authorizer import Authorizer
     from ..ports.coordination import CoordinationBackend
 
 PROJECT = "barnabas"
@@ -114,6 +115,11 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_token_validator(self, name: str) -> TokenValidator | None:
         """Return the check of bearer tokens of SASL/OAUTHBEARER (`sasl.server.callback.handler.class`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_authorizer(self, name: str) -> Authorizer | None:
+        """Return the rule that allows operations on resources (`authorizer.class.name`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

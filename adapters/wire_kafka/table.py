@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import (
+    acls,
     cluster,
     configs,
     fetch,
@@ -33,6 +34,7 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     markers.APIS,
     replicas.APIS,
     quotas.APIS,
+    acls.APIS,
     groups.APIS,
     group_offsets.APIS,
     transactions.APIS,

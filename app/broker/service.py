@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.replica.leader.replica_selector import ReplicaSelector
+from ...ports.broker_api.acls import CreateAcls, DeleteAcls, DescribeAcls, ResourceType
 from ...ports.broker_api.classic import ClassicFetch, ClassicOffsets, ClassicProduce
 from ...ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
 from ...ports.broker_api.configs import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
@@ -13,6 +14,7 @@ from ...ports.broker_api.fetch import Fetch
 from ...ports.broker_api.groups import FindCoordinator
 from ...ports.broker_api.metadata import Metadata
 from ...ports.broker_api.offsets import ListOffsets
+from ...ports.broker_api.operations import Operation
 from ...ports.broker_api.produce import Produce
 from ...ports.broker_api.producers import DescribeProducers, InitProducerId
 from ...ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas
@@ -29,6 +31,8 @@ from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
+from .handlers.acls import AclService
+from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
 from .handlers.cluster import ClusterService
 from .handlers.configs import ConfigService
@@ -52,6 +56,7 @@ from .handlers.tokens import TokenService
 from .handlers.topics import TopicService
 from .handlers.transaction_markers import MarkerService
 from .handlers.transactions import TransactionService
+from .state.authorization import Authorization
 from .state.broker_state import BrokerState
 from .state.gate import Authorizer, everyone
 
@@ -63,9 +68,15 @@ class BrokerService:
     """Implements `BrokerApi`. Owner thread only."""
 
     def __init__(
-        self, state: BrokerState, authorizer: Authorizer = everyone, selector: ReplicaSelector | None = None
+        self,
+        state: BrokerState,
+        authorizer: Authorizer = everyone,
+        selector: ReplicaSelector | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
+        """Create it. `authorization` None: every caller may do everything."""
         self._state = state
+        self._authorization = authorization
         self._authorizer = None if authorizer is everyone else authorizer
         self._is_closed = False
         self.requests = 0
@@ -82,10 +93,17 @@ class BrokerService:
         self.verified_appends = state.replicas.verified_appends(verify)
         self.groups = GroupService(state, verify)
         scram = ScramService(state)
-        self._tokens = TokenService(state)
+        self._tokens = TokenService(
+            state,
+            may_create=lambda caller, owner: (
+                authorization is None
+                or authorization.allows(caller, Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
+            ),
+        )
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         self._internal_replicas = InternalReplicas(state, topics)
         self._internal_replicas.start()
+        acls = AclService(state, has_acls=authorization is not None and authorization.has_acls)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state, self.verified_appends).handle,
             Fetch: FetchService(state, selector).handle,
@@ -115,6 +133,9 @@ class BrokerService:
             RenewDelegationToken: self._tokens.renew,
             ExpireDelegationToken: self._tokens.expire,
             DescribeDelegationToken: self._tokens.describe,
+            DescribeAcls: acls.describe,
+            CreateAcls: acls.create,
+            DeleteAcls: acls.delete,
             FindCoordinator: CoordinatorService(state, internal).find,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
@@ -177,7 +198,11 @@ class BrokerService:
             if refused is not None:
                 once(request.failed(refused))
                 return
-            self._handlers[type(request)](request, caller, once)
+            handle = self._handlers[type(request)]
+            if self._authorization is None:
+                handle(request, caller, once)
+            else:
+                authorize(self._authorization, self._state, request, caller, handle, once)
         except Exception as error:  # noqa: BLE001  reported; one request must not stop the broker
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:

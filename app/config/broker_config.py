@@ -9,6 +9,7 @@ from attrs import fields
 
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
+from .authorizer_keys import AuthorizerKeys
 from .classic import parse_topic_map
 from .cleaner_keys import CleanerKeys
 from .ignored_keys import IGNORED_KEYS
@@ -42,7 +43,7 @@ CLEANUP_POLICIES = ("compact", "delete")
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, QuotaKeys):
+class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, AuthorizerKeys, QuotaKeys):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know

@@ -208,9 +208,10 @@ def double_key(name: str, default: float, low: float, high: float, *, doc: str, 
     return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
 
 
-def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False) -> Any:
+def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """True or false."""
-    return _setting(ConfigKey(name=name, type=ConfigType.BOOLEAN, default=default, doc=doc, dynamic=dynamic))
+    kind = ConfigType.BOOLEAN
+    return _setting(ConfigKey(name=name, type=kind, default=default, doc=doc, dynamic=dynamic, scope=scope))
 
 
 def text_key(

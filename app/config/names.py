@@ -57,9 +57,6 @@ REFUSED: Mapping[str, str] = {
     "client.quota.callback.class": _NO_JAVA,
     "create.topic.policy.class.name": _NO_JAVA,
     "config.providers": _NO_JAVA,
-    "allow.everyone.if.no.acl.found": _NO_SECURITY,
-    "authorizer.class.name": _NO_SECURITY,
-    "super.users": _NO_SECURITY,
 }
 
 

@@ -4,9 +4,11 @@ Super users may do everything. Else a matching DENY wins, wherever it stands; th
 all protects the resource, `allow.everyone.if.no.acl.found`; else the operation is denied.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from ...ports.broker_api.acls import WILDCARD, AclBinding, PatternType, PermissionType, ResourceType
+from ...ports.broker_api.envelope import Caller
 from ...ports.broker_api.operations import Operation
 from ...ports.values import frozen
 from .acl import ResourcePattern, acls_in
@@ -36,6 +38,31 @@ class Decision:
 
     is_allowed: bool
     rule: str
+
+
+@frozen
+class Action:
+    """An operation on a resource, Kafka's `Action`."""
+
+    operation: Operation
+    resource_type: ResourceType
+    resource_name: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation.name} on {ResourcePattern(self.resource_type, PatternType.LITERAL, self.resource_name)}"
+        )
+
+
+class Authorizer(Protocol):
+    """An authorizer of a plug-in (hook `barnabas_authorizer`)."""
+
+    def authorize(self, caller: Caller, actions: Sequence[Action]) -> Sequence[bool]:
+        """Return for each action whether the caller may perform it. Called on the broker's thread: it must be quick.
+
+        An error, or an answer of another length, denies all of them.
+        """
+        ...
 
 
 _SUPER_USER = Decision(True, "SuperUser")

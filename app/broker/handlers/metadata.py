@@ -39,13 +39,9 @@ class MetadataService:
         self._state.answer_in_steps("Metadata", self._result(request, caller, errors), caller, reply)
 
     def _to_create(self, request: Metadata) -> list[str]:
-        if not (request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable):
+        if not request.allow_auto_topic_creation:
             return []
-        named = dict.fromkeys(request.topics or ())
-        return [name for name in named if not self._is_known(name)]
-
-    def _is_known(self, name: str) -> bool:
-        return name in self._state.image.topics or self._state.classic.has(name)
+        return [name for name in dict.fromkeys(request.topics or ()) if self._state.creates_topic(name)]
 
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> Steps[MetadataResult]:
         """Return the response. `errors`: the errors of topics that could not be created, or are not yet."""

@@ -44,6 +44,7 @@ from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
 from .authentication import Authentication, Credentials, add_bootstrap_users
+from .authorization import authorization_of, classic_access
 from .broker_ids import GENERATED, with_broker_id
 from .cluster_member import ClusterMember
 from .cluster_wiring import follower_of, joined, links_to_others
@@ -210,7 +211,12 @@ class BrokerServer:
         )
         selector = config.replica_selector_class
         self._api = BrokerService(
-            state, outside.authorizer, self.plugins.replica_selector(selector) if selector else None
+            state,
+            outside.authorizer,
+            self.plugins.replica_selector(selector) if selector else None,
+            authorization_of(
+                config, self.plugins, registry, outside.scheduler, in_room(outside.report, ROOM), fronts.callback
+            ),
         )
         if self._connection_quotas is not None:
             self._api.quotas.add_quotas_listener(self._connection_quotas.update)
@@ -454,7 +460,7 @@ class BrokerServer:
         for listener in self.listeners:
             self._servers.append(
                 self._outside.servers[listener.protocol](
-                    api,
+                    api if listener.protocol == KAFKA else classic_access(self._config, listener, api),
                     listener=str(listener),
                     max_in_flight=self._config.max_in_flight_requests_per_connection,
                     # No request of a classic connection waits, and its number may be that of a Kafka connection, too.

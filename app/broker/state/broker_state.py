@@ -123,6 +123,11 @@ class BrokerState:
 
     # --- the cluster
 
+    def creates_topic(self, name: str) -> bool:
+        """Return True if a Metadata request that names this topic creates it."""
+        is_known = name in self.image.topics or self.classic.has(name)
+        return not is_known and self.settings.static.auto_create_topics_enable
+
     @property
     def image(self) -> ClusterImage:
         """The cluster image of this broker."""

@@ -1,0 +1,53 @@
+"""The keys of authorization: Kafka's, and those of classic listeners, whose protocol has no principals."""
+
+from ...ports.values import frozen
+from .keys import flag_key, list_key, text_key
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+STANDARD_AUTHORIZERS = (STANDARD_AUTHORIZER, "kafka.security.authorizer.AclAuthorizer", "StandardAuthorizer")
+"""The names of the built-in authorizer: Kafka's today, Kafka's with ZooKeeper, and in short."""
+
+
+@frozen(kw_only=True, slots=False)
+class AuthorizerKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    authorizer_class_name: str = text_key(
+        "authorizer.class.name",
+        "",
+        doc=f"{STANDARD_AUTHORIZER} checks every request by ACLs; another name is that of a plug-in (hook "
+        "barnabas_authorizer). Empty: everyone may do everything.",
+    )
+    super_users: str = text_key(
+        "super.users",
+        "",
+        doc="The principals that may do everything, separated by semicolons: User:admin;User:CN=broker1.",
+    )
+    allow_everyone_if_no_acl_found: bool = flag_key(
+        "allow.everyone.if.no.acl.found",
+        False,
+        doc="Whether everyone may use a resource that no ACL at all protects.",
+    )
+    early_start_listeners: tuple[str, ...] = list_key(
+        "early.start.listeners",
+        (),
+        doc="Accepted as Kafka's, without an effect: the ACLs are loaded before any listener serves.",
+    )
+    classic_allowed_addresses: tuple[str, ...] = list_key(
+        "classic.allowed.addresses",
+        (),
+        doc="The addresses and networks (10.0.0.0/8) whose clients may use a classic listener. Empty: all.",
+        scope="listener",
+    )
+    classic_allowed_subjects: tuple[str, ...] = list_key(
+        "classic.allowed.subjects",
+        (),
+        doc="The principals, by the client's certificate, that may use a classic listener (User:NAME). Empty: all.",
+        scope="listener",
+    )
+    classic_read_only: bool = flag_key(
+        "classic.read.only",
+        False,
+        doc="Whether a classic listener refuses to produce.",
+        scope="listener",
+    )

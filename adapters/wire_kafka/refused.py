@@ -183,6 +183,26 @@ _GROUP_HEARTBEAT = Refused(
     text="this broker has no groups of group.protocol=consumer; set group.protocol=classic",
 )
 
+_ANY_BYTE = Filler(I8, 0)
+_DESCRIBE_ACLS = Refused(
+    "DescribeAcls",
+    (0, 0),
+    None,
+    _request(_THROTTLE, _ERROR, _NO_TEXT, Filler(Array(TEXT), ())),
+)
+_CREATE_ACLS = Refused(
+    "CreateAcls",
+    (0, 0),
+    _request(_items(Field("kind", I8), _NAME, Filler(TEXT, ""), Filler(TEXT, ""), _ANY_BYTE, _ANY_BYTE)),
+    _request(_THROTTLE, _items(_ERROR, _NO_TEXT)),
+)
+_DELETE_ACLS = Refused(
+    "DeleteAcls",
+    (0, 0),
+    _request(_items(Field("kind", I8), Field("name", NULLABLE_TEXT), _NO_TEXT, _NO_TEXT, _ANY_BYTE, _ANY_BYTE)),
+    _request(_THROTTLE, _items(_ERROR, _NO_TEXT, Filler(Array(TEXT), ()))),
+)
+
 REFUSED: dict[int, Refused] = {
     0: _PRODUCE,
     1: _FETCH,
@@ -192,6 +212,9 @@ REFUSED: dict[int, Refused] = {
     19: _CREATE_TOPICS,
     20: _DELETE_TOPICS,
     23: _LEADER_EPOCHS,
+    29: _DESCRIBE_ACLS,
+    30: _CREATE_ACLS,
+    31: _DELETE_ACLS,
     32: _DESCRIBE_CONFIGS,
     68: _GROUP_HEARTBEAT,
 }

@@ -28,11 +28,6 @@ class AuthorizerKeys:
         False,
         doc="Whether everyone may use a resource that no ACL at all protects.",
     )
-    early_start_listeners: tuple[str, ...] = list_key(
-        "early.start.listeners",
-        (),
-        doc="Accepted as Kafka's, without an effect: the ACLs are loaded before any listener serves.",
-    )
     classic_allowed_addresses: tuple[str, ...] = list_key(
         "classic.allowed.addresses",
         (),

@@ -63,6 +63,9 @@ CASES = [
     (20, 0, named(text("t")) + i32(1000), named(text("t"), CODE)),
     (23, 0, places(SEVEN, i32(2)), places(CODE, SEVEN, i64(-1))),
     (23, 1, places(SEVEN, i32(2)), places(CODE, SEVEN, i32(-1), i64(-1))),
+    (29, 0, b"\x02" + NULL * 3 + b"\x01\x01", NOTHING + CODE + NULL + NOTHING),
+    (30, 0, named(b"\x02", text("t"), text("User:a"), text("*"), b"\x03\x03"), NOTHING + named(CODE, NULL)),
+    (31, 0, named(b"\x02", NULL, NULL, NULL, b"\x01\x01"), NOTHING + named(CODE, NULL, NOTHING)),
     (32, 0, named(b"\x02", text("t"), i32(-1)), NOTHING + named(CODE, NULL, b"\x02", text("t"), NOTHING)),
 ]
 
@@ -107,7 +110,7 @@ def test_api_versions_lists_supported_ranges() -> None:
     end.send(header(18, 0, 1))
     _, ranges = versions.read_response(memoryview(end.answers[0]), 4, 0, 1000)
     assert (ranges[0], ranges[1], ranges[68]) == ((0, 13), (4, 18), (0, 1))
-    assert 29 not in ranges
+    assert 71 not in ranges
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_api_versions_lists_supported_ranges() -> None:
         (header(0, 2, 1) + produce(0), "version 2 of Produce"),  # it waits for no answer
         (header(0, 14, 1) + produce(1), "version 14 of Produce"),
         (header(1, 0, 1) + i32(-1, 9), "version 0 of Fetch"),
-        (header(29, 3, 1), "DescribeAcls (API key 29), which is not offered"),
+        (header(71, 0, 1), "GetTelemetrySubscriptions (API key 71), which is not offered"),
         (header(68, 2, 1), "ConsumerGroupHeartbeat (API key 68), which is not offered"),
         (header(999, 0, 1), "API key 999, which is not known"),
     ],

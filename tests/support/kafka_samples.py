@@ -5,6 +5,7 @@ that we speak; older versions have a part of the fields.
 """
 
 from support.kafka_sample import Sample
+from support.kafka_samples_acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from support.kafka_samples_admin import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -80,6 +81,9 @@ SAMPLES: dict[int, Sample] = {
     25: ADD_OFFSETS_TO_TXN,
     26: END_TXN,
     28: TXN_OFFSET_COMMIT,
+    29: DESCRIBE_ACLS,
+    30: CREATE_ACLS,
+    31: DELETE_ACLS,
     32: DESCRIBE_CONFIGS,
     33: REPLACE_CONFIGS,
     35: DESCRIBE_LOG_DIRS,

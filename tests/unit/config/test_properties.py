@@ -157,7 +157,6 @@ def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
         ({"sasl.kerberos.service.name": "kafka"}, "there is no authentication by Kerberos (GSSAPI)"),
         ({"zookeeper.ssl.client.enable": "true"}, "connections to ZooKeeper are not encrypted"),
         ({"password.encoder.secret": "s"}, "no passwords are stored"),
-        ({"authorizer.class.name": "A"}, "neither encrypted nor guarded yet"),
         ({"security.inter.broker.protocol": "SSL"}, "no listener speaks it"),
         ({"remote.log.storage.system.enable": "true"}, "is not one of false"),
     ],

@@ -1,0 +1,604 @@
+"""What each API asks of its caller, by the table of Apache Kafka (facts A7): one case per API and operation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve, frozen
+
+from barnabas.app.broker.handlers.authorization import STEPS
+from barnabas.plugins import hookimpl
+from barnabas.ports.broker_api.acls import (
+    AclBinding,
+    AclBindingFilter,
+    CreateAcls,
+    DeleteAcls,
+    DescribeAcls,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+from barnabas.ports.broker_api.classic import (
+    ClassicFetch,
+    ClassicFetchPartition,
+    ClassicOffsets,
+    ClassicProduce,
+    ClassicProducePartition,
+)
+from barnabas.ports.broker_api.cluster import DescribeCluster, DescribeLogDirs
+from barnabas.ports.broker_api.configs import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigReplacement,
+    ConfigResource,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    ResourceKind,
+)
+from barnabas.ports.broker_api.envelope import Caller, Origin, Principal, Request
+from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.groups import (
+    DeleteGroups,
+    DescribeGroups,
+    FindCoordinator,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchGroup,
+    SyncGroup,
+)
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.operations import (
+    CLUSTER_OPERATIONS,
+    GROUP_OPERATIONS,
+    NO_AUTHORIZED_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Operation,
+    bit_field,
+)
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.producers import DescribeProducers, InitProducerId
+from barnabas.ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas, QuotaAlteration
+from barnabas.ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    ElectLeaders,
+    ListPartitionReassignments,
+    Reassignment,
+)
+from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
+from barnabas.ports.broker_api.tokens import CreateDelegationToken
+from barnabas.ports.broker_api.topics import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
+from barnabas.ports.broker_api.transactions import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    EndTxn,
+    ListTransactions,
+    TxnMarker,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.ports.types import TopicPartition
+from barnabas.testing.manual_broker import ManualBroker, batch
+
+Op, R = Operation, ResourceType
+ALICE = Caller(client_id="app", host="10.0.0.9", connection=1, principal=Principal("User", "alice"))
+ADMIN = Caller(client_id="app", host="10.0.0.9", connection=2, principal=Principal("User", "admin"))
+Right = tuple[Operation, ResourceType, str]
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CLUSTER_NAME = "kafka-cluster"
+TOPIC_29, GROUP_30, CLUSTER_31, TRANSACTIONAL_ID_53 = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
+
+def cluster(operation: Operation) -> Right:
+    return (operation, R.CLUSTER, CLUSTER_NAME)
+
+
+def topic(operation: Operation, name: str = "t") -> Right:
+    return (operation, R.TOPIC, name)
+
+
+def group(operation: Operation) -> Right:
+    return (operation, R.GROUP, "g")
+
+
+def transactional_id(operation: Operation) -> Right:
+    return (operation, R.TRANSACTIONAL_ID, "tx")
+
+
+def secured(**settings: Any) -> ManualBroker:
+    return ManualBroker(authorizer_class_name=STANDARD, super_users="User:admin", **settings)
+
+
+def grant(broker: ManualBroker, *rights: Right, permission: PermissionType = PermissionType.ALLOW) -> None:
+    acls = [
+        AclBinding(
+            resource_type=kind, resource_name=name, operation=operation, principal="User:alice", permission=permission
+        )
+        for operation, kind, name in rights
+    ]
+    result = broker.ask(CreateAcls(acls=acls), ADMIN)
+    assert all(each.error is ErrorCode.NONE for each in result.results)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ManualBroker]:
+    running = secured()
+    running.ask(CreateTopics(topics=[NewTopic(name=each, partitions=1) for each in ("t", "other")]), ADMIN)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_acls(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "broker" in request.fixturenames:
+        request.getfixturevalue("broker").ask(DeleteAcls(filters=[AclBindingFilter()]), ADMIN)
+
+
+@frozen
+class Case:
+    """A request, the rights that it needs together, and the error if a right is missing."""
+
+    request: Request[Any]
+    rights: Mapping[Right, ErrorCode]
+    also: Sequence[Sequence[Right]] = ()
+    """Other rights that suffice as well."""
+
+    @property
+    def name(self) -> str:
+        return type(self.request).__name__
+
+
+TP = TopicPartition("t", 0)
+CONFIG_TOPIC = ConfigResource(kind=ResourceKind.TOPIC, name="t")
+CONFIG_BROKER = ConfigResource(kind=ResourceKind.BROKER, name="1")
+COMMIT = OffsetCommitPartition("t", 0, 1)
+FOLLOWER = 7
+OTHER = Principal("User", "bob")
+ACL = AclBinding(resource_type=R.TOPIC, resource_name="t", principal="User:bob", operation=Op.READ)
+
+
+def _cases() -> Iterator[Case]:
+    def case(request: Request[Any], rights: Mapping[Right, ErrorCode], *also: Sequence[Right]) -> Case:
+        return Case(request, rights, also)
+
+    records, transactional = memoryview(bytearray(batch(b"x"))), memoryview(bytearray(batch(b"x")))
+    transactional[22] |= 0x10
+    yield case(Produce(partitions=[ProducePartition("t", 0, records)]), {topic(Op.WRITE): TOPIC_29})
+    yield case(
+        Produce(partitions=[ProducePartition("t", 0, transactional)], transactional_id="tx"),
+        {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53, topic(Op.WRITE): TOPIC_29},
+    )
+    yield case(Fetch(partitions=[FetchPartition("t", 0, 0, 100)]), {topic(Op.READ): TOPIC_29})
+    yield case(
+        Fetch(partitions=[FetchPartition("t", 0, 0, 100)], replica_id=FOLLOWER), {cluster(Op.CLUSTER_ACTION): TOPIC_29}
+    )
+    listed = [ListOffsetsPartition(topic="t", partition=0, timestamp=-1)]
+    yield case(ListOffsets(partitions=listed), {topic(Op.DESCRIBE): TOPIC_29})
+    yield case(
+        ListOffsets(partitions=listed, replica_id=FOLLOWER),
+        {cluster(Op.CLUSTER_ACTION): TOPIC_29, topic(Op.DESCRIBE): TOPIC_29},
+    )
+    yield case(Metadata(topics=["t"]), {topic(Op.DESCRIBE): TOPIC_29})
+    yield case(OffsetCommit(group_id="g", partitions=[COMMIT]), {group(Op.READ): GROUP_30, topic(Op.READ): TOPIC_29})
+    yield case(
+        OffsetFetch(groups=[OffsetFetchGroup(group_id="g", partitions=[TP])]),
+        {group(Op.DESCRIBE): GROUP_30, topic(Op.DESCRIBE): TOPIC_29},
+    )
+    yield case(FindCoordinator(keys=["g"]), {group(Op.DESCRIBE): GROUP_30})
+    yield case(FindCoordinator(keys=["tx"], key_type=1), {transactional_id(Op.DESCRIBE): TRANSACTIONAL_ID_53})
+    yield case(FindCoordinator(keys=["g:t:0"], key_type=2), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
+    yield case(
+        JoinGroup(group_id="g", session_timeout_ms=6000, protocol_type="consumer", protocols=[]),
+        {group(Op.READ): GROUP_30},
+    )
+    yield case(Heartbeat(group_id="g", generation_id=1, member_id="m"), {group(Op.READ): GROUP_30})
+    yield case(LeaveGroup(group_id="g", members=[LeavingMember(member_id="m")]), {group(Op.READ): GROUP_30})
+    yield case(SyncGroup(group_id="g", generation_id=1, member_id="m"), {group(Op.READ): GROUP_30})
+    yield case(DescribeGroups(group_ids=["g"]), {group(Op.DESCRIBE): GROUP_30})
+    yield case(CreateTopics(topics=[NewTopic(name="t")]), {topic(Op.CREATE): TOPIC_29}, [cluster(Op.CREATE)])
+    yield case(DeleteTopics(names=["t"]), {topic(Op.DELETE): TOPIC_29}, [cluster(Op.DELETE)])
+    yield case(
+        DeleteRecords(partitions=[DeleteRecordsPartition(topic="t", partition=0, offset=0)]),
+        {topic(Op.DELETE): TOPIC_29},
+    )
+    yield case(InitProducerId(transactional_id="tx"), {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53})
+    yield case(InitProducerId(), {cluster(Op.IDEMPOTENT_WRITE): CLUSTER_31}, [topic(Op.WRITE, "any")])
+    epochs = [OffsetForLeaderPartition(topic="t", partition=0, leader_epoch=0)]
+    yield case(OffsetForLeaderEpoch(partitions=epochs), {topic(Op.DESCRIBE): TOPIC_29}, [cluster(Op.CLUSTER_ACTION)])
+    yield case(OffsetForLeaderEpoch(partitions=epochs, replica_id=FOLLOWER), {cluster(Op.CLUSTER_ACTION): TOPIC_29})
+    added = AddPartitionsToTxn(transactional_id="tx", producer_id=1, producer_epoch=0, partitions=[TP])
+    yield case(added, {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53, topic(Op.WRITE): TOPIC_29})
+    yield case(evolve(added, verify_only=True), {cluster(Op.CLUSTER_ACTION): CLUSTER_31})
+    ended: dict[str, Any] = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+    yield case(
+        AddOffsetsToTxn(group_id="g", **ended),
+        {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53, group(Op.READ): GROUP_30},
+    )
+    yield case(EndTxn(committed=True, **ended), {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53})
+    marker = TxnMarker(producer_id=1, producer_epoch=0, committed=True, partitions=[TP])
+    yield case(WriteTxnMarkers(markers=[marker]), {cluster(Op.CLUSTER_ACTION): CLUSTER_31}, [cluster(Op.ALTER)])
+    yield case(
+        TxnOffsetCommit(group_id="g", partitions=[COMMIT], **ended),
+        {transactional_id(Op.WRITE): TRANSACTIONAL_ID_53, group(Op.READ): GROUP_30, topic(Op.READ): TOPIC_29},
+    )
+    yield case(DescribeAcls(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(CreateAcls(acls=[ACL]), {cluster(Op.ALTER): CLUSTER_31})
+    yield case(DeleteAcls(filters=[AclBindingFilter(resource_name="no")]), {cluster(Op.ALTER): CLUSTER_31})
+    for resource, right, code in (
+        (CONFIG_TOPIC, topic, TOPIC_29),
+        (ConfigResource(kind=32, name="g"), group, GROUP_30),
+        (CONFIG_BROKER, cluster, CLUSTER_31),
+    ):
+        changed = ConfigAlteration(resource=resource, name="retention.ms", value="1")
+        altering = {right(Op.ALTER_CONFIGS): code}
+        yield case(
+            DescribeConfigs(resources=[ConfigDescription(resource=resource)]), {right(Op.DESCRIBE_CONFIGS): code}
+        )
+        yield case(AlterConfigs(resources=[ConfigReplacement(resource=resource, configs={})]), altering)
+        yield case(IncrementalAlterConfigs(resources=[resource], alterations=[changed]), altering)
+    yield case(DescribeLogDirs(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(CreatePartitions(topics=[NewPartitions(topic="t", count=2)]), {topic(Op.ALTER): TOPIC_29})
+    yield case(DeleteGroups(group_ids=["g"]), {group(Op.DELETE): GROUP_30})
+    yield case(ElectLeaders(topics=None), {cluster(Op.ALTER): CLUSTER_31})
+    moved = Reassignment(topic="t", partition=0, replicas=[1])
+    yield case(AlterPartitionReassignments(partitions=[moved]), {cluster(Op.ALTER): CLUSTER_31})
+    yield case(ListPartitionReassignments(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    yield case(OffsetDelete(group_id="g", partitions=[TP]), {group(Op.DELETE): GROUP_30, topic(Op.READ): TOPIC_29})
+    yield case(DescribeClientQuotas(filters=[]), {cluster(Op.DESCRIBE_CONFIGS): CLUSTER_31})
+    altered = QuotaAlteration(entity={"user": "u"}, ops=[])
+    yield case(AlterClientQuotas(entries=[altered]), {cluster(Op.ALTER_CONFIGS): CLUSTER_31})
+    yield case(DescribeUserScramCredentials(), {cluster(Op.DESCRIBE): CLUSTER_31})
+    deletion = ScramDeletion(user="u", mechanism=1)
+    yield case(AlterUserScramCredentials(deletions=[deletion]), {cluster(Op.ALTER): CLUSTER_31})
+    yield case(DescribeProducers(topics={"t": [0]}), {topic(Op.READ): TOPIC_29})
+    yield case(DescribeTransactions(transactional_ids=["tx"]), {transactional_id(Op.DESCRIBE): TRANSACTIONAL_ID_53})
+    yield case(
+        ClassicProduce(partitions=[ClassicProducePartition("t", 0, memoryview(b""))]), {topic(Op.WRITE): TOPIC_29}
+    )
+    yield case(
+        ClassicFetch(partitions=[ClassicFetchPartition("t", 0, 0, 10)]),
+        {topic(Op.READ): ErrorCode.UNKNOWN_SERVER_ERROR},
+    )
+    yield case(ClassicOffsets(topic="t", partition=0, time_ms=-1, max_offsets=1), {topic(Op.DESCRIBE): TOPIC_29})
+
+
+CASES = list(_cases())
+MISSING = [
+    pytest.param(case, right, id=f"{case.name}-{right[0].name}-{right[1].name}-{number}")
+    for number, case in enumerate(CASES)
+    for right in case.rights
+]
+WITHOUT_RULES = {"RenewDelegationToken", "ExpireDelegationToken", "CreateDelegationToken", "DescribeDelegationToken"}
+FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster"}
+
+
+def codes(value: Any) -> set[ErrorCode]:
+    """All errors in a result."""
+    if isinstance(value, ApiError):
+        return {value.code}
+    if isinstance(value, ErrorCode):
+        return {value} - {ErrorCode.NONE}
+    if isinstance(value, list | tuple):
+        return set().union(*map(codes, value)) if value else set()
+    if hasattr(value, "__attrs_attrs__"):
+        return set().union(*(codes(getattr(value, each.name)) for each in value.__attrs_attrs__))
+    return set()
+
+
+def asked(broker: ManualBroker, request: Request[Any]) -> tuple[list[Any], list[Any]]:
+    """What alice is answered, and what reaches the handlers; they answer nothing."""
+    api: Any = broker.node.api
+    handlers = api._handlers
+    handled: list[Any] = []
+    answers: list[Any] = []
+    try:
+        api._handlers = dict.fromkeys(handlers, lambda each, _caller, _reply: handled.append(each))
+        api.submit(request, ALICE, answers.append)
+    finally:
+        api._handlers = handlers
+    return answers, handled
+
+
+def test_each_api_has_rules_and_a_case(broker: ManualBroker) -> None:
+    assert set(broker.node.api._handlers) == set(STEPS)
+    assert {kind.__name__ for kind in STEPS} == {case.name for case in CASES} | WITHOUT_RULES | FILTERED
+
+
+@pytest.mark.parametrize(("case", "missing"), MISSING)
+def test_request_without_one_right_is_denied(broker: ManualBroker, case: Case, missing: Right) -> None:
+    grant(broker, *(right for right in case.rights if right != missing))
+    answers, handled = asked(broker, case.request)
+    if isinstance(case.request, Metadata):
+        assert [each.topics for each in handled] == [[]]
+        return
+    if isinstance(case.request, OffsetFetch) and missing[1] is R.TOPIC:
+        assert [each.groups[0].partitions for each in handled] == [[]]
+        return
+    if not answers:  # nothing of it is left, and the handler is asked about the rest
+        assert "t" not in str(handled[0].topics if hasattr(handled[0], "topics") else "")
+        assert not getattr(handled[0], "names", ()), handled
+        assert not getattr(handled[0], "resources", ()), handled
+        return
+    assert handled == []
+    assert codes(answers[0]) == {case.rights[missing]}
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=f"{each.name}-{n}") for n, each in enumerate(CASES)])
+def test_request_with_all_rights_reaches_its_handler_unchanged(broker: ManualBroker, case: Case) -> None:
+    for rights in (list(case.rights), *case.also):
+        grant(broker, *rights)
+        assert asked(broker, case.request) == ([], [case.request])
+        broker.ask(DeleteAcls(filters=[AclBindingFilter()]), ADMIN)
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=f"{each.name}-{n}") for n, each in enumerate(CASES)])
+def test_broker_and_super_user_need_no_rights(broker: ManualBroker, case: Case) -> None:
+    api: Any = broker.node.api
+    handlers = api._handlers
+    handled: list[Any] = []
+    try:
+        api._handlers = dict.fromkeys(handlers, lambda each, _caller, _reply: handled.append(each))
+        for caller in (ADMIN, Caller(origin=Origin.BROKER)):
+            api.submit(case.request, caller, handled.append)
+    finally:
+        api._handlers = handlers
+    assert handled == [case.request] * 2
+
+
+# --- real answers
+
+
+def test_allowed_items_are_handled_and_denied_ones_answered_in_order(broker: ManualBroker) -> None:
+    grant(broker, topic(Op.WRITE))
+    parts = [ProducePartition(name, 0, memoryview(bytearray(batch(b"x")))) for name in ("other", "t", "absent")]
+    result = broker.ask(Produce(partitions=parts), ALICE)
+    assert [(each.topic, each.error) for each in result.partitions] == [
+        ("other", TOPIC_29),
+        ("t", ErrorCode.NONE),
+        ("absent", TOPIC_29),
+    ]
+    other = broker.ask(Fetch(partitions=[FetchPartition("other", 0, 0, 100)], max_wait_ms=0), ADMIN)
+    assert other.partitions[0].high_watermark == 0
+
+
+def test_metadata_of_all_topics_leaves_out_hidden_ones(broker: ManualBroker) -> None:
+    assert broker.ask(Metadata(topics=None), ALICE).topics == []
+    grant(broker, topic(Op.READ))
+    assert [each.name for each in broker.ask(Metadata(topics=None), ALICE).topics] == ["t"]
+    assert {"t", "other"} <= {each.name for each in broker.ask(Metadata(topics=None), ADMIN).topics}
+
+
+def test_metadata_by_id_of_a_hidden_topic_has_no_name_and_no_other_topics(broker: ManualBroker) -> None:
+    identifier = broker.node.state.image.topic("t").topic_id
+    result = broker.ask(Metadata(topics=None, topic_ids=[identifier]), ALICE)
+    assert [(each.name, each.topic_id, each.error) for each in result.topics] == [(None, identifier, TOPIC_29)]
+
+
+def test_metadata_creates_a_topic_only_with_the_right_to_create_it(broker: ManualBroker) -> None:
+    grant(broker, topic(Op.DESCRIBE, "new"))
+    assert broker.ask(Metadata(topics=["new"]), ALICE).topics[0].error is TOPIC_29
+    assert "new" not in broker.node.state.image.topics
+    grant(broker, topic(Op.CREATE, "new"))
+    assert broker.ask(Metadata(topics=["new"]), ALICE).topics[0].error is ErrorCode.NONE
+    assert "new" in broker.node.state.image.topics
+    broker.ask(DeleteTopics(names=["new"]), ADMIN)
+
+
+def test_authorized_operations_follow_the_acls(broker: ManualBroker) -> None:
+    asking = Metadata(topics=["t"], include_topic_authorized_operations=True)
+    grant(broker, topic(Op.READ))
+    assert broker.ask(asking, ALICE).topics[0].authorized_operations == 264  # READ and DESCRIBE
+    assert broker.ask(asking, ADMIN).topics[0].authorized_operations == TOPIC_OPERATIONS == 3576
+    grant(broker, topic(Op.DESCRIBE_CONFIGS))
+    described = bit_field([Op.READ, Op.DESCRIBE, Op.DESCRIBE_CONFIGS])
+    assert broker.ask(asking, ALICE).topics[0].authorized_operations == described
+    assert broker.ask(Metadata(topics=["t"]), ALICE).topics[0].authorized_operations == NO_AUTHORIZED_OPERATIONS
+    asking_cluster = DescribeCluster(include_authorized_operations=True)
+    assert broker.ask(asking_cluster, ALICE).authorized_operations == 0
+    assert broker.ask(asking_cluster, ADMIN).authorized_operations == CLUSTER_OPERATIONS == 8096
+    grant(broker, group(Op.DESCRIBE))
+    broker.submit(FindCoordinator(keys=["g"]), ADMIN)
+    broker.wait(1000)
+    asking_group = DescribeGroups(group_ids=["g"], include_authorized_operations=True)
+    assert broker.ask(asking_group, ALICE).groups[0].authorized_operations == bit_field([Op.DESCRIBE])
+    assert broker.ask(asking_group, ADMIN).groups[0].authorized_operations == GROUP_OPERATIONS == 3400
+
+
+def test_listings_leave_out_what_may_not_be_described(broker: ManualBroker) -> None:
+    assert broker.ask(ListGroups(), ALICE).error is ErrorCode.NONE
+    assert broker.ask(ListTransactions(), ALICE).error is ErrorCode.NONE
+
+
+def test_deleted_topic_by_id_is_named_only_to_those_who_may_describe_it(broker: ManualBroker) -> None:
+    identifier = broker.node.state.image.topic("t").topic_id
+    asking = DeleteTopics(names=[], topic_ids=[identifier])
+    assert [(each.name, each.error) for each in broker.ask(asking, ALICE).topics] == [(None, TOPIC_29)]
+    grant(broker, topic(Op.DESCRIBE))
+    assert [(each.name, each.error) for each in broker.ask(asking, ALICE).topics] == [("t", TOPIC_29)]
+
+
+def test_configs_of_a_new_topic_are_shown_with_the_right_to_describe_them(broker: ManualBroker) -> None:
+    grant(broker, topic(Op.CREATE, "made"))
+    asking = CreateTopics(topics=[NewTopic(name="made", partitions=1)], validate_only=True)
+    assert broker.ask(asking, ALICE).topics[0].configs is None
+    grant(broker, topic(Op.DESCRIBE_CONFIGS, "made"))
+    assert broker.ask(asking, ALICE).topics[0].configs
+
+
+def test_one_denied_partition_leaves_the_transaction_unchanged(broker: ManualBroker) -> None:
+    grant(broker, transactional_id(Op.WRITE), topic(Op.WRITE))
+    asking = AddPartitionsToTxn(
+        transactional_id="tx", producer_id=1, producer_epoch=0, partitions=[TP, TopicPartition("other", 0)]
+    )
+    result = broker.ask(asking, ALICE)
+    assert [each.error for each in result.partitions] == [ErrorCode.OPERATION_NOT_ATTEMPTED, TOPIC_29]
+
+
+# --- ACLs
+
+
+def test_acls_survive_a_restart_and_can_be_deleted_by_a_matching_filter() -> None:
+    broker = secured()
+    prefixed = AclBinding(
+        resource_type=R.TOPIC,
+        resource_name="pay",
+        pattern_type=PatternType.PREFIXED,
+        principal="User:alice",
+        operation=Op.READ,
+    )
+    everywhere, exact = evolve(prefixed, resource_name="*", pattern_type=PatternType.LITERAL), ACL
+    for acl in (prefixed, everywhere, exact, exact):
+        assert broker.ask(CreateAcls(acls=[acl]), ADMIN).results[0].error is ErrorCode.NONE
+    broker.restart()
+    assert set(broker.ask(DescribeAcls(), ADMIN).acls) == {prefixed, everywhere, exact}
+    match = AclBindingFilter(resource_type=R.TOPIC, resource_name="payments", pattern_type=PatternType.MATCH)
+    literal = AclBindingFilter(resource_type=R.TOPIC, resource_name="pay", pattern_type=PatternType.LITERAL)
+    assert set(broker.ask(DescribeAcls(filter=match), ADMIN).acls) == {prefixed, everywhere}
+    assert broker.ask(DescribeAcls(filter=literal), ADMIN).acls == []
+    assert broker.ask(DescribeAcls(filter=evolve(literal, resource_name="")), ADMIN).acls == []
+    deleted = broker.ask(DeleteAcls(filters=[match, literal]), ADMIN).results
+    assert [set(each.acls) for each in deleted] == [{prefixed, everywhere}, set()]
+    assert broker.ask(DescribeAcls(), ADMIN).acls == [exact]
+    broker.stop()
+
+
+def test_bad_acl_is_refused_alone_and_a_filter_value_refuses_all(broker: ManualBroker) -> None:
+    result = broker.ask(CreateAcls(acls=[evolve(ACL, principal="bob"), ACL]), ADMIN)
+    assert [each.error for each in result.results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    result = broker.ask(CreateAcls(acls=[evolve(ACL, operation=Op.ANY), ACL]), ADMIN)
+    assert [each.error for each in result.results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+
+
+def test_without_an_authorizer_all_is_allowed_and_acls_are_disabled() -> None:
+    broker = ManualBroker()
+    broker.create("t")
+    assert broker.ask(Metadata(topics=None), ALICE).topics
+    disabled = ErrorCode.SECURITY_DISABLED
+    assert broker.ask(DescribeAcls(), ALICE).error is disabled
+    assert codes(broker.ask(CreateAcls(acls=[ACL, ACL]), ALICE).results) == {disabled}
+    assert codes(broker.ask(DeleteAcls(filters=[AclBindingFilter()]), ALICE).results) == {disabled}
+    broker.stop()
+
+
+def test_acl_that_another_broker_creates_counts_at_once() -> None:
+    broker = secured(shared=True)
+    broker.ask(CreateTopics(topics=[NewTopic(name="t", partitions=1)]), ADMIN)
+    broker.wait(1000)
+    from barnabas.core.cluster import layout
+    from barnabas.core.security.acl import encode_acls
+
+    other = broker.tree.session()
+    path = layout.entity_path(layout.EntityKind.ACLS, "Topic:LITERAL:t")
+    other.create(path, layout.encode_entity(encode_acls([evolve(ACL, principal="User:alice")])))
+    broker.wait(500)
+    assert [each.name for each in broker.ask(Metadata(topics=None), ALICE).topics] == ["t"]
+    other.set(path, layout.encode_entity({"acls": "junk"}))
+    broker.wait(500)
+    assert broker.ask(Metadata(topics=None), ALICE).topics == []
+    assert any(path in line for line in broker.reports)
+    broker.stop()
+
+
+def test_token_for_another_owner_needs_create_tokens() -> None:
+    broker = secured(delegation_token_secret_key="secret")
+    request = CreateDelegationToken(owner=OTHER)
+    encrypted = evolve(ALICE, is_encrypted=True)
+    assert broker.ask(request, encrypted).error is ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    grant(broker, (Op.CREATE_TOKENS, R.USER, "User:bob"))
+    assert broker.ask(request, encrypted).error is ErrorCode.NONE
+    broker.stop()
+
+
+# --- the audit log, and plug-ins
+
+
+def test_denied_request_is_logged_as_kafka_does_and_many_are_summarized() -> None:
+    broker = secured()
+    broker.ask(Heartbeat(group_id="g", generation_id=1, member_id="m"), ALICE)
+    expected = (
+        "Principal = User:alice is Denied operation = READ from host = 10.0.0.9 on resource = Group:LITERAL:g "
+        "for request = Heartbeat with resourceRefCount = 1 based on rule DefaultDeny"
+    )
+    assert [(str(line), line.room) for line in broker.lines if "Principal" in line] == [  # type: ignore[attr-defined]
+        (expected, "kafka.authorizer.logger")
+    ]
+    for _ in range(500):
+        broker.ask(Heartbeat(group_id="g", generation_id=1, member_id="m"), ALICE)
+    broker.wait(10_000)
+    assert sum("Principal" in line for line in broker.lines) == 100
+    assert any("401 more requests denied" in line for line in broker.lines)
+    broker.stop()
+
+
+class Suffix:
+    """Allows what ends with the name of the caller."""
+
+    def authorize(self, caller: Caller, actions: Sequence[Any]) -> Sequence[bool]:
+        if caller.principal.name == "broken":
+            raise RuntimeError("no")
+        return [each.resource_name.endswith(caller.principal.name) for each in actions]
+
+
+class SuffixPlugin:
+    @hookimpl
+    def barnabas_authorizer(self, name: str) -> Suffix | None:
+        return Suffix() if name == "suffix" else None
+
+    @hookimpl
+    def barnabas_names(self, kind: str) -> list[str]:
+        return ["suffix"] if kind == "authorizer" else []
+
+
+def test_authorizer_of_a_plugin_decides_and_denies_where_it_fails() -> None:
+    broker = ManualBroker(plugins=[SuffixPlugin()], authorizer_class_name="suffix", super_users="User:admin")
+    names = ["of-alice", "of-bob"]
+    broker.ask(CreateTopics(topics=[NewTopic(name=each, partitions=1) for each in names]), ADMIN)
+
+    def seen(name: str) -> list[str | None]:
+        caller = evolve(ALICE, principal=Principal("User", name))
+        return [each.name for each in broker.ask(Metadata(topics=None), caller).topics]
+
+    assert seen("alice") == ["of-alice"]
+    assert seen("admin") == names
+    assert seen("broken") == []
+    assert any("the authorizer failed" in line for line in broker.reports)
+    assert broker.ask(DescribeAcls(), ADMIN).error is ErrorCode.SECURITY_DISABLED
+    broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"authorizer_class_name": "com.example.Mine"}, "unknown authorizer 'com.example.Mine'"),
+        ({"super_users": "admin"}, "super.users: expected a string in format principalType:principalName"),
+    ],
+)
+def test_bad_settings_refuse_the_start(settings: Mapping[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        ManualBroker(**settings)  # type: ignore[arg-type]

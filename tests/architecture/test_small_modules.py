@@ -11,7 +11,6 @@ REASONS = {
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
     "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
     "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
-    "app/cli/top/watcher.py": "a thread; the module that uses it has none",
     "app/clients/admin/acls.py": "one file for each family of the calls of Admin",
     "app/clients/classic/consumer_settings.py": "one file for the settings of each client",
     "app/clients/classic/dispatch.py": "the lock around the queue of the classic producer",
@@ -28,7 +27,6 @@ REASONS = {
     "core/replica/leader/early_batches.py": "a bounded wait with a state of its own",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
-    "testing/crashes/files.py": "files as a recording sees them",
 }
 """Each with the reason why it is a file. The list may only shrink."""
 

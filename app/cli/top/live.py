@@ -2,23 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from io import StringIO
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ....ports.errors import BarnabasError
 from ...clients.admin.admin import Admin
 from ..command_config import connection_settings
 from ..consume.progress import stopping
-from .drawing import drawn
-from .look import Look, Looker
+from .look import Look, Looker, Tab
 from .state import TopState, arrived, failed, looked, pressed
 from .tail import Tail
 from .terminal import Terminal
-from .view import view_of
-from .watcher import Watcher
+from .view import View, view_of
+
+
+class Watcher:
+    """Takes a snapshot now, and then every `interval_s`, while it is not paused."""
+
+    def __init__(self, looker: Looker, interval_s: float, on_snapshot: Callable[[Look | BarnabasError], None]) -> None:
+        """`on_snapshot` is called from that thread."""
+        self._looker = looker
+        self._interval_s = interval_s
+        self._on_snapshot = on_snapshot
+        self._tabs: Sequence[Tab] | None = ("topics",)
+        self._changed = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def show(self, tabs: Sequence[Tab] | None) -> None:
+        """Set the requested tabs, and request at once if they change; None: pause."""
+        if tabs != self._tabs:
+            self._tabs = tabs
+            self._changed.set()
+
+    def stop(self) -> None:
+        """Stop requesting. A running request ends when its `Admin` is closed."""
+        self._stopping = True
+        self._changed.set()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._changed.clear()
+            tabs = self._tabs
+            if tabs is not None:
+                self._look(tabs)
+            self._changed.wait(self._interval_s)
+
+    def _look(self, tabs: Sequence[Tab]) -> None:
+        try:
+            found: Look | BarnabasError = self._looker.take_snapshot(tabs)
+        except BarnabasError as error:
+            found = error
+        if not self._stopping:
+            self._on_snapshot(found)
+
+
+AROUND = 5
+"""Number of lines that are not rows: head, tabs, notice, column names, foot."""
+_RIGHT = {"partitions", "messages/s", "bytes/s", "end", "size", "members", "lag", "leaders", "replicas", "in_sync"}
+KEY_WIDTH = 30
+"""Number of shown columns of a key, so that there is room for the value."""
+
+
+def drawn(view: View, width: int, height: int, color_system: str | None) -> list[str]:
+    """Return `height` lines with colour escapes, none wider than `width`."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        height=height,
+        force_terminal=True,
+        color_system=color_system,  # type: ignore[arg-type]  # one of its own names, or None
+        legacy_windows=False,
+        highlight=False,
+    )
+    lines = [
+        Text(view.head, style="bold"),
+        Text.assemble(*_tabs(view.tabs)),
+        Text(view.notice, style="bold red"),
+    ]
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+    room = max(1, height - AROUND)
+    console.print(_table(view, room))
+    body = out.getvalue().split("\n")[: height - 1]
+    body += [""] * (height - 1 - len(body))
+    out.seek(0)
+    out.truncate()
+    console.print(Text(view.foot, style="dim"), no_wrap=True, overflow="ellipsis", crop=True, end="")
+    return [*body, out.getvalue()][-height:]
+
+
+def _tabs(tabs: Sequence[tuple[str, bool]]) -> list[tuple[str, str]]:
+    return [(f" {name} ", "reverse" if active else "") for name, active in tabs]
+
+
+def first_shown(selected: int, rows: int, room: int) -> int:
+    """Return the index of the first shown row, so that the selected one is visible."""
+    return max(0, min(selected - room // 2, rows - room))
+
+
+def _table(view: View, room: int) -> Table:
+    """Lay out only the visible rows."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True, header_style="bold cyan")
+    for column in view.columns:
+        table.add_column(
+            column.upper(),
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if column in _RIGHT else "left",
+            max_width=KEY_WIDTH if column == "key" else None,
+            ratio=1 if column == view.columns[-1] else None,
+        )
+    first = first_shown(view.selected, len(view.rows), room)
+    for number, row in enumerate(view.rows[first : first + room], first):
+        table.add_row(*(Text(cell) for cell in row.cells), style="reverse" if number == view.selected else "")
+    return table
+
 
 PATIENCE_MS = 5000
 """Timeout of a snapshot before it is reported that the cluster does not answer."""

@@ -3,8 +3,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline.source.arrow import arrow_batches
-from barnabas.pipeline.source.datasource import source_schema
+from barnabas.pipeline.source.datasource import arrow_batches, source_schema
 from barnabas.pipeline.topics.model import ClusterPartition, PartitionColumns
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from barnabas.schemas.confluent_files import confluent_file
-from barnabas.schemas.formats import protoc
+from barnabas.schemas.formats import protobuf
 from barnabas.schemas.formats.parsed import InvalidSchema, Referenced, UnsupportedFormat
 from barnabas.schemas.formats.protobuf import ProtobufSchema, parse_protobuf
 
@@ -75,7 +75,7 @@ def test_text_and_descriptor_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [file.name for file in schema.imported] == ["web/page.proto", "google/protobuf/timestamp.proto"]
     binary_page = Referenced(page.name, parse_protobuf(page.text).serialized)
     assert parse_protobuf(text, [binary_page]).serialized == schema.serialized
-    monkeypatch.setattr(protoc, "find_spec", lambda _: None)
+    monkeypatch.setattr(protobuf, "find_spec", lambda _: None)
     again = parse_protobuf(schema.serialized, [binary_page])  # no compiler is needed, but for the text
     assert again.serialized == again.canonical == schema.serialized
     assert again.cannot_read(schema) == schema.cannot_read(again) == []

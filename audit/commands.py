@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..app.cli.command_config import secured_by_command_config
 from ..app.cli.options import AsJson, Bootstrap, print_json, progress
 from ..app.cli.reaching import check_reachable
 from ..app.cli.tables import show
@@ -77,7 +78,7 @@ def audit(
     since_ms = 0 if since is None else parse_time_ms(since, "--since")
     for cluster in bootstrap:
         check_reachable(cluster)
-    reader = AuditReader(bootstrap, since_ms=since_ms)
+    reader = AuditReader([secured_by_command_config(cluster) for cluster in bootstrap], since_ms=since_ms)
     agrees, names = True, names_of(topics)
     try:
         while True:
@@ -152,7 +153,7 @@ def count(
     if once:
         check_reachable(bootstrap)
     made = Auditor(
-        bootstrap,
+        secured_by_command_config(bootstrap),
         tier=tier,
         after=after,
         topics=names_of(topics),

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from ..app.clients.shared.blocking_shell import logger
+from ..app.clients.shared.connect import secured, without_security
 from ..core.client.producer.handlers import BatchOutcome, CallbackHandler
 from ..core.message.message import Message
 from ..core.message.numbered_header import NumberedHeader
@@ -28,8 +29,8 @@ class ProducerAudit(CallbackHandler):
     """Stamps each message, and publishes every `interval.ms` which were acknowledged since.
 
     `props`: `window.ms` (600000), `interval.ms` (10000), `server` (this machine's name), `instance` (the server's name
-    and a random number), `bootstrap.servers` (the cluster of the audit topic; the producer's own). Raises
-    `ConfigError`.
+    and a random number), `bootstrap.servers` (the cluster of the audit topic, with its `security.protocol`, `sasl.*`
+    and `ssl.*`; the producer's own). Raises `ConfigError`.
 
     A separate producer and thread publish the reports; closing waits for the last one, for an interval, and at least a
     second. Counts that were not published when the process is killed are lost: the instance then stays open, and its
@@ -38,7 +39,7 @@ class ProducerAudit(CallbackHandler):
 
     def __init__(self, props: Mapping[str, object]) -> None:
         given = {str(key).replace("_", "."): value for key, value in props.items()}
-        unknown = sorted(given.keys() - set(_PROPS))
+        unknown = sorted(without_security(given).keys() - set(_PROPS))
         if unknown:
             raise ConfigError(
                 f"callback.handler.props of audit: unknown {', '.join(unknown)}; known: {', '.join(_PROPS)}"
@@ -53,7 +54,8 @@ class ProducerAudit(CallbackHandler):
         self._interval_s = positive(given.get("interval.ms", INTERVAL_MS), "interval.ms") / 1000
         self._patience_s = max(1.0, self._interval_s)
         """Timeout of a report, and of closing."""
-        self._bootstrap: Any = given.get("bootstrap.servers")
+        own = given.get("bootstrap.servers")
+        self._bootstrap: Any = None if own is None else secured(own, given)
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
         self._arrived, self._failed = MessageCounts(width_ms), MessageCounts(width_ms)

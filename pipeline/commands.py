@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..app.cli.options import AsJson, Settings, SkipDamaged, parse_settings, progress
+from ..app.cli.command_config import secured_by_command_config
+from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings, progress
 from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
@@ -125,7 +126,7 @@ def load(
     if not names:
         raise ConfigError("--topics names no topic")
     since_ms = None if since is None else parse_time_ms(since, "--since")
-    client = parse_settings(settings)
+    client = client_settings(None, settings)
     if isolation_level is not None:
         client["isolation.level"] = isolation_level
     where = Where.of(bootstrap, client, named="--bootstrap")
@@ -133,7 +134,7 @@ def load(
     counting = None
     if audit is not None:
         window_ms = parse_period_ms(audit_window, "--audit-window")
-        counting = TableAudit(bootstrap, into, names, tier=audit, window_ms=window_ms)
+        counting = TableAudit(secured_by_command_config(bootstrap), into, names, tier=audit, window_ms=window_ms)
         if every is None:
             check_reachable(bootstrap)
 

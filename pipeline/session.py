@@ -39,17 +39,27 @@ def require_spark(purpose: str = "the pipeline on Spark") -> None:
     require(purpose, SPARK_PACKAGES, "spark")
 
 
+_REDACTED = "spark.sql.redaction.options.regex"
+_REDACTED_DEFAULT = "(?i)url"
+SECRET_OPTIONS = r"(?i)url|secret|password|token|jaas|ssl[.]key|ssl[.]keystore[.]key"
+"""The options whose values Spark does not show: its own pattern, and our passwords and keys."""
+
+
 def register(spark: "SparkSession") -> "SparkSession":
     """Make `spark.read.format("barnabas")` and `df.write.format("barnabas")` known to a session of yours.
 
     Spark's workers for it run this Python, unless you have chosen one with PYSPARK_PYTHON or spark.pyspark.python.
-    Raises `ConfigError` when that one, or that of a cluster, has no Barnabas.
+    Plans, and with them the event log and the user interface, show no passwords of options then
+    (`spark.sql.redaction.options.regex`, unless the session has one of its own). Raises `ConfigError` when that Python,
+    or that of a cluster, has no Barnabas.
     """
     require_spark()
     from .source.datasource import BarnabasDataSource
 
     with workers_python(spark):
         spark.dataSource.register(BarnabasDataSource)
+    if spark.conf.get(_REDACTED, _REDACTED_DEFAULT) == _REDACTED_DEFAULT:
+        spark.conf.set(_REDACTED, SECRET_OPTIONS)
     return spark
 
 

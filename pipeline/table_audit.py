@@ -59,7 +59,7 @@ class TableAudit:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: object,
         folder: Path | str,
         topics: Sequence[str],
         *,
@@ -67,7 +67,7 @@ class TableAudit:
         after: str = BROKER,
         window_ms: int = WINDOW_MS,
     ) -> None:
-        if not bootstrap or "://" in bootstrap:
+        if not bootstrap or "://" in str(bootstrap):
             raise ConfigError("the audit of a table needs the HOST:PORT of a current cluster")
         self.tier = tier or f"table:{Path(folder).resolve().name}"
         self._bootstrap = bootstrap

@@ -29,8 +29,10 @@ from barnabas.app.config import EFFECTIVE_KEYS, TOPIC_KEYS
 from barnabas.app.config.ignored_keys import IGNORED_KEYS, NO_EFFECT
 from barnabas.app.config.keys import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
 from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED, REFUSED_PREFIXES
+from barnabas.app.config.security_settings import SecuritySettings
 from barnabas.core.classic.consumer.settings import ConnectorSettings
 from barnabas.ports.broker_api.configs import ConfigType
+from barnabas.ports.values import Secret
 from barnabas.schemas.registry.commands import registry
 from barnabas.testing import CLUSTER_DEFAULTS, TEST_DEFAULTS
 
@@ -128,7 +130,7 @@ def _by_reason() -> dict[str, list[ConfigKey]]:
 
 def _settings(kind: type, without: type | None = None) -> Iterator[str]:
     """The table of one class of settings; `without` those that it inherits from another one."""
-    left_out = set() if without is None else {each.name for each in attrs.fields(without)}
+    left_out = {"security"} if without is None else {each.name for each in attrs.fields(without)}
     docs, hints = docs_of(kind), get_type_hints(kind)
     aliases: dict[str, list[str]] = {}
     for alias, name in {**OTHER_NAMES, **getattr(kind, "ALIASES", {})}.items():
@@ -174,6 +176,8 @@ def _type_text(name: str, hint: Any) -> str:
     if name in _WORDS or (isinstance(hint, type) and issubclass(hint, Enum)):
         return "string"
     kinds = {int: "int", float: "number", bool: "boolean", str: "string"}
+    if hint == Secret[str]:
+        return "password"
     plain = [each for each in get_args(hint) or (hint,) if each is not type(None)]
     if plain[0] in kinds and getattr(hint, "__origin__", None) is None:
         return kinds[plain[0]]
@@ -186,7 +190,7 @@ def _default_text(field: "attrs.Attribute[Any]") -> str:
         return "see there"
     if field.name in _WORDS:
         value = _WORDS[field.name][int(str(value))]
-    if value is None:
+    if value is None or isinstance(value, Secret):
         return "unset"
     if isinstance(value, Enum):
         value = value.name.lower()
@@ -205,8 +209,8 @@ def _allowed_text(field: "attrs.Attribute[Any]") -> str:
         return ", ".join(f"`{each.name.lower()}`" for each in type(field.default))
     bound, options = getattr(field.validator, "bound", None), getattr(field.validator, "options", None)
     if options is not None:
-        return ", ".join(f"`{option}`" for option in options)
-    return "" if bound is None else f"from {bound:g}"
+        return ", ".join(f"`{option}`" for option in options if option)
+    return f"from {bound:g}" if isinstance(bound, int | float) else ""
 
 
 # --- commands and tests
@@ -248,6 +252,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "names": _names,
     "refused": _refused,
     "every-client": partial(_settings, CommonSettings),
+    "client-security": partial(_settings, SecuritySettings),
     "producers": partial(_settings, ProducerSettings, without=CommonSettings),
     "simple-consumers": partial(_settings, FetchSettings, without=CommonSettings),
     "consumers": partial(_settings, ConsumerSettings, without=FetchSettings),

@@ -82,6 +82,13 @@ def connection_settings() -> dict[str, Any]:
     return found
 
 
+def secured_by_command_config(bootstrap: str) -> object:
+    """Return the bootstrap with the security of `--command-config`. Raises `ConfigError`."""
+    from ..clients.shared.connect import secured
+
+    return secured(bootstrap, connection_settings())
+
+
 def refuse_secrets(keys: Set[str], option: str) -> None:
     """Raise `ConfigError` for secrets on the command line."""
     for key in sorted(keys & SECRET_KEYS):

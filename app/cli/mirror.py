@@ -27,12 +27,16 @@ def mirror(
         typer.Option(
             "--consumer-config",
             "--consumer.config",
+            "--source-config",
             metavar="FILE",
             help="A source cluster; may be repeated.",
         ),
     ],
     producer_config: Annotated[
-        Path, typer.Option("--producer-config", "--producer.config", metavar="FILE", help="The target cluster.")
+        Path,
+        typer.Option(
+            "--producer-config", "--producer.config", "--target-config", metavar="FILE", help="The target cluster."
+        ),
     ],
     whitelist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy only these topics.")] = None,
     blacklist: Annotated[str | None, typer.Option(metavar="REGEX", help="Exclude these topics.")] = None,
@@ -67,7 +71,8 @@ def mirror(
 
     Configuration files are TOML, or `key=value` lines. A source is classic with zk.connect or etcd.connect (and
     groupid), current with bootstrap.servers (and group.id, or offsets.file for the offsets). The target is classic with
-    zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring" on standard
+    zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Each has its own security settings
+    (security.protocol, sasl.*, ssl.*). Prints "barnabas mirroring" on standard
     output once it is connected to all of them.
     """
     from ..mirror import MirrorMaker

@@ -13,6 +13,7 @@ from ...ports.types import TopicPartition
 from ..clients.admin.admin import Admin
 from ..clients.consumer.consumer import Consumer
 from ..clients.shared.blocking_shell import logger
+from ..clients.shared.connect import secured
 from .taken import MirrorReader, Taken
 
 TOPICS_REFRESH_S = 5.0
@@ -28,7 +29,7 @@ class AssignedSource(ABC):
         settings.pop("client.id", None)
         self._settings = settings
         self._topics = topics
-        self._admin = Admin(self.bootstrap)
+        self._admin = Admin(secured(self.bootstrap, settings))
         self._readers: list[AssignedReader] = []
         self._seen: set[str] = set()
         self._seeing = threading.Lock()

@@ -25,7 +25,7 @@ _ADMIN_MS = 5000
 class StreamCount:
     """Counts one stream of a current cluster. Used by its thread alone."""
 
-    def __init__(self, counter: MessageCounter, bootstrap: str, consumer: Consumer) -> None:
+    def __init__(self, counter: MessageCounter, bootstrap: object, consumer: Consumer) -> None:
         self._counter = counter
         self._consumer = consumer
         self._admin = Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS)

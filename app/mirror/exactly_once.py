@@ -18,6 +18,7 @@ from ...ports.errors import BarnabasError, ConfigError
 from ...ports.types import TopicPartition
 from ..clients.admin.admin import Admin
 from ..clients.producer.producer import Producer
+from ..clients.shared.connect import secured
 from .assigned import AssignedReader, AssignedSource
 from .layout import AS_LAID_OUT, PlacingSender, TopicLayout
 from .taken import MirrorReader, Taken, TopicMaker, dotted
@@ -56,7 +57,7 @@ class TransactionalSource(AssignedSource):
         settings["enable.auto.commit"] = False
         super().__init__({"isolation.level": "read_committed", **settings}, topics)
         self._target_config = dotted(target)
-        self._target = Admin(self._target_config["bootstrap.servers"])
+        self._target = Admin(secured(self._target_config["bootstrap.servers"], self._target_config))
         self._layout = layout
         self.by_number = by_number
         self.streams: list[TransactionalStream] = []

@@ -15,7 +15,7 @@ from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted
 from ..clients.shared.blocking_shell import logger
-from ..clients.shared.connect import plugin_host
+from ..clients.shared.connect import plugin_host, secured
 from .counting import StreamCount
 from .exactly_once import TransactionalSource, check_exactly_once
 from .layout import TopicLayout, keeps_numbers
@@ -166,7 +166,7 @@ class MirrorMaker:
         source = dotted(config).get("bootstrap.servers")
         if not source or self._shallow:
             return None
-        self._layouts.append(TopicLayout(str(source), dotted(self._target_config), self._filter))
+        self._layouts.append(TopicLayout(secured(source, config), dotted(self._target_config), self._filter))
         return self._layouts[-1]
 
     def _count(self, config: Mapping[str, Any], reader: MirrorReader) -> StreamCount | None:

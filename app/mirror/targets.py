@@ -10,6 +10,7 @@ from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ConfigError
 from ..clients.classic.producer import ClassicProducer
 from ..clients.producer.producer import Producer
+from ..clients.shared.connect import secured
 from ..clients.shared.delivery import ManyHandle
 from .layout import AS_LAID_OUT, PlacingSender
 from .taken import MirrorTarget, Taken, TopicMaker, dotted
@@ -36,9 +37,9 @@ def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any
         raise ConfigError("counting what is copied needs bootstrap.servers (the current generation) at both ends")
 
 
-def bootstrap_of(config: Mapping[str, Any]) -> str:
+def bootstrap_of(config: Mapping[str, Any]) -> object:
     """Return the bootstrap servers in a configuration for a current cluster."""
-    return str(dotted(config)["bootstrap.servers"])
+    return secured(str(dotted(config)["bootstrap.servers"]), config)
 
 
 def make_target(config: Mapping[str, Any], *, by_number: bool, laid_out: bool) -> MirrorTarget:

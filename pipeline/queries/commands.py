@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...app.cli.options import Settings, parse_settings, progress
+from ...app.cli.options import Settings, client_settings, progress
 from ...app.cli.reaching import check_reachable
 from ...app.extras import require
 from ...ports.errors import ConfigError
@@ -95,7 +95,7 @@ def query(
                 bootstrap=bootstrap,
                 tables=named_folders(tables or []),
                 window=window_of(since, until, last),
-                client=parse_settings(settings),
+                client=client_settings(None, settings),
                 registry=registry,
                 memory=memory,
                 progress=lambda done, total, topic: advance(done, total, f"read {topic}"),
@@ -168,7 +168,7 @@ def sql(
         text = file.read_text(encoding="utf-8")
     elif text is None and not sys.stdin.isatty():
         text = sys.stdin.read()
-    client = parse_settings(settings)
+    client = client_settings(None, settings)
     with local_session("barnabas sql", cores=cores, memory=memory, quick=text is not None) as spark:
         names = define_views(spark, bootstrap, client, folders)
         if text is None:

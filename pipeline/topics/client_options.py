@@ -108,16 +108,15 @@ def _usable(
     given: Mapping[str, str], refused: Mapping[str, str], harmless: Iterable[str], prefix: str
 ) -> dict[str, str]:
     protocol = given.get(_PROTOCOL, "").strip().upper()
-    if protocol not in ("", "PLAINTEXT"):
-        raise ConfigError(f"{prefix}{_PROTOCOL} = {given[_PROTOCOL]!r}: TLS and SASL are not there yet, PLAINTEXT is")
     settings = {}
     for name, value in given.items():
         if name in refused and not (name in _AS_WITHOUT and _is_false(value)) and value:
             raise ConfigError(f"{prefix}{name} cannot be set: {refused[name]}")
         if name.startswith(_SECURITY) and not protocol:
-            text = f"with {prefix}{_PROTOCOL}=PLAINTEXT it is left out, as Kafka's clients do"
-            raise ConfigError(f"{prefix}{name} cannot be set: TLS and SASL are not there yet; {text}")
-        if name not in refused and name not in harmless and name != _PROTOCOL and not name.startswith(_SECURITY):
+            protocols = "SASL_SSL, SSL or SASL_PLAINTEXT"
+            raise ConfigError(f"{prefix}{name} needs {prefix}{_PROTOCOL}, which is not set: {protocols}")
+        is_unused = protocol == "PLAINTEXT" and (name == _PROTOCOL or name.startswith(_SECURITY))
+        if name not in refused and name not in harmless and not is_unused:
             settings[name] = value
     return settings
 

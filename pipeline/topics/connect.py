@@ -32,6 +32,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 """The fetch size. It is large, so that round trips to the broker cost little: a second thread that fetches ahead was
 tried, and was no quicker.
 """
+_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
 _BATCH_SETTING = "batch.size"
@@ -52,7 +53,7 @@ def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
 
 def common_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a reader that every client knows."""
-    return {name: value for name, value in client.items() if name in _COMMON}
+    return {name: value for name, value in client.items() if name in _COMMON or name.startswith(_SECURITY)}
 
 
 class ClientCluster:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ...app.cli.command_config import secured_by_command_config
 from ...app.cli.logging_setup import set_up
 from ...app.cli.options import Bootstrap
 from ...ports.errors import BarnabasError, ConfigError
@@ -47,7 +48,8 @@ def registry(
 
         set_up(log_level or [], log_format)
         stopping = Event()
-        server = RegistryServer(bootstrap, address, topic=topic, validate_defaults=avro_validate_defaults)
+        cluster = secured_by_command_config(bootstrap)
+        server = RegistryServer(cluster, address, topic=topic, validate_defaults=avro_validate_defaults)
         try:
             url = server.start()
             for number in (signal.SIGTERM, signal.SIGINT):

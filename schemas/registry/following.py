@@ -29,7 +29,7 @@ _REMEMBERED = 20_000
 class SchemaReader:
     """The reading thread. Other methods may be called from any thread."""
 
-    def __init__(self, bootstrap: str, topic: str, *, attempt_ms: int) -> None:
+    def __init__(self, bootstrap: object, topic: str, *, attempt_ms: int) -> None:
         """`attempt_ms`: timeout of one request to the brokers."""
         self._bootstrap = bootstrap
         self._topic = topic
@@ -181,7 +181,7 @@ class SchemaReader:
             self._changed.notify_all()
 
 
-def committed_reader(bootstrap: str, attempt_ms: int) -> SimpleConsumer:
+def committed_reader(bootstrap: object, attempt_ms: int) -> SimpleConsumer:
     """Return a client for committed records, and for their end."""
     return SimpleConsumer(
         bootstrap,

@@ -18,7 +18,7 @@ class Registry:
     """A registry over a topic of a cluster. Callable from any thread."""
 
     def __init__(
-        self, bootstrap: str, topic: str = TOPIC, *, timeout_s: float = 10.0, validate_defaults: bool = False
+        self, bootstrap: object, topic: str = TOPIC, *, timeout_s: float = 10.0, validate_defaults: bool = False
     ) -> None:
         """`timeout_s`: how long a change waits for unreachable brokers. `validate_defaults`: see `Library`."""
         self.library = Library(validate_defaults=validate_defaults)

@@ -60,7 +60,9 @@ class _ImpatientProtocol(H11Protocol):
 class RegistryServer:
     """Serves a registry between `start` and `stop`."""
 
-    def __init__(self, bootstrap: str, listen: tuple[str, int], *, topic: str, validate_defaults: bool = False) -> None:
+    def __init__(
+        self, bootstrap: object, listen: tuple[str, int], *, topic: str, validate_defaults: bool = False
+    ) -> None:
         self._registry = Registry(bootstrap, topic, validate_defaults=validate_defaults)
         self._listen = listen
         self._bootstrap = bootstrap

@@ -69,7 +69,7 @@ class SchemaWriter:
     """The writing thread. `submit` may be called from any thread."""
 
     def __init__(
-        self, bootstrap: str, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
+        self, bootstrap: object, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
     ) -> None:
         """`timeout_s`: how long a change waits for unreachable brokers."""
         self._bootstrap = bootstrap

@@ -28,7 +28,7 @@ from ..arrow import require_arrow
 from ..classic.choice import is_classic
 from ..shared.at_exit import flush_at_exit
 from ..shared.blocking_shell import logger
-from ..shared.connect import open_shell, plugin_host
+from ..shared.connect import open_shell, plugin_host, with_security
 from ..shared.delivery import DeliveryHandle, ManyHandle, all_done
 from ..shared.encoding import (
     by_name,
@@ -168,7 +168,7 @@ class Producer(AnyProducer):
                 handlers, self._shell.report, transactional=chosen.transactional_id is not None
             )
             self._make_machines(codec, handlers, manager)
-            self._batch_hooks.start(bootstrap)
+            self._batch_hooks.start(with_security(bootstrap, chosen))
         except BaseException:
             self._shell.close()
             raise

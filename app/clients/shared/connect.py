@@ -1,24 +1,62 @@
 """The start of every client: its connector and its shell."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+from attrs import evolve
 
 from ....plugins.host import PluginHost
 from ....ports.errors import BarnabasError, ConfigError
+from ....ports.values import frozen
+from ...config.security_settings import NO_SECURITY, SecuritySettings, is_security_key
 from ...connector import Connector, MakesConnectors
 from .blocking_shell import logger
 from .client_shell import ClientShell
-from .settings import CommonSettings
+from .settings import CommonSettings, read_security
+
+
+@frozen
+class SecuredBootstrap:
+    """The addresses of brokers with the security of their cluster; every client takes it in place of addresses."""
+
+    bootstrap: object
+    security: SecuritySettings
+
+    def __str__(self) -> str:
+        return str(self.bootstrap)
+
+
+def secured(bootstrap: object, config: Mapping[str, Any]) -> object:
+    """Return the bootstrap with the security settings among those of a client; the bootstrap itself without any.
+
+    Raises `ConfigError`.
+    """
+    dotted = {str(key).replace("_", "."): value for key, value in config.items()}
+    chosen = {key: value for key, value in dotted.items() if is_security_key(key)}
+    return SecuredBootstrap(bootstrap, read_security(chosen)) if chosen else bootstrap
+
+
+def without_security(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings under dotted names that are none of security."""
+    return {key: value for key, value in config.items() if not is_security_key(key)}
+
+
+def with_security(bootstrap: object, settings: CommonSettings) -> object:
+    """Return the bootstrap of a client with its security, for other clients of the same cluster."""
+    return bootstrap if settings.security is NO_SECURITY else SecuredBootstrap(bootstrap, settings.security)
 
 
 def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create: bool = False) -> ClientShell:
     """Return a running shell.
 
-    `bootstrap` is an argument of `compose.client_connector`, a `Connector` for this client alone, or an object that
-    makes connectors. Raises `ConfigError` for an invalid bootstrap, `TransportError`.
+    `bootstrap` is an argument of `compose.client_connector`, perhaps with the security of its cluster, a `Connector`
+    for this client alone, or an object that makes connectors. Raises `ConfigError` for an invalid bootstrap,
+    `TransportError`.
     """
     if bootstrap is None or bootstrap == "":
         raise ConfigError("bootstrap: give the address of a broker, as host:port, or a running Broker")
+    if isinstance(bootstrap, SecuredBootstrap):
+        settings, bootstrap = evolve(settings, security=bootstrap.security), bootstrap.bootstrap
     is_given = isinstance(bootstrap, MakesConnectors) or hasattr(bootstrap, "owns_thread")
     connector = _connector(bootstrap, settings)
     shell = ClientShell(connector, settings, allow_auto_create=allow_auto_create)

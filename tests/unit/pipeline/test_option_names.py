@@ -56,7 +56,14 @@ def test_error_without_option_passes_command_line_unchanged() -> None:
             r"offsets of the table; since_ms \(--since\) starts elsewhere",
         ),
         ({"bootstrap": "h:1", "settings": ["enable.auto.commit=true"]}, r"group \(--group\) commits them to a group"),
-        ({"bootstrap": "h:1", "settings": ["security.protocol=SSL"]}, "^security.protocol = 'SSL': TLS and SASL"),
+        (
+            {"bootstrap": "h:1", "settings": ["security.protocol=SASL_SSL"]},
+            "^security.protocol=SASL_SSL needs sasl.mechanism",
+        ),
+        (
+            {"bootstrap": "h:1", "settings": ["sasl.password=x"]},
+            "^--set sasl.password: others on this machine can read",
+        ),
     ],
 )
 def test_wrong_usage_of_a_load(arguments: dict[str, object], text: str, tmp_path: Path) -> None:

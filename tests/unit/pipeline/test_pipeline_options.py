@@ -87,8 +87,8 @@ def test_tuning_of_the_java_client_is_accepted_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"kafka.security.protocol": "SASL_SSL"}, "^kafka.security.protocol = 'SASL_SSL': TLS and SASL are not there"),
-        ({"kafka.sasl.jaas.config": "x"}, "^kafka.sasl.jaas.config cannot be set.*kafka.security.protocol=PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "^security.protocol=SASL_SSL needs sasl.mechanism"),
+        ({"kafka.sasl.jaas.config": "x"}, "^kafka.sasl.jaas.config needs kafka.security.protocol, which is not set"),
         ({"kafka.auto.offset.reset": "earliest"}, "^kafka.auto.offset.reset cannot be set: use startingOffsets"),
         ({"kafka.key.deserializer": "a.B"}, "^kafka.key.deserializer cannot be set: keys and values are bytes"),
         ({"kafka.enable.auto.commit": "true"}, "^kafka.enable.auto.commit cannot be set.*commitOffsetsToGroup"),

@@ -1,6 +1,7 @@
 """The owners of partition folders: only folders of known topics are opened, and each gets a partition.metadata."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
 from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import FileInfo, FileMissing, Folder, StorageError
@@ -53,7 +54,7 @@ class FolderOwnership:
         self.orphans: dict[TopicPartition, OrphanFolder] = {}
         self.unlabelled: set[TopicPartition] = set()
         """The partitions whose folders had no readable partition.metadata at the start."""
-        self._without_metadata: list[tuple[DataFolder, TopicPartition, bytes]] = []
+        self._without_metadata: dict[TopicPartition, tuple[DataFolder, bytes]] = {}
         self._is_due = False
         self.incomplete_until: dict[TopicPartition, int] = {}
         """The incomplete logs, with the last broker epoch in which their replicas had the missing messages."""
@@ -86,7 +87,7 @@ class FolderOwnership:
                 )
             return found == CLASSIC
         if noted is None:
-            self._without_metadata.append((home, partition, known))
+            self._without_metadata[partition] = home, known
             self.unlabelled.add(partition)
         elif noted != known:
             name = transient_folder_name(partition, unique(), STRAY_FOLDER_SUFFIX)
@@ -98,7 +99,7 @@ class FolderOwnership:
             )
             return False
         elif is_new:
-            self._without_metadata.append((home, partition, known))
+            self._without_metadata[partition] = home, known
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
         return True
@@ -143,16 +144,23 @@ class FolderOwnership:
         if home.broker_epochs.epochs:
             self.incomplete_until[partition] = home.broker_epochs.latest
             if known is not None:
-                self._without_metadata.append((home, partition, known))
+                self._without_metadata[partition] = home, known
 
     def note_created_log(self, home: DataFolder, partition: TopicPartition, incomplete_until: int | None) -> None:
         """Handle a new folder in place of a missing one: it gets a partition.metadata if the topic is known.
         `incomplete_until`: the last broker epoch in which it may have existed; None: the partition is new."""
         known = None if self._topic_id_of is None else self._topic_id_of(partition)
         if known is not None:
-            self._without_metadata.append((home, partition, known))
+            self._without_metadata[partition] = home, known
         if incomplete_until is not None:
             self.incomplete_until[partition] = incomplete_until
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Drop what is known of a closed log, so that it does not apply to another one of its name, which may be in
+        another data folder."""
+        self.incomplete_until.pop(partition, None)
+        self.unlabelled.discard(partition)
+        self._without_metadata.pop(partition, None)
 
     def note_created_logs(
         self, created: Iterable[tuple[DataFolder, TopicPartition]], still_wanted: Callable[[TopicPartition], bool]
@@ -162,7 +170,7 @@ class FolderOwnership:
         for home, partition in created:
             topic_id = home.new_topic_ids.get(partition)
             if topic_id is not None:
-                self._without_metadata.append((home, partition, topic_id))
+                self._without_metadata[partition] = home, topic_id
         if self._without_metadata and not self._is_due:
             self._is_due = True
 
@@ -176,11 +184,11 @@ class FolderOwnership:
         """Write the missing partition.metadata files in the background, some at a time."""
         some: list[tuple[DataFolder, TopicPartition, bytes, Folder, int | None]] = []
         while self._without_metadata and not some:
-            for home, partition, topic_id in self._without_metadata[:_LABELS_AT_A_TIME]:
+            for partition in list(islice(self._without_metadata, _LABELS_AT_A_TIME)):
+                home, topic_id = self._without_metadata.pop(partition)
                 if still_wanted(partition):
                     folder = home.log_dir.folder(str(partition))
                     some.append((home, partition, topic_id, folder, self.incomplete_until.get(partition)))
-            del self._without_metadata[:_LABELS_AT_A_TIME]
         if not some:
             return
 

@@ -433,8 +433,7 @@ class LogManager:
         """Close the log and rename its folder; return the new place. None for an unknown partition."""
         unrenamed, _ = self._unrenamed.get(partition, (None, None))
         folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None) or unrenamed
-        self._ownership.incomplete_until.pop(partition, None)
-        self._ownership.unlabelled.discard(partition)
+        self._ownership.forget(partition)
         if folder is None:
             return None
         log = folder.logs.pop(partition, None)

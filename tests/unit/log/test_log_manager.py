@@ -11,6 +11,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.manager.creation import read_topic_id
 from barnabas.core.log.manager.data_folder import DataFolder
 from barnabas.core.log.manager.log_manager import LogManager
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
@@ -228,11 +229,7 @@ def test_log_of_a_topic_made_again_is_empty_if_the_folder_of_the_deleted_one_cou
         with pytest.raises(StorageError, match="cannot rename t-0"):
             manager.create(tp("t"))
     if together:
-        creation = manager.begin_create({tp("t"): bytes(range(16))})
-        for part in creation.parts:
-            part()
-        creation()
-        assert not manager.complete_create(creation)
+        create_together(manager, tp("t"), bytes(range(16)))
     else:
         manager.create(tp("t"))
     log = manager.get(tp("t"))
@@ -240,6 +237,28 @@ def test_log_of_a_topic_made_again_is_empty_if_the_folder_of_the_deleted_one_cou
     assert log.log_end_offset == 0
     broker.scheduler.run_pending()
     assert list(broker.disks[0].folders) == ["t-0"]
+
+
+def create_together(manager: LogManager, partition: TopicPartition, topic_id: bytes) -> None:
+    creation = manager.begin_create({partition: topic_id})
+    for part in creation.parts:
+        part()
+    creation()
+    assert not manager.complete_create(creation)
+
+
+def test_topic_id_of_a_deleted_topic_is_not_written_for_the_next_one_of_its_name() -> None:
+    """The first log is in one data folder, the second one in another, and metadata are written a second later."""
+    broker = Broker(2)
+    manager = broker.start()
+    create_together(manager, tp("t"), b"a" * 16)
+    manager.delete(tp("t"))
+    manager.create(tp("other"))
+    create_together(manager, tp("t"), b"b" * 16)
+    broker.scheduler.advance(5_000)
+    assert [sorted(disk.folders) for disk in broker.disks] == [["other-0"], ["t-0"]]
+    folder = manager.dirs[1].folder("t-0")
+    assert read_topic_id(folder, broker.reports.append) == b"b" * 16
 
 
 def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:

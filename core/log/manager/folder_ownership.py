@@ -187,7 +187,11 @@ class FolderOwnership:
             for partition in list(islice(self._without_metadata, _LABELS_AT_A_TIME)):
                 home, topic_id = self._without_metadata.pop(partition)
                 if still_wanted(partition):
-                    folder = home.log_dir.folder(str(partition))
+                    try:
+                        folder = home.log_dir.folder(str(partition))
+                    except StorageError as error:  # the next start tries again
+                        self._report(f"partition.metadata of {partition} could not be written: {error}")
+                        continue
                     some.append((home, partition, topic_id, folder, self.incomplete_until.get(partition)))
         if not some:
             return

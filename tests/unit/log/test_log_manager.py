@@ -261,6 +261,23 @@ def test_topic_id_of_a_deleted_topic_is_not_written_for_the_next_one_of_its_name
     assert read_topic_id(folder, broker.reports.append) == b"b" * 16
 
 
+def test_topic_id_that_a_failing_disk_does_not_take_is_reported_and_read_by_the_next_start(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    create_together(manager, tp("t"), b"a" * 16)
+
+    def fail(_log_dir: MemoryLogDir, name: str) -> None:
+        raise StorageError(f"{name} does not answer")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MemoryLogDir, "folder", fail)
+        broker.scheduler.advance(1_500)
+    assert "partition.metadata of t-0 could not be written: t-0 does not answer" in broker.reports
+    found = broker.start().get(tp("t"))
+    assert found is not None
+
+
 def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
     manager = broker.start()
     manager.create(tp("t"))

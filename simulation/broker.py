@@ -42,7 +42,7 @@ class SimulatedBroker(Machine):
         self.address: Address = (self.name, PORT)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
         """The disk of the first data folder."""
-        self.points = Interference(world, kill=self._kill, expire=self.expire)
+        self.points = Interference(world, self.name, kill=self._kill, expire=self.expire)
         """Settable: what is to happen at points of its work, see `interference.POINTS`."""
         self.interference = self.points
         self.disks = (self.disk, *(self._another_disk(number) for number in range(2, data_folders + 1)))

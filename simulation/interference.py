@@ -65,8 +65,10 @@ class Interference:
     expire: lets the coordination service end its sessions.
     """
 
-    def __init__(self, world: "Surroundings", *, kill: Callable[[str], None], expire: Callable[[], None]) -> None:
-        self._world = world
+    def __init__(
+        self, world: "Surroundings", name: str, *, kill: Callable[[str], None], expire: Callable[[], None]
+    ) -> None:
+        self._world, self._name = world, name
         self._kill, self._expire = kill, expire
         self._armed: dict[str, tuple[str, Callable[[], None]]] = {}
 
@@ -112,6 +114,7 @@ class Interference:
 
     def _strike(self, point: str) -> Callable[[], None]:
         act, struck = self._armed.pop(point)
+        self._world.report(f"--- {self._name}, {point}: {act}")
         self._world.reached[f"point: {point}: {act}"] += 1
         return struck
 

@@ -8,8 +8,9 @@ from time import monotonic
 from typing import Any
 
 from ...ports.scheduler import Outcome
-from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
+from ...ports.transport import Address, AuthenticationError, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
+from .handshake import Handshake, Tls, TlsSocket
 from .polling import WRITE
 from .reporting import one_line
 from .timers import HeapTimer
@@ -26,12 +27,22 @@ class Connecting:
     An address that does not answer has its share of the time, and leaves theirs to those behind it.
     """
 
-    def __init__(self, shared: Shared, address: Address, opened: Opened, timeout_ms: float, limits: Limits) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        address: Address,
+        opened: Opened,
+        timeout_ms: float,
+        limits: Limits,
+        tls: Tls | None = None,
+    ) -> None:
         self._shared = shared
         self._reactor = shared.reactor
         self._address = address
         self._opened: Opened | None = opened
         self._limits = limits
+        self._tls = tls
+        self._handshake: Handshake | None = None
         self._sock: socket.socket | None = None
         self._targets: list[_AddressInfo] = []
         self._failure = "no address found"
@@ -50,6 +61,8 @@ class Connecting:
     def fail(self, reason: str) -> None:
         """Give up; harmless when it is over."""
         self._drop_socket()
+        if self._handshake is not None:
+            self._handshake.fail(reason)
         self._report_result(TransportError(f"cannot connect to {address_text(self._address)}: {reason}"))
 
     def _resolved(self, outcome: Outcome[list[_AddressInfo]]) -> None:
@@ -104,7 +117,7 @@ class Connecting:
                     self._reactor.watch(sock, 0, self._on_ready)
                     self._sock = None
                     self._end_patience()
-                    self._report_result(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
+                    self._connected(sock, (peer[0], peer[1]))
                     return True
                 code = errno.ECONNREFUSED  # a loopback socket can connect to itself when no process listens
             except OSError as error:
@@ -112,6 +125,24 @@ class Connecting:
         self._failure = os.strerror(code)
         self._drop_socket()
         return False
+
+    def _connected(self, sock: socket.socket, peer: Address) -> None:
+        if self._tls is None:
+            self._report_result(TcpConnection(self._shared, sock, peer, self._limits))
+            return
+        wrapped: TlsSocket = self._tls.wrap(sock, self._address[0])
+
+        def done(problem: tuple[str, bool] | None) -> None:
+            if problem is None:
+                self._report_result(TcpConnection(self._shared, wrapped, peer, self._limits))
+                return
+            wrapped.close()
+            reason, is_refused = problem
+            text = f"cannot connect to {address_text(self._address)}: {reason}"
+            self._report_result(AuthenticationError(text) if is_refused else TransportError(text))
+
+        self._handshake = Handshake(self._shared.reactor, wrapped, done)
+        self._handshake.step()
 
     def _end_patience(self) -> None:
         if self._patience is not None:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
-from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
+from ...ports.transport import Address, AuthenticationError, ConnectionHandler, Limits, Piece, TransportError
+from .handshake import TlsSocket
 from .inbound import Inbound, ReceiveBuffers
 from .outbound import Outbound
 from .polling import READ, WRITE
@@ -92,6 +93,7 @@ class TcpConnection:
         "_inbound",
         "_interest",
         "_is_gathering",
+        "_is_receiving",
         "_last_active",
         "_limits",
         "_local",
@@ -100,6 +102,7 @@ class TcpConnection:
         "_shared",
         "_slices",
         "_sock",
+        "_tls",
         "is_encrypted",
         "peer",
         "peer_subject",
@@ -108,15 +111,17 @@ class TcpConnection:
     def __init__(
         self,
         shared: Shared,
-        sock: socket.socket,
+        sock: socket.socket | TlsSocket,
         peer: Address,
         limits: Limits,
         forget: Callable[[], None] | None = None,
     ) -> None:
-        """Takes over a connected, non-blocking socket; `forget` is called when it is closed."""
+        """Takes over a connected, non-blocking socket, with TLS after its handshake; `forget` is called when it is
+        closed."""
         self.peer = peer
-        self.is_encrypted = False
-        self.peer_subject: str | None = None
+        self._tls = None if isinstance(sock, socket.socket) else sock
+        self.is_encrypted = self._tls is not None
+        self.peer_subject = None if self._tls is None else self._tls.peer_subject
         self._shared = shared
         self._reactor = shared.reactor
         self._sock = sock
@@ -124,13 +129,14 @@ class TcpConnection:
         self._forget = forget
         self._handler: ConnectionHandler | None = None
         self._inbound = Inbound(shared.buffers, limits.frame_bytes_max)
-        self._outbound = Outbound()
+        self._outbound = Outbound() if self._tls is None else Outbound(may_sendfile=False, may_gather=False)
         self._handler_bytes = 0
         self._account = Account(shared.memory, limits.all_held_bytes_max, self._memory_is_free)
         self._held = 0
         self._interest = 0
         self._delivering = False
         self._is_gathering = False
+        self._is_receiving = False
         self._event_turn = -1.0
         self._slices = 0
         """The number of slices whose answers wait for those of the next slice."""
@@ -147,6 +153,8 @@ class TcpConnection:
         if not self._held & _GONE:
             if not self._held:
                 self._set_interest(self._interest | READ)
+                if self._tls is not None:
+                    self._receive_pending_later(self._tls)
             if self._limits.idle_ms:
                 self._idle_timer = self._reactor.call_later(self._limits.idle_ms, self._check_idle)
 
@@ -264,6 +272,8 @@ class TcpConnection:
         try:
             got = self._inbound.receive(self._sock)
         except (BlockingIOError, InterruptedError):
+            if self._tls is not None and self._tls.is_reading_blocked:
+                self._set_interest(WRITE)
             return
         except OSError as error:
             self._lost(error)
@@ -274,6 +284,19 @@ class TcpConnection:
             return
         self._last_active = self._reactor.turn_time
         self._deliver()
+        if self._tls is not None:
+            self._receive_pending_later(self._tls)
+
+    def _receive_pending_later(self, tls: TlsSocket) -> None:
+        """Receive what TLS has decrypted and the shared buffer had no place for: no event reports it."""
+        if not self._held & _GONE and tls.pending_bytes and not self._is_receiving:
+            self._is_receiving = True
+            self._reactor.call_soon(self._receive_pending)
+
+    def _receive_pending(self) -> None:
+        self._is_receiving = False
+        if not self._held:
+            self._receive()
 
     def _deliver(self, *, resumed: bool = False) -> None:
         """Hand out a turn's share of the frames that are whole, then send the answers to them together."""
@@ -336,6 +359,9 @@ class TcpConnection:
             self._close_in_order()
             return
         interest = self._interest & ~WRITE if done else self._interest | WRITE
+        if self._tls is not None and self._tls.is_reading_blocked:
+            self._tls.is_reading_blocked = False
+            interest |= READ
         if interest != self._interest:
             self._set_interest(interest)
         self._count_memory()
@@ -403,6 +429,8 @@ class TcpConnection:
             self._flush()
         if not self._held:
             self._set_interest(self._interest | READ)
+            if self._tls is not None:
+                self._receive_pending_later(self._tls)
 
     def _check_idle(self) -> None:
         idle_seconds = self._limits.idle_ms / 1000.0
@@ -420,15 +448,25 @@ class TcpConnection:
 
     def _close_in_order(self) -> None:
         # Closing with unread bytes makes the system send a reset, which can take the last answer from the peer.
+        discard = memoryview(bytearray(_DISCARD_BYTES))  # not the shared buffer: a handler may be reading from it now
         with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_WR)
-            for _ in range(_DISCARDS_MAX):  # not into the shared buffer: a handler may be reading from it now
-                if not self._sock.recv(_DISCARD_BYTES):
+            if self._tls is not None:
+                self._tls.close_in_order()
+            elif isinstance(self._sock, socket.socket):
+                self._sock.shutdown(socket.SHUT_WR)
+            for _ in range(_DISCARDS_MAX):
+                if not self._sock.recv_into(discard):
                     break
         self.abort(None)
 
     def _lost(self, error: OSError) -> None:
         reason = error.strerror or str(error)
+        if self._tls is not None and error.errno not in _PEER_WENT_AWAY:
+            reason, is_refused = self._tls.explain(error)
+            if is_refused:  # in TLS 1.3 a client learns this after its part of the handshake
+                self._shared.report(f"connection to {address_text(self.peer)}: {reason}")
+                self.abort(AuthenticationError(f"connection to {address_text(self.peer)} lost: {reason}"))
+                return
         if error.errno not in _PEER_WENT_AWAY:
             self._shared.report(f"connection to {address_text(self.peer)}: {reason}")
         self.abort(self._error(reason))

@@ -149,5 +149,8 @@ def _other_protocol(begin: bytes) -> str:
     if begin in (b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD"):
         return "; the other side speaks HTTP: is this the port of a broker?"
     if begin[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "; the other side speaks TLS, which is not there yet"
+        return (
+            "; the other side speaks TLS, this one does not: use a listener with TLS (SSL or SASL_SSL), or "
+            "security.protocol=PLAINTEXT"
+        )
     return ""

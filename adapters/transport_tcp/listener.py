@@ -8,12 +8,15 @@ from functools import partial
 from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
+from .handshake import Handshake, ListenerTls, TlsSocket
 from .polling import READ
 from .reporting import one_line
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _BACK_OFF_MS = 500.0
+_HANDSHAKE_LINES = 10
+"""Failed handshakes of one period that are reported one by one."""
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 Accept = Callable[[Connection], ConnectionHandler]
@@ -22,12 +25,18 @@ Accept = Callable[[Connection], ConnectionHandler]
 class TcpListener:
     """Fulfils `Listener`."""
 
-    def __init__(self, shared: Shared, address: Address, accept: Accept, limits: Limits) -> None:
+    def __init__(
+        self, shared: Shared, address: Address, accept: Accept, limits: Limits, tls: ListenerTls | None = None
+    ) -> None:
         self._shared = shared
         self._accept = accept
         self._limits = limits
         self._open_connections = 0
         self._refused = LogLineLimit(shared.reactor, shared.report, self._refused_more)
+        self._tls = tls
+        self._handshakes: dict[Handshake, None] = {}
+        """The handshakes under way, the oldest first."""
+        self._failed = LogLineLimit(shared.reactor, shared.report, self._failed_more, lines=_HANDSHAKE_LINES)
         self._out_of_resources = False
         self._closed = False
         self._admission = limits.admission
@@ -45,6 +54,9 @@ class TcpListener:
         if not self._closed:
             self._closed = True
             self._refused.close()
+            self._failed.close()
+            for handshake in tuple(self._handshakes):
+                handshake.fail("the listener was closed")
             self._shared.reactor.watch(self._sock, 0, self._on_ready)
             self._sock.close()
             self._waiting.close()
@@ -90,6 +102,47 @@ class TcpListener:
                 return
             forget = partial(self._release, self._admission, peer[0])
         self._open_connections += 1
+        if self._tls is None:
+            self._serve(sock, peer, forget)
+        else:
+            self._begin_handshake(self._tls, sock, peer, forget)
+
+    def _begin_handshake(
+        self, tls: ListenerTls, sock: socket.socket, peer: Address, forget: Callable[[], None]
+    ) -> None:
+        try:
+            wrapped = tls.wrap(sock, "")
+        except OSError:  # the peer is gone already
+            sock.close()
+            forget()
+            return
+
+        def done(problem: tuple[str, bool] | None) -> None:
+            timer.cancel()
+            del self._handshakes[handshake]
+            if problem is None:
+                self._serve(wrapped, peer, forget)
+                return
+            wrapped.close()
+            forget()
+            if not self._closed:
+                where = f"listener {address_text(self.address)}"
+                self._failed.report_line(f"{where}: no TLS handshake with {address_text(peer)}: {problem[0]}")
+
+        timeout_ms = tls.handshake_timeout_ms
+        handshake = Handshake(self._shared.reactor, wrapped, done)
+        timer = self._shared.reactor.call_later(
+            timeout_ms, lambda: handshake.fail(f"it was not complete within {timeout_ms:.0f} ms")
+        )
+        self._handshakes[handshake] = None
+        if len(self._handshakes) > tls.handshakes_max:
+            next(iter(self._handshakes)).fail(f"{tls.handshakes_max} others began after it, which had not ended")
+        handshake.step()
+
+    def _failed_more(self, count: int) -> str:
+        return f"listener {address_text(self.address)}: {count} more TLS handshakes failed"
+
+    def _serve(self, sock: socket.socket | TlsSocket, peer: Address, forget: Callable[[], None]) -> None:
         connection = TcpConnection(self._shared, sock, peer, self._limits, forget)
         try:
             handler = self._accept(connection)

@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
+from typing import Protocol
 
 from ...ports.storage import Region
 from ...ports.transport import Piece, TransportError
@@ -23,6 +24,10 @@ _READ_BYTES = 262_144
 """Without `sendfile`, this many bytes of a region are in memory at a time."""
 _TURN_BYTES = 4_194_304
 """One connection may send this many bytes before others have their turn."""
+_TLS_TURN_BYTES = 1_048_576
+"""The same with TLS, where each byte is encrypted by this thread."""
+_RECORD_BYTES = 16_384
+"""The most that TLS sends at a time."""
 
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signature
@@ -43,12 +48,20 @@ class _RegionTail:
         return TransportError(f"a file region of {self.size} bytes ended after {self.sent}: its file was truncated")
 
 
+class Sends(Protocol):
+    """The part of a socket with TLS that is needed here."""
+
+    def send(self, content: bytes | memoryview, /) -> int: ...
+
+
 class Outbound:
     """The sending side of one connection."""
 
-    __slots__ = ("_items", "_may_sendfile", "region_bytes", "regions", "unsent_bytes")
+    __slots__ = ("_items", "_may_gather", "_may_sendfile", "region_bytes", "regions", "unsent_bytes")
 
-    def __init__(self, *, may_sendfile: bool = _SENDFILE) -> None:
+    def __init__(self, *, may_sendfile: bool = _SENDFILE, may_gather: bool = True) -> None:
+        """Without `may_gather` the socket is one with TLS, which has no `sendmsg`."""
+        self._may_gather = may_gather
         self._items: deque[Buffer | _RegionTail] = deque()
         self._may_sendfile = may_sendfile
         self.region_bytes = 0
@@ -79,20 +92,24 @@ class Outbound:
         self._items.extend(frame)
         self.unsent_bytes += content_bytes + 4
 
-    def flush(self, sock: socket.socket) -> bool:
+    def flush(self, sock: "socket.socket | Sends") -> bool:
         """Send what the socket takes, up to a turn's share; True when nothing is left.
 
         Raises `OSError` from the socket, `StorageError` and `TransportError` for a region that cannot be read whole.
         """
         if not self.regions and self.unsent_bytes <= _JOIN_BYTES:
             return self._send_joined(sock)
-        budget = _TURN_BYTES
+        budget = _TURN_BYTES if self._may_gather else _TLS_TURN_BYTES
         while self._items:
             if budget <= 0:
                 return False
             head = self._items[0]
             try:
-                if isinstance(head, _RegionTail):
+                if not isinstance(sock, socket.socket):
+                    if isinstance(head, _RegionTail):
+                        self._read_ahead(head)
+                    sent = self._send_record(sock)
+                elif isinstance(head, _RegionTail):
                     sent = self._send_region(sock, head)
                 else:
                     sent = self._send_buffers(sock)
@@ -102,7 +119,7 @@ class Outbound:
             budget -= sent
         return True
 
-    def _send_joined(self, sock: socket.socket) -> bool:
+    def _send_joined(self, sock: "socket.socket | Sends") -> bool:
         """A few small buffers as one: cheaper than to gather them."""
         items = self._items
         if not items:
@@ -140,6 +157,27 @@ class Outbound:
                     items[0] = memoryview(buffer)[left:]
                 break
             left -= len(buffer)
+            items.popleft()
+        return sent
+
+    def _send_record(self, sock: "Sends") -> int:
+        """Send small buffers together, and long ones from where they are. After `BlockingIOError` the next call sends
+        the same bytes first: nothing before them is added or taken away."""
+        items, batch, size = self._items, [], 0
+        for item in items:
+            if isinstance(item, _RegionTail) or size == _RECORD_BYTES:
+                break
+            part = memoryview(item)[: _RECORD_BYTES - size] if size + len(item) > _RECORD_BYTES else item
+            batch.append(part)
+            size += len(part)
+        sent = left = sock.send(batch[0] if len(batch) == 1 else b"".join(batch))
+        while left:
+            first = items[0]
+            assert not isinstance(first, _RegionTail)
+            if left < len(first):
+                items[0] = memoryview(first)[left:]
+                break
+            left -= len(first)
             items.popleft()
         return sent
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...ports.errors import ClosedError
 from ...ports.scheduler import Outcome
@@ -22,6 +22,12 @@ T = TypeVar("T")
 
 _LAST_TURNS_MAX = 1000
 """A stopping reactor runs callbacks that keep adding callbacks for this many turns, then drops them."""
+
+
+class HasDescriptor(Protocol):
+    """A socket, or something on one."""
+
+    def fileno(self) -> int: ...
 
 
 class _Abandoned(BaseException):
@@ -116,7 +122,7 @@ class Reactor:
 
     # --- sockets
 
-    def watch(self, sock: socket.socket, interest: int, ready: WhenReady) -> None:
+    def watch(self, sock: HasDescriptor, interest: int, ready: WhenReady) -> None:
         """Call `ready(events)` whenever `sock` is ready for `interest` (READ, WRITE, both; 0 ends the watch).
 
         Events found in one turn are delivered even if an earlier callback of it ended the interest: `ready` checks.

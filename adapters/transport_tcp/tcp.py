@@ -11,10 +11,10 @@ from ...ports.transport import (
     Limits,
     Listener,
     ServerTls,
-    TransportError,
 )
 from .connecting import Connecting, Opened
 from .connection import Shared
+from .handshake import ListenerTls, Tls
 from .listener import TcpListener
 from .reactor import Reactor
 from .reporting import to_the_log
@@ -44,9 +44,9 @@ class TcpTransport:
         """Open a port (0: any free one). Raises `TransportError`; the text says what to change."""
         if self._closed:
             raise ClosedError("the transport is closed")
-        if tls is not None:
-            raise TransportError("TLS is not there yet")
-        listener = TcpListener(self._shared, address, accept, limits)
+        if not (tls is None or isinstance(tls, ListenerTls)):
+            raise TypeError(f"{type(tls).__name__} puts no TLS on sockets")
+        listener = TcpListener(self._shared, address, accept, limits, tls)
         self._listeners.append(listener)
         return listener
 
@@ -56,9 +56,9 @@ class TcpTransport:
         """Connect; `opened` is called once, on a later turn, with the connection or a `TransportError`."""
         if self._closed:
             raise ClosedError("the transport is closed")
-        if tls is not None:
-            raise TransportError("TLS is not there yet")
-        Connecting(self._shared, address, opened, timeout_ms, limits)
+        if not (tls is None or isinstance(tls, Tls)):
+            raise TypeError(f"{type(tls).__name__} puts no TLS on sockets")
+        Connecting(self._shared, address, opened, timeout_ms, limits, tls)
 
     def close(self) -> None:
         """Close all listeners and, at once, all connections; the reactor does it when it stops."""

@@ -1,0 +1,394 @@
+"""TCP with TLS fulfils the contract of a transport, and refuses what does not prove its identity."""
+
+import datetime
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from barnabas.adapters.transport_tcp import TcpTransport
+from barnabas.adapters.transport_tls import TlsServer, client_tls, server_tls
+from barnabas.core.security.ssl_settings import SslSettings
+from barnabas.ports.errors import ConfigError
+from barnabas.ports.transport import (
+    Address,
+    AuthenticationError,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    Listener,
+    Transport,
+    TransportError,
+)
+from barnabas.testing.contracts.transport import (
+    LIMITS,
+    RecordingHandler,
+    ServerSide,
+    TransportContract,
+    echo,
+    pair,
+)
+from tests.adapters.test_transport_tcp import TcpHarness
+from tests.support.certificates import authority, certificate, client_settings, server_settings
+
+Outcome = Connection | TransportError
+
+
+class TlsTransport:
+    """Fulfils `Transport`: TLS on every connection of a TCP transport."""
+
+    def __init__(self, inner: TcpTransport) -> None:
+        self.inner = inner
+        self.server: TlsServer | None = server_tls(server_settings())
+        self.client: SslSettings | None = client_settings()
+
+    @property
+    def open_connections(self) -> int:
+        return self.inner.open_connections
+
+    def listen(
+        self,
+        address: Address,
+        accept: Callable[[Connection], ConnectionHandler],
+        limits: Limits,
+        tls: object = None,
+    ) -> Listener:
+        return self.inner.listen(address, accept, limits, self.server)
+
+    def connect(
+        self,
+        address: Address,
+        opened: Callable[[Outcome], ConnectionHandler | None],
+        *,
+        timeout_ms: float,
+        limits: Limits,
+        tls: object = None,
+    ) -> None:
+        mine = None if self.client is None else client_tls(self.client)
+        self.inner.connect(address, opened, timeout_ms=timeout_ms, limits=limits, tls=mine)
+
+
+class TlsHarness(TcpHarness):
+    transport: TlsTransport  # type: ignore[assignment]
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.transport = TlsTransport(TcpTransport(self.reactor, self.reports.append))
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[TlsHarness]:
+    harness = TlsHarness(tmp_path)
+    yield harness
+    harness.close()
+
+
+class TestTlsTransport(TransportContract):
+    pass
+
+
+class TestTls12Transport(TransportContract):
+    @pytest.fixture(autouse=True)
+    def _tls12(self, harness: TlsHarness) -> None:
+        harness.transport.server = server_tls(server_settings(enabled_protocols=("TLSv1.2",)))
+
+
+def attempt(harness: TlsHarness, address: Address, timeout_ms: float = 5000) -> list[object]:
+    """Connect, send a frame, and return what came of it: the answer, or the error."""
+    results: list[object] = []
+
+    class Client(RecordingHandler):
+        def on_frame(self, content: memoryview) -> None:
+            results.append(bytes(content))
+
+        def on_closed(self, error: TransportError | None) -> None:
+            super().on_closed(error)
+            results.append(error)
+
+    def opened(outcome: Outcome) -> ConnectionHandler | None:
+        if isinstance(outcome, TransportError):
+            results.append(outcome)
+            return None
+        outcome.send([b"hello"])
+        return Client(outcome)
+
+    harness.transport.connect(address, opened, timeout_ms=timeout_ms, limits=LIMITS)
+    harness.run_until(lambda: bool(results))
+    return results
+
+
+def refused(harness: TlsHarness, server: ServerSide) -> str:
+    """Return why the connection was refused; nothing was served, and a neighbour still is."""
+    result = attempt(harness, server.listener.address)[0]
+    assert isinstance(result, TransportError), result
+    assert not [frame for handler in server.handlers for frame in handler.frames]
+    return str(result)
+
+
+def expired_certificate() -> object:
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    return authority().issue_cert("127.0.0.1", not_before=past, not_after=past + datetime.timedelta(days=1))
+
+
+# --- who is who
+
+
+def test_the_subject_of_the_client_is_known_with_mutual_tls(harness: TlsHarness) -> None:
+    harness.transport.server = server_tls(server_settings("required"))
+    harness.transport.client = client_settings(certificate("alice", common_name="alice"))
+    client, server = pair(harness, echo)
+    assert server.connection.peer_subject is not None
+    assert server.connection.peer_subject.startswith("CN=alice,")
+    assert client.connection.is_encrypted
+    assert server.connection.is_encrypted
+
+
+def test_requested_certificate_may_be_missing(harness: TlsHarness) -> None:
+    harness.transport.server = server_tls(server_settings("requested"))
+    _, server = pair(harness)
+    assert server.connection.peer_subject is None
+
+
+def test_required_certificate_missing_refuses_the_client(harness: TlsHarness) -> None:
+    harness.transport.server = server_tls(server_settings("required"))
+    server = ServerSide(harness, echo)
+    assert "requires a client certificate" in refused(harness, server)
+    assert "ssl.client.auth=required" in harness.reports[0]
+
+
+@pytest.mark.parametrize("client_auth", ["requested", "required"])
+def test_foreign_client_certificate_is_refused(harness: TlsHarness, client_auth: str) -> None:
+    harness.transport.server = server_tls(server_settings(client_auth))
+    harness.transport.client = client_settings(certificate("mallory", of="foreign"))
+    server = ServerSide(harness, echo)
+    refused(harness, server)
+    assert "the client's certificate is refused" in harness.reports[0] or "client's certificate" in " ".join(
+        harness.reports
+    )
+
+
+def test_foreign_server_certificate_is_refused(harness: TlsHarness) -> None:
+    server = ServerSide(harness, echo)
+    harness.transport.client = client_settings(of="foreign")
+    result = attempt(harness, server.listener.address)[0]
+    assert isinstance(result, AuthenticationError)
+    assert "ssl.truststore" in str(result)
+    harness.run_until(lambda: bool(harness.reports))
+    assert "does not trust the authority" in harness.reports[0]
+
+
+def test_expired_server_certificate_is_refused(harness: TlsHarness) -> None:
+    harness.transport.server = server_tls(server_settings(leaf=expired_certificate()))  # type: ignore[arg-type]
+    assert "expired" in refused(harness, ServerSide(harness, echo))
+
+
+def test_certificate_for_another_host_is_refused_unless_allowed(harness: TlsHarness) -> None:
+    harness.transport.server = server_tls(server_settings(leaf=certificate("elsewhere.example")))
+    server = ServerSide(harness, echo)
+    assert "127.0.0.1" in refused(harness, server)
+    harness.transport.client = client_settings(endpoint_identification_algorithm="")
+    assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+def test_unverified_client_accepts_every_certificate(harness: TlsHarness) -> None:
+    harness.transport.client = SslSettings(verify_peer=False)
+    assert attempt(harness, ServerSide(harness, echo).listener.address) == [b"hello"]
+
+
+# --- protocols and cipher suites
+
+
+def old_client(version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    return context
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_old_protocols_are_refused_and_neighbours_undisturbed(harness: TlsHarness, version: ssl.TLSVersion) -> None:
+    client, _ = pair_of_kept_listener(harness)
+    address = client.connection.peer
+    with socket.create_connection(address) as sock:
+        sock.setblocking(False)
+        with old_client(version).wrap_socket(sock, do_handshake_on_connect=False) as old:
+            with pytest.raises(ssl.SSLWantReadError):
+                old.do_handshake()
+            harness.run_until(lambda: bool(harness.reports))
+            with pytest.raises(OSError):
+                old.do_handshake()
+    assert "no TLS protocol in common" in harness.reports[0]
+    client.connection.send([b"still here"])
+    harness.run_until(lambda: bool(client.frames))
+
+
+def test_common_protocol_is_the_newest_of_both(harness: TlsHarness) -> None:
+    harness.transport.client = client_settings(enabled_protocols=("TLSv1.3",))
+    harness.transport.server = server_tls(server_settings(enabled_protocols=("TLSv1.2",)))
+    refused(harness, ServerSide(harness, echo))
+
+
+def pair_of_kept_listener(harness: TlsHarness) -> tuple[RecordingHandler, ServerSide]:
+    server = ServerSide(harness, echo)
+    result: list[RecordingHandler] = []
+
+    def opened(outcome: Outcome) -> ConnectionHandler | None:
+        assert not isinstance(outcome, TransportError), outcome
+        result.append(RecordingHandler(outcome))
+        return result[0]
+
+    harness.transport.connect(server.listener.address, opened, timeout_ms=5000, limits=LIMITS)
+    harness.run_until(lambda: bool(result))
+    return result[0], server
+
+
+# --- the other side speaks something else
+
+
+def test_plain_client_at_a_tls_listener_gets_one_line_that_says_what_to_change(harness: TlsHarness) -> None:
+    server = ServerSide(harness, echo)
+    harness.transport.client = None
+    result = attempt(harness, server.listener.address)[0]
+    assert result is None or isinstance(result, TransportError)
+    harness.run_until(lambda: bool(harness.reports))
+    assert len(harness.reports) == 1
+    assert "without TLS" in harness.reports[0]
+    assert "security.protocol" in harness.reports[0]
+
+
+def test_tls_client_at_a_plain_listener_gets_an_error_that_says_what_to_change(harness: TlsHarness) -> None:
+    harness.transport.server = None
+    server = ServerSide(harness, echo)
+    result = attempt(harness, server.listener.address)[0]
+    assert isinstance(result, TransportError)
+    assert "TLS" in str(result)
+    assert any("the other side speaks TLS" in line and "SSL" in line for line in harness.reports)
+
+
+# --- slow, silent and oversize handshakes
+
+
+def test_silent_client_is_closed_after_the_time_for_a_handshake(harness: TlsHarness) -> None:
+    assert harness.transport.server is not None
+    harness.transport.server.handshake_timeout_ms = 50
+    server = ServerSide(harness, echo)
+    with socket.create_connection(server.listener.address) as sock:
+        sock.setblocking(False)
+        harness.run_until(lambda: bool(harness.reports))
+        assert sock.recv(10) == b""
+    assert "not complete within 50 ms" in harness.reports[0]
+    assert not server.handlers
+
+
+def test_client_that_sends_its_handshake_byte_by_byte_is_closed_in_time(harness: TlsHarness) -> None:
+    assert harness.transport.server is not None
+    harness.transport.server.handshake_timeout_ms = 100
+    server = ServerSide(harness, echo)
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
+    with socket.create_connection(server.listener.address) as sock:
+        for byte in hello:
+            sock.send(bytes([byte]))
+            harness.reactor.turn(2)
+            if harness.reports:
+                break
+        harness.run_until(lambda: bool(harness.reports))
+    assert "TLS handshake" in harness.reports[0]
+
+
+def test_oversize_handshake_is_refused_before_it_is_stored(harness: TlsHarness) -> None:
+    server = ServerSide(harness, echo)
+    with socket.create_connection(server.listener.address) as sock:
+        message = b"\x01\xff\xff\xff" + bytes(16_000)
+        sock.sendall(b"\x16\x03\x01" + struct.pack(">H", len(message)) + message)
+        harness.run_until(lambda: bool(harness.reports))
+    assert "TLS handshake" in harness.reports[0]
+    assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+def test_many_silent_clients_cost_the_oldest_of_them_the_place(harness: TlsHarness) -> None:
+    assert harness.transport.server is not None
+    harness.transport.server.handshakes_max = 5
+    server = ServerSide(harness, echo)
+    silent = [socket.create_connection(server.listener.address) for _ in range(8)]
+    try:
+        assert attempt(harness, server.listener.address) == [b"hello"]
+        assert any("5 others began" in line for line in harness.reports)
+    finally:
+        for sock in silent:
+            sock.close()
+
+
+def test_peer_that_resets_during_the_handshake_costs_only_itself(harness: TlsHarness) -> None:
+    server = ServerSide(harness, echo)
+    for _ in range(5):
+        sock = socket.create_connection(server.listener.address)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.send(b"\x16\x03\x01\x02\x00\x01")
+        sock.close()
+        harness.reactor.turn(10)
+    assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+def test_client_gives_up_on_a_silent_server(harness: TlsHarness) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        result = attempt(harness, silent.getsockname(), timeout_ms=80)[0]
+    assert isinstance(result, TransportError)
+    assert "80 ms" in str(result)
+
+
+# --- what TLS has decrypted and the system does not report
+
+
+def test_more_than_the_shared_buffer_is_delivered_without_another_event(harness: TlsHarness) -> None:
+    client, server = pair(harness)
+    server.connection.pause()
+    for number in range(400):
+        client.connection.send([bytes([number % 256]) * 1999])
+    harness.pass_ms(50)
+    server.connection.resume()
+    harness.run_until(partial(lambda: len(server.frames) == 400))
+
+
+def test_certificates_change_for_new_connections_only(harness: TlsHarness) -> None:
+    client, server = pair_of_kept_listener(harness)
+    assert harness.transport.server is not None
+    foreign = certificate("127.0.0.1", of="foreign")
+    changed = server_settings(leaf=foreign)
+    harness.transport.server.reload(changed)
+    client.connection.send([b"old"])
+    harness.run_until(lambda: client.frames == [b"old"])
+    refused_now = attempt(harness, server.listener.address)[0]
+    assert isinstance(refused_now, AuthenticationError)
+    harness.transport.client = client_settings(of="foreign")
+    assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+def test_bad_change_of_certificates_leaves_the_old_ones(harness: TlsHarness) -> None:
+    tls = harness.transport.server
+    assert tls is not None
+    server = ServerSide(harness, echo)
+    with pytest.raises(ConfigError, match="private key does not belong"):
+        tls.reload(
+            evolve(
+                server_settings(),
+                keystore_certificate_chain=server_settings(leaf=certificate("x")).keystore_certificate_chain,
+            )
+        )
+    assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+def _is_transport(transport: Transport) -> Transport:
+    return transport
+
+
+def test_tls_transport_of_this_test_fulfils_the_port(harness: TlsHarness) -> None:
+    assert _is_transport(harness.transport)

@@ -9,7 +9,7 @@ from ..app.broker.state.dependencies import MakeServer, Server
 from ..core.security.quotas.request_quotas import RequestQuotas
 from ..core.security.sasl.server_authenticator import SaslListener
 from ..core.traffic.steps import StepRunner
-from ..ports.broker_api.envelope import BrokerApi, Caller, Reply, Request, ResultT
+from ..ports.broker_api.envelope import BrokerApi, Caller, Principal, Reply, Request, ResultT
 from ..ports.errors import ClosedError
 from ..ports.scheduler import Scheduler
 from ..ports.transport import Connection, ConnectionHandler, TransportError
@@ -95,6 +95,7 @@ def faulty_servers(
         identity: tuple[str, int],
         quotas: RequestQuotas,
         sasl: SaslListener | None,
+        principal_of: Callable[[Connection], Principal] | None,
     ) -> Server:
         inner = make(
             FaultyApi(api, faults, scheduler),
@@ -107,6 +108,7 @@ def faulty_servers(
             identity=identity,
             quotas=quotas,
             sasl=sasl,
+            principal_of=principal_of,
         )
         server = FaultyServer(inner, faults)
         made(server)

@@ -348,7 +348,7 @@ class TcpConnection:
         try:
             done = self._outbound.flush(self._sock)
         except OSError as error:
-            self._lost(error)
+            self._lost(self._received_reason(error))
             return
         except BarnabasError as error:
             self._fail(error)
@@ -458,6 +458,18 @@ class TcpConnection:
                 if not self._sock.recv_into(discard):
                     break
         self.abort(None)
+
+    def _received_reason(self, error: OSError) -> OSError:
+        """Return why the peer closed a connection with TLS that can no longer be written to, if it sent the reason."""
+        if self._tls is not None:
+            try:
+                while self._tls.recv_into(memoryview(bytearray(_DISCARD_BYTES))):
+                    pass
+            except BlockingIOError:
+                pass
+            except OSError as reason:
+                return reason
+        return error
 
     def _lost(self, error: OSError) -> None:
         reason = error.strerror or str(error)

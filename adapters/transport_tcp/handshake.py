@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from ...ports.errors import Malformed
+from ...ports.types import Buffer
 from .polling import WRITE
 from .reactor import Reactor
 
@@ -37,9 +38,13 @@ class TlsSocket(Protocol):
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
-    def send(self, content: bytes | memoryview, /) -> int: ...
+    def send(self, content: Buffer, /) -> int: ...
 
     def close_in_order(self) -> None: ...
+
+    def close_failed(self) -> None:
+        """Close the socket after a handshake that failed; what TLS said of it still reaches the peer."""
+        ...
 
     def close(self) -> None: ...
 

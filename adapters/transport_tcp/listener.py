@@ -123,7 +123,7 @@ class TcpListener:
             if problem is None:
                 self._serve(wrapped, peer, forget)
                 return
-            wrapped.close()
+            wrapped.close_failed()
             forget()
             if not self._closed:
                 where = f"listener {address_text(self.address)}"

@@ -51,7 +51,7 @@ class _RegionTail:
 class Sends(Protocol):
     """The part of a socket with TLS that is needed here."""
 
-    def send(self, content: bytes | memoryview, /) -> int: ...
+    def send(self, content: Buffer, /) -> int: ...
 
 
 class Outbound:

@@ -10,10 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from ...core.security.distinguished_name import subject_of
+from ...ports.types import Buffer
 
 READ, WRITE = 1, 2
 """The values of `selectors.EVENT_READ` and `EVENT_WRITE`."""
 _HANDSHAKE_RECORD = 0x16
+_DISCARD_BYTES, _DISCARDS_MAX = 65_536, 4
 
 
 class NotTls(OSError):
@@ -27,12 +29,13 @@ class TlsSocket:
     be repeated with the same bytes first; the transport does that.
     """
 
-    __slots__ = ("_failure", "_is_checked", "_sock", "is_reading_blocked", "is_server")
+    __slots__ = ("_failure", "_is_checked", "_is_done", "_sock", "is_reading_blocked", "is_server")
 
     def __init__(self, sock: ssl.SSLSocket, *, is_server: bool) -> None:
         self._sock = sock
         self._failure: OSError | None = None
         self._is_checked = not is_server
+        self._is_done = False
         self.is_server = is_server
         self.is_reading_blocked = False
         """True if reading cannot continue until something was sent: the peer asked for new keys (TLS 1.3)."""
@@ -69,6 +72,7 @@ class TlsSocket:
             return READ
         except ssl.SSLWantWriteError:
             return WRITE
+        self._is_done = True
         return 0
 
     @property
@@ -114,7 +118,7 @@ class TlsSocket:
             self._failure = error  # raised by the next call, after what came before it
         return got
 
-    def send(self, content: bytes | memoryview, /) -> int:
+    def send(self, content: Buffer, /) -> int:
         """Send at most one record; returns how many of the bytes are sent."""
         try:
             return self._sock.send(content)
@@ -127,12 +131,23 @@ class TlsSocket:
             self._sock.unwrap()
         self._sock.shutdown(socket.SHUT_WR)
 
+    def close_failed(self) -> None:
+        """Close after a failed handshake: unread bytes would make the system take the alert from the peer again."""
+        with suppress(OSError, ValueError):
+            self._sock.shutdown(socket.SHUT_WR)
+            for _ in range(_DISCARDS_MAX):
+                if not self._sock.recv(_DISCARD_BYTES):
+                    break
+        self._sock.close()
+
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
     def explain(self, error: OSError) -> tuple[str, bool]:
         """Return what an error of TLS means and what to change; True if one side refused the other's identity."""
+        if self._is_done and isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return "the peer closed it", False
         return _explain(error, is_server=self.is_server)
 
 
@@ -175,5 +190,5 @@ def _explain(error: OSError, *, is_server: bool) -> tuple[str, bool]:
     if reason == "NO_SHARED_CIPHER":
         return "no cipher suite in common; check ssl.cipher.suites at both ends", True
     if "EOF" in reason or isinstance(error, ssl.SSLEOFError):
-        return "it closed the connection during the TLS handshake; does that listener use TLS?", False
+        return "it closed the connection during the TLS handshake; does it use TLS, too?", False
     return f"the TLS handshake failed: {reason.replace('_', ' ').lower() or error}", False

@@ -249,7 +249,10 @@ class KafkaLink:
         self._submit_held()
 
     def on_closed(self, error: TransportError | None) -> None:
-        self._fail(str(error) if error is not None else "closed by the broker")
+        if isinstance(error, AuthenticationError):  # the broker refused the certificate after the client's handshake
+            self._fail(str(error), AuthenticationError)
+        else:
+            self._fail(str(error) if error is not None else "closed by the broker")
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:
         api = BY_REQUEST.get(type(request)) or SASL_BY_REQUEST.get(type(request))

@@ -11,6 +11,7 @@ from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
 from .oauthbearer import token_validator
+from .tls import inter_broker_tls, listener_tls
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
@@ -109,6 +110,7 @@ def outside_of(
         shared=shared,
         token_validator=token_validator,
         connect=_connect(config, transport, scheduler, entropy, shared),
+        listener_tls=lambda listener: listener_tls(config, listener),
     )
 
 
@@ -119,6 +121,7 @@ def _connect(
     from ..broker.lifecycle.authentication import inter_broker_sasl
 
     sasl = inter_broker_sasl(config, entropy) if shared else None
+    tls = inter_broker_tls(config) if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka
@@ -132,6 +135,7 @@ def _connect(
             connect_timeout_ms=config.replica_socket_timeout_ms,
             opened=opened,
             sasl=sasl,
+            tls=tls,
         )
 
     return connect
@@ -192,6 +196,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         identity: Any,  # noqa: ARG001
         quotas: Any,  # noqa: ARG001
         sasl: Any,  # noqa: ARG001
+        principal_of: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer

@@ -10,6 +10,7 @@ from ...ports.errors import ClosedError, ConfigError
 from ...ports.report import Report
 from ...ports.transport import Address, TransportError
 from ..logs import log_report
+from .tls import client_tls_of
 
 if TYPE_CHECKING:
     from ...core.security.sasl.client import SaslFactory
@@ -45,6 +46,7 @@ class _TcpConnector:
         self.clock: Clock = SystemClock()
         self.entropy: Entropy = SystemEntropy()
         self._sasl = None if security is None else client_sasl(security, self.entropy)
+        self._tls = None if security is None else client_tls_of(security)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
@@ -73,6 +75,7 @@ class _TcpConnector:
                 request_timeout_ms=self._request_timeout_ms,
                 connect_timeout_ms=self._connect_timeout_ms,
                 opened=opened,
+                tls=self._tls,
             )
             return
         from ...adapters.wire_kafka.client import connect_kafka
@@ -86,6 +89,7 @@ class _TcpConnector:
             connect_timeout_ms=self._connect_timeout_ms,
             opened=opened,
             sasl=self._sasl,
+            tls=self._tls,
         )
 
     def stop(self) -> None:
@@ -158,8 +162,6 @@ def client_connector(
         addresses = []
     if security is not None and security.has_sasl and protocol == "classic":
         raise ConfigError(f"security.protocol={security.security_protocol}: the classic protocol has no SASL; use SSL")
-    if security is not None and security.has_tls:
-        raise ConfigError(f"security.protocol={security.security_protocol}: clients do not speak TLS yet")
     return _TcpConnector(
         addresses,
         protocol=protocol,

@@ -33,6 +33,7 @@ from .quota_keys import QuotaKeys
 from .replication_keys import ReplicationKeys
 from .sasl_keys import SaslKeys
 from .scrub_keys import ScrubKeys
+from .tls_keys import TlsKeys
 from .transaction_keys import TransactionKeys
 
 HOUR_MS = 3_600_000
@@ -43,7 +44,9 @@ CLEANUP_POLICIES = ("compact", "delete")
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, AuthorizerKeys, QuotaKeys):
+class BrokerConfig(
+    TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, AuthorizerKeys, QuotaKeys, TlsKeys
+):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 
     One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know
@@ -62,12 +65,12 @@ class BrokerConfig(TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, Sas
     listeners: tuple[str, ...] = list_key(
         "listeners",
         ("kafka://127.0.0.1:9092",),
-        doc="Where to listen: kafka:// or classic://HOST:PORT; port 0: a free one.",
+        doc="Where to listen: kafka://, ssl://, sasl_ssl:// or classic://HOST:PORT; port 0: a free one.",
     )
     listener_security_protocol_map: str = text_key(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        doc="NAME:PROTOCOL,...: protocols of listeners with other names than kafka and classic; only PLAINTEXT.",
+        doc="NAME:PROTOCOL,...: protocols of listeners with other names than kafka and classic.",
     )
     controller_listener_names: tuple[str, ...] = list_key(
         "controller.listener.names", (), doc="Listeners of these names are left out: brokers need no controllers."

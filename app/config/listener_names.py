@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from ...ports.errors import ConfigError
 from .keys import ConfigKey
-from .listeners import CLASSIC, KAFKA, SECURITY_PROTOCOLS, ListenAddress, listener_name
+from .listeners import CLASSIC, CLASSIC_SSL, KAFKA, SECURITY_PROTOCOLS, ListenAddress, listener_name
 
 PREFIX = "listener.name."
 _KEYS = ("listeners", "advertised.listeners", "controller.listener.names")
-_OURS = {KAFKA, CLASSIC, *(name.lower() for name in SECURITY_PROTOCOLS)}
+_OURS = {KAFKA, CLASSIC, CLASSIC_SSL, *(name.lower() for name in SECURITY_PROTOCOLS)}
 
 
 def with_our_listeners(settings: Mapping[str, object], keys: Mapping[str, ConfigKey]) -> dict[str, object]:

@@ -10,10 +10,16 @@ from ...ports.values import frozen
 KAFKA = "kafka"
 CLASSIC = "classic"
 PLAINTEXT, SASL_PLAINTEXT = "PLAINTEXT", "SASL_PLAINTEXT"
-_ALIASES = {"plaintext": KAFKA, KAFKA: KAFKA, CLASSIC: CLASSIC, "sasl_plaintext": KAFKA}
-NOT_YET = {
-    "ssl": "encrypted listeners are not there yet; use kafka://",
-    "sasl_ssl": "encrypted listeners are not there yet; use kafka://",
+CLASSIC_SSL = "classic_ssl"
+"""The classic protocol over TLS, as the word before `://` or in `listener.security.protocol.map`."""
+_ALIASES = {
+    "plaintext": KAFKA,
+    KAFKA: KAFKA,
+    CLASSIC: CLASSIC,
+    CLASSIC_SSL: CLASSIC,
+    "sasl_plaintext": KAFKA,
+    "ssl": KAFKA,
+    "sasl_ssl": KAFKA,
 }
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
 _ANY_ADDRESS = ("0.0.0.0", "::")
@@ -35,6 +41,10 @@ class ListenAddress:
     def has_sasl(self) -> bool:
         return self.security.startswith("SASL_")
 
+    @property
+    def has_tls(self) -> bool:
+        return self.security.endswith("SSL")
+
     def __str__(self) -> str:
         return f"{self.protocol}://{self.address_text}"
 
@@ -55,14 +65,13 @@ def parse_listener(text: str, key: str = "listeners", *, protocols: Mapping[str,
     say what it speaks. Raises `ConfigError`."""
     scheme, separator, rest = text.strip().partition("://")
     word, name = scheme.strip().lower(), listener_name(scheme)
-    known = word in _ALIASES or word in NOT_YET
-    protocol = word if known else (protocols or {}).get(name, word)
-    if separator and protocol in NOT_YET:
-        raise ConfigError(f"{key}={text}: {'' if known else f'{name} speaks {protocol.upper()}; '}{NOT_YET[protocol]}")
+    protocol = word if word in _ALIASES else (protocols or {}).get(name, word)
     if not separator or protocol not in _ALIASES:
         raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT or classic://HOST:PORT")
     host, port = parse_address(rest, f"{key}={text}")
-    security = protocol.upper() if protocol.upper() in SECURITY_PROTOCOLS else PLAINTEXT
+    security = "SSL" if protocol == CLASSIC_SSL else protocol.upper()
+    if security not in SECURITY_PROTOCOLS:
+        security = PLAINTEXT
     return ListenAddress(_ALIASES[protocol], host, port, name, security=security)
 
 

@@ -21,9 +21,12 @@ from ....core.security.sasl.scram import (
 )
 from ....core.security.sasl.server_authenticator import SaslListener, SaslMechanism
 from ....core.security.scram_users import UserChange, UserNode, parse_bootstrap_users
+from ....core.security.ssl_principal_mapper import SslPrincipalMapper
 from ....plugins.host import PluginHost
+from ....ports.broker_api.envelope import ANONYMOUS, Principal
 from ....ports.entropy import Entropy
 from ....ports.errors import ConfigError
+from ....ports.transport import Connection
 from ....ports.values import Secret, frozen
 from ...config import BrokerConfig, ListenAddress
 from ..state.dependencies import Outside
@@ -69,6 +72,20 @@ class Authentication:
             max_receive_bytes=config.sasl_server_max_receive_size,
             build_principal=None if builder is None else self._plugins.principal_builder(str(builder)).build,
         )
+
+    def certificate_principals(self, listener: ListenAddress) -> Callable[[Connection], Principal] | None:
+        """Return what names the users of a listener by their certificates (ssl.principal.mapping.rules); None: its
+        protocol is not SSL. Raises `ConfigError`."""
+        rules = self._config.for_listener(listener.name, "ssl.principal.mapping.rules")
+        if listener.security != "SSL" or self._config.for_listener(listener.name, "ssl.client.auth") == "none":
+            return None
+        mapper = SslPrincipalMapper(str(rules))
+
+        def principal_of(connection: Connection) -> Principal:
+            subject = connection.peer_subject
+            return ANONYMOUS if subject is None else Principal("User", mapper.name_of(subject))
+
+        return principal_of
 
     def _mechanism(self, listener: str, mechanism: str, credentials: Credentials) -> SaslMechanism:
         max_reauth_ms = self._config.for_listener(listener, "connections.max.reauth.ms", mechanism)

@@ -306,7 +306,8 @@ class BrokerServer:
                 self._held.append(connection)
             return handler
 
-        opened = self._outside.transport.listen((listener.host, listener.port), accept, limits)
+        tls = self._outside.listener_tls(listener)
+        opened = self._outside.transport.listen((listener.host, listener.port), accept, limits, tls)
         self._fronts.callback(opened.close)
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
@@ -471,6 +472,7 @@ class BrokerServer:
                     identity=(state.cluster_id, state.node_id),
                     quotas=state.quotas,
                     sasl=authentication.listener(listener, credentials),
+                    principal_of=authentication.certificate_principals(listener),
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]

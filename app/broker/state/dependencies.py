@@ -9,7 +9,7 @@ from ....core.security.sasl.oauthbearer import TokenValidator
 from ....core.security.sasl.server_authenticator import SaslListener
 from ....core.traffic.steps import StepRunner
 from ....plugins.host import PluginHost
-from ....ports.broker_api.envelope import BrokerApi
+from ....ports.broker_api.envelope import BrokerApi, Principal
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
 from ....ports.entropy import Entropy
@@ -17,9 +17,9 @@ from ....ports.metrics import Metrics
 from ....ports.report import Report
 from ....ports.scheduler import Scheduler
 from ....ports.storage import LogDir
-from ....ports.transport import Connection, ConnectionHandler, Transport
+from ....ports.transport import Connection, ConnectionHandler, ServerTls, Transport
 from ....ports.values import frozen
-from ...config import BrokerConfig
+from ...config import BrokerConfig, ListenAddress
 from .gate import Authorizer, everyone
 
 
@@ -53,6 +53,7 @@ class MakeServer(Protocol):
     identity:     the cluster's id and the broker's.
     quotas:       the limits of clients.
     sasl:         the SASL that every client has to pass; None: the listener has none.
+    principal_of: returns the principal of a connection by its client certificate; None: the listener asks for none.
     """
 
     def __call__(
@@ -68,6 +69,7 @@ class MakeServer(Protocol):
         identity: tuple[str, int],
         quotas: RequestQuotas,
         sasl: SaslListener | None,
+        principal_of: Callable[[Connection], Principal] | None,
     ) -> Server: ...
 
 
@@ -98,6 +100,8 @@ class Outside:
     """Opens links to other brokers; needed where the tree is shared."""
     token_validator: Callable[[BrokerConfig, str, PluginHost], TokenValidator] | None = None
     """Makes the validator of OAuth tokens for a listener by its name."""
+    listener_tls: Callable[[ListenAddress], ServerTls | None] = lambda _listener: None
+    """Returns the TLS of a listener; None: it has none. Raises `ConfigError`."""
     host_name: str = "localhost"
     """The host for clients of a listener on every interface when nothing is advertised."""
 

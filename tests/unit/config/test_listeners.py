@@ -24,7 +24,6 @@ def test_listener_text_parses_and_formats_back(text: str, listener: ListenAddres
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("SSL://h:1", "encrypted listeners are not there yet"),
         ("h:1", "not of the form kafka://HOST:PORT"),
         ("", "not of the form kafka://HOST:PORT"),
         ("http://h:1", "not of the form kafka://HOST:PORT"),

@@ -1,0 +1,125 @@
+"""The keys of TLS, by Kafka's names, and their values for one listener."""
+
+from typing import Any, Protocol, cast
+
+from ...core.security.ssl_settings import CLIENT_AUTH, PROTOCOLS, STORE_TYPES, SslSettings
+from ...ports.values import Secret, frozen
+from .keys import list_key, password_key, text_key
+
+_SCOPE = "listener"
+
+
+@frozen(kw_only=True, slots=False)
+class TlsKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    ssl_keystore_type: str = text_key(
+        "ssl.keystore.type", "JKS", STORE_TYPES, doc="PEM or PKCS12; the content of the file counts.", scope=_SCOPE
+    )
+    ssl_keystore_location: str | None = text_key(
+        "ssl.keystore.location",
+        None,
+        doc="The file of the listener's private key and certificate chain: PEM, or PKCS12 with the extra security.",
+        scope=_SCOPE,
+    )
+    ssl_keystore_password: Secret[str] | None = password_key(
+        "ssl.keystore.password", doc="The password of the key store.", scope=_SCOPE
+    )
+    ssl_key_password: Secret[str] | None = password_key(
+        "ssl.key.password", doc="The password of the private key.", scope=_SCOPE
+    )
+    ssl_keystore_key: Secret[str] | None = password_key(
+        "ssl.keystore.key", doc="The private key as PEM text, in place of a file.", scope=_SCOPE
+    )
+    ssl_keystore_certificate_chain: Secret[str] | None = password_key(
+        "ssl.keystore.certificate.chain",
+        doc="The certificate, and those of its authorities, as PEM text, in place of a file.",
+        scope=_SCOPE,
+    )
+    ssl_truststore_type: str = text_key(
+        "ssl.truststore.type", "JKS", STORE_TYPES, doc="PEM or PKCS12; the content of the file counts.", scope=_SCOPE
+    )
+    ssl_truststore_location: str | None = text_key(
+        "ssl.truststore.location",
+        None,
+        doc="The file of the authorities whose certificates are trusted; unset: those of the system.",
+        scope=_SCOPE,
+    )
+    ssl_truststore_password: Secret[str] | None = password_key(
+        "ssl.truststore.password", doc="The password of the trust store.", scope=_SCOPE
+    )
+    ssl_truststore_certificates: Secret[str] | None = password_key(
+        "ssl.truststore.certificates", doc="The trusted authorities as PEM text, in place of a file.", scope=_SCOPE
+    )
+    ssl_client_auth: str = text_key(
+        "ssl.client.auth",
+        "none",
+        CLIENT_AUTH,
+        doc="Whether clients show a certificate: required, requested (they may), or none.",
+        scope=_SCOPE,
+    )
+    ssl_enabled_protocols: tuple[str, ...] = list_key(
+        "ssl.enabled.protocols", PROTOCOLS, PROTOCOLS, doc="The versions of TLS that may be used.", scope=_SCOPE
+    )
+    ssl_protocol: str = text_key(
+        "ssl.protocol",
+        "TLSv1.3",
+        ("TLS", *PROTOCOLS),
+        doc="The highest version of TLS; ssl.enabled.protocols has those that may be used.",
+        scope=_SCOPE,
+    )
+    ssl_cipher_suites: tuple[str, ...] = list_key(
+        "ssl.cipher.suites",
+        (),
+        doc="The cipher suites by Java's or OpenSSL's names; empty: its default.",
+        scope=_SCOPE,
+    )
+    ssl_endpoint_identification_algorithm: str = text_key(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        ("https", "none", ""),
+        doc="https: other brokers' certificates must be for their hosts; none or empty: for any.",
+        scope=_SCOPE,
+    )
+    ssl_principal_mapping_rules: str = text_key(
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        doc="RULE:PATTERN/REPLACEMENT/[L|U],...: the names of users from the subjects of their certificates.",
+        scope=_SCOPE,
+    )
+
+
+class ListenerValues(Protocol):
+    """The part of `BrokerConfig` that is needed here."""
+
+    def for_listener(self, listener: str, key: str, mechanism: str = "") -> object: ...
+
+
+def ssl_settings(config: ListenerValues, listener: str) -> SslSettings:
+    """Return the `ssl.*` settings of a listener by its name."""
+
+    def value(key: str) -> Any:
+        return config.for_listener(listener, f"ssl.{key}")
+
+    def text(key: str) -> str | None:
+        secret = cast("Secret[str] | None", value(key))
+        return secret.value if secret else None
+
+    highest = value("protocol")
+    enabled = tuple(name for name in value("enabled.protocols") if not (highest == "TLSv1.2" and name == "TLSv1.3"))
+    return SslSettings(
+        keystore_type=value("keystore.type"),
+        keystore_location=value("keystore.location"),
+        keystore_password=value("keystore.password"),
+        key_password=value("key.password"),
+        keystore_key=value("keystore.key"),
+        keystore_certificate_chain=text("keystore.certificate.chain"),
+        truststore_type=value("truststore.type"),
+        truststore_location=value("truststore.location"),
+        truststore_password=value("truststore.password"),
+        truststore_certificates=text("truststore.certificates"),
+        enabled_protocols=enabled,
+        cipher_suites=value("cipher.suites"),
+        client_auth=value("client.auth"),
+        endpoint_identification_algorithm="https" if value("endpoint.identification.algorithm") == "https" else "",
+    )

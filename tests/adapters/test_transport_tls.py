@@ -9,7 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trustme
 from attrs import evolve
+from support.certificates import authority, certificate, client_settings, server_settings
+from support.tcp_harness import TcpHarness
 
 from barnabas.adapters.transport_tcp import TcpTransport
 from barnabas.adapters.transport_tls import TlsServer, client_tls, server_tls
@@ -22,7 +25,6 @@ from barnabas.ports.transport import (
     ConnectionHandler,
     Limits,
     Listener,
-    Transport,
     TransportError,
 )
 from barnabas.testing.contracts.transport import (
@@ -33,8 +35,6 @@ from barnabas.testing.contracts.transport import (
     echo,
     pair,
 )
-from tests.adapters.test_transport_tcp import TcpHarness
-from tests.support.certificates import authority, certificate, client_settings, server_settings
 
 Outcome = Connection | TransportError
 
@@ -130,7 +130,7 @@ def refused(harness: TlsHarness, server: ServerSide) -> str:
     return str(result)
 
 
-def expired_certificate() -> object:
+def expired_certificate() -> trustme.LeafCert:
     past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     return authority().issue_cert("127.0.0.1", not_before=past, not_after=past + datetime.timedelta(days=1))
 
@@ -183,7 +183,7 @@ def test_foreign_server_certificate_is_refused(harness: TlsHarness) -> None:
 
 
 def test_expired_server_certificate_is_refused(harness: TlsHarness) -> None:
-    harness.transport.server = server_tls(server_settings(leaf=expired_certificate()))  # type: ignore[arg-type]
+    harness.transport.server = server_tls(server_settings(leaf=expired_certificate()))
     assert "expired" in refused(harness, ServerSide(harness, echo))
 
 
@@ -384,11 +384,3 @@ def test_bad_change_of_certificates_leaves_the_old_ones(harness: TlsHarness) -> 
             )
         )
     assert attempt(harness, server.listener.address) == [b"hello"]
-
-
-def _is_transport(transport: Transport) -> Transport:
-    return transport
-
-
-def test_tls_transport_of_this_test_fulfils_the_port(harness: TlsHarness) -> None:
-    assert _is_transport(harness.transport)

@@ -13,7 +13,7 @@ from barnabas.core.security.distinguished_name import subject_of
 from barnabas.ports.errors import Malformed
 
 
-def certificate(*parts: x509.RelativeDistinguishedName | x509.NameAttribute) -> bytes:
+def certificate(*parts: x509.RelativeDistinguishedName | x509.NameAttribute[str]) -> bytes:
     rdns = [
         each if isinstance(each, x509.RelativeDistinguishedName) else x509.RelativeDistinguishedName([each])
         for each in parts
@@ -25,7 +25,7 @@ def certificate(*parts: x509.RelativeDistinguishedName | x509.NameAttribute) -> 
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
-def attribute(oid: x509.ObjectIdentifier, value: str) -> x509.NameAttribute:
+def attribute(oid: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]:
     return x509.NameAttribute(oid, value)
 
 

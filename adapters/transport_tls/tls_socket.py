@@ -58,7 +58,7 @@ class TlsSocket:
         Raises `OSError`; see `explain`.
         """
         if not self._is_checked:
-            # A client that speaks in plain text is told apart by its first byte, before OpenSSL consumes it.
+            # A client that speaks in plain text is recognised by its first byte, before OpenSSL consumes it.
             try:
                 first = socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
             except (BlockingIOError, InterruptedError):
@@ -126,7 +126,7 @@ class TlsSocket:
             raise BlockingIOError from None
 
     def close_in_order(self) -> None:
-        """Tell the peer that nothing more comes (close_notify), and end the sending side of the socket."""
+        """Announce the end to the peer (close_notify), and end the sending side of the socket."""
         with suppress(OSError, ValueError):  # the peer's own close_notify is not waited for
             self._sock.unwrap()
         self._sock.shutdown(socket.SHUT_WR)

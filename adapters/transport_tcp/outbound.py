@@ -25,7 +25,7 @@ _READ_BYTES = 262_144
 _TURN_BYTES = 4_194_304
 """One connection may send this many bytes before others have their turn."""
 _TLS_TURN_BYTES = 1_048_576
-"""The same with TLS, where each byte is encrypted by this thread."""
+"""The share of a connection with TLS, where this thread encrypts each byte."""
 _RECORD_BYTES = 16_384
 """The most that TLS sends at a time."""
 

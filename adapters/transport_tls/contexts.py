@@ -12,7 +12,7 @@ from .tls_socket import TlsSocket
 HANDSHAKE_TIMEOUT_MS = 10_000.0
 """A client that has not completed the handshake within this time is disconnected."""
 HANDSHAKES_MAX = 500
-"""Handshakes under way at one listener. With more, the oldest one ends: a silent client costs nobody else his place."""
+"""Handshakes under way at one listener. With more, the oldest one ends: silent clients cannot keep others out."""
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

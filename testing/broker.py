@@ -28,6 +28,7 @@ from .ports import reserved
 from .produced import assert_produced, read_all
 from .requests import Asked, ask
 from .running import started, stopped
+from .security import TestSecurity
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,6 +72,8 @@ class TestBroker:
     config:    Kafka's dotted keys over `TEST_DEFAULTS`; `settings` are the same in snake case and win.
     data_dir:  keep the data in this folder instead of in memory.
     listeners, plugins: as of `Broker`.
+    security:  "ssl", "sasl_plaintext" or "sasl_ssl", for its `kafka://` listeners; it makes certificates for TLS.
+    users:     user → password, for SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
 
     It may be stopped and started again, at the same address and with its data, until `close` or the end of the context.
     `faults` are what goes wrong on demand. Raises `ConfigError`. All methods may be called from any thread.
@@ -85,15 +88,19 @@ class TestBroker:
         data_dir: str | PathLike[str] | None = None,
         listeners: Sequence[str] = ("kafka://127.0.0.1:0",),
         plugins: Sequence[object] = (),
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
         **settings: object,
     ) -> None:
-        self._given = {**TEST_DEFAULTS, **(config or {})}
+        self.security = TestSecurity(security, users)
+        """The users, certificates and denied operations; `client_settings(user)` are what clients need."""
+        self._given = {**TEST_DEFAULTS, **self.security.broker_settings(), **(config or {})}
         self._settings = settings
         self._data_dir = data_dir
-        self._plugins = tuple(plugins)
+        self._plugins = (*plugins, *([self.security.denied] if self.security.is_secured else ()))
         self._memory = MemoryStorage() if data_dir is None else None
         self._ports = ExitStack()
-        self._listeners = tuple(listeners)
+        self._listeners = tuple(map(self.security.listener, listeners))
         self.clock = JumpingClock()
         """The clock of the broker; see `jump`."""
         self.faults = Faults(self._soon)
@@ -114,7 +121,7 @@ class TestBroker:
             self._listeners = tuple(reserved(listener, self._ports) for listener in self._listeners)
         self._broker = self._made()
         self._broker.start()
-        self._listeners = tuple(self._broker.listeners)
+        self._listeners = tuple(map(self.security.listener, self._broker.listeners))
         self._is_running = True
         started(self)
         return self
@@ -140,6 +147,7 @@ class TestBroker:
         self.stop()
         self.faults.clear()
         self._ports.close()
+        self.security.close()
 
     def __enter__(self) -> TestBroker:
         return self.start()
@@ -285,17 +293,17 @@ class TestBroker:
 
     # --- clients of ours; their requests go through the faults
 
-    def producer(self, **settings: Any) -> Producer:
-        """A `Producer` of this broker; the caller closes it."""
-        return producer_of(self.bootstrap, **settings)
+    def producer(self, *, user: str | None = None, **settings: Any) -> Producer:
+        """A `Producer` of this broker; the caller closes it. `user`: who logs in; None: the first of `users`."""
+        return producer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
-    def consumer(self, **settings: Any) -> Consumer:
+    def consumer(self, *, user: str | None = None, **settings: Any) -> Consumer:
         """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
-        return consumer_of(self.bootstrap, **settings)
+        return consumer_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
-    def admin(self, **settings: Any) -> Admin:
+    def admin(self, *, user: str | None = None, **settings: Any) -> Admin:
         """An `Admin` of this broker; the caller closes it."""
-        return admin_of(self.bootstrap, **settings)
+        return admin_of(self.bootstrap, **{**self.security.keywords(user), **settings})
 
     # --- what happens on demand
 
@@ -314,6 +322,22 @@ class TestBroker:
         scheduler, arrived = self._running_scheduler(), Asked[None]()
         scheduler.call_soon(lambda: scheduler.jump(step_ms, lambda: arrived.set(None)))
         arrived.get()
+
+    def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """Return what a client of Barnabas or librdkafka needs to connect, as `user` (None: the first of `users`)."""
+        return {"bootstrap.servers": self.bootstrap, **self.security.client_settings(user, mechanism)}
+
+    def deny(self, principal: str, operation: str, resource: str) -> None:
+        """Deny an operation, such as `deny("User:alice", "Write", "topic:orders")`, until `allow_all`.
+
+        `principal` "User:*": everyone. `resource`: TYPE:NAME, with a type of topic, group, transactional-id, user and
+        delegation-token and "*" for every name; or "cluster". Raises `ConfigError` without `security` and `users`.
+        """
+        self.security.deny(principal, operation, resource)
+
+    def allow_all(self) -> None:
+        """Allow again what was denied."""
+        self.security.denied.clear()
 
     def disconnect_clients(self) -> None:
         """Close every open connection now; clients may connect again."""

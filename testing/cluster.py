@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ..app.clients.shared.connect import secured
 from ..app.logs import log_report
 from ..core.cluster.election import ElectionRules, moved_to
 from ..core.message.message import Message
@@ -21,6 +22,7 @@ from .cluster_tree import ClusterTree
 from .own_clients import CachedProducer, admin_of, consumer_of, producer_of, text_of
 from .produced import assert_produced, read_all
 from .running import started, stopped
+from .security import TestSecurity
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,6 +73,7 @@ class TestCluster:
     config:     Kafka's dotted keys over `CLUSTER_DEFAULTS`; `settings` are the same in snake case and win.
     per_broker: further settings of single brokers, by id: `{1: {"broker.rack": "a"}}`.
     plugins:    as of `Broker`.
+    security, users: as of `TestBroker`; the brokers connect to each other as a user of their own.
 
     What a broker has stored outlives its stops and deaths, until `close` or the end of the context. All methods may be
     called from any thread, one at a time. Raises `ConfigError`.
@@ -85,6 +88,8 @@ class TestCluster:
         *,
         per_broker: Mapping[int, Mapping[str, object]] | None = None,
         plugins: Sequence[object] = (),
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
         **settings: object,
     ) -> None:
         if brokers < 1:
@@ -93,8 +98,12 @@ class TestCluster:
         if strangers:
             raise ConfigError(f"per_broker names broker {strangers[0]}; the ids are 1 to {brokers}")
         replicas = min(brokers, _REPLICAS_MAX)
+        self.security = TestSecurity(security, users)
+        """The users, certificates and denied operations; `client_settings(user)` are what clients need."""
+        plugins = (*plugins, *([self.security.denied] if self.security.is_secured else ()))
         given: dict[str, object] = {
             **CLUSTER_DEFAULTS,
+            **self.security.broker_settings(),
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
             **(config or {}),
@@ -111,6 +120,7 @@ class TestCluster:
                 number,
                 {**given, "broker.id": number, **(per_broker or {}).get(number, {})},
                 plugins=plugins,
+                listener=self.security.listener("kafka://127.0.0.1:0"),
                 tree=self._tree,
                 network=self._network,
             )
@@ -148,6 +158,7 @@ class TestCluster:
             broker.faults.clear()
             broker.kill()
         self._ports.close()
+        self.security.close()
 
     def __enter__(self) -> TestCluster:
         try:
@@ -171,9 +182,9 @@ class TestCluster:
         return ",".join(broker.bootstrap for broker in self._brokers.values() if broker.bootstrap)
 
     @property
-    def source(self) -> str:
-        """The bootstrap address that `assert_produced` reads messages from."""
-        return self.bootstrap
+    def source(self) -> object:
+        """The bootstrap addresses that `assert_produced` reads messages from, with the security of the cluster."""
+        return secured(self.bootstrap, self.security.client_settings())
 
     @property
     def broker_ids(self) -> list[int]:
@@ -319,6 +330,20 @@ class TestCluster:
             time.sleep(_POLL_S)
         return found
 
+    # --- security
+
+    def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """Return what a client of Barnabas or librdkafka needs to connect, as `user` (None: the first of `users`)."""
+        return {"bootstrap.servers": self.bootstrap, **self.security.client_settings(user, mechanism)}
+
+    def deny(self, principal: str, operation: str, resource: str) -> None:
+        """Deny an operation at all brokers; see `TestBroker.deny`."""
+        self.security.deny(principal, operation, resource)
+
+    def allow_all(self) -> None:
+        """Allow again what was denied."""
+        self.security.denied.clear()
+
     # --- topics and messages
 
     def create_topic(
@@ -345,7 +370,7 @@ class TestCluster:
     def produce(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> list[Delivery]:
         """Produce messages with acks=all and wait for their delivery; they are given as to `TestBroker.produce`."""
         self._check_running()
-        return self._producer.produce(self.bootstrap, topic, messages, partition, retry_backoff_ms=10, **_CLIENTS)
+        return self._producer.produce(self.source, topic, messages, partition, retry_backoff_ms=10, **_CLIENTS)
 
     def produced(self, topic: str, *, partition: int | None = None, committed: bool = False) -> list[Message]:
         """The messages that a topic holds, by partition and offset; none if there is no such topic.
@@ -353,7 +378,7 @@ class TestCluster:
         `committed`: without those of transactions that are open or were aborted.
         """
         self._check_running()
-        return read_all(self.bootstrap, topic, partition, committed=committed)
+        return read_all(self.source, topic, partition, committed=committed)
 
     def assert_produced(self, topic: str, values: Sequence[Any] | None = None, **expected: Any) -> list[Message]:
         """Wait until a topic holds what is expected; see `barnabas.testing.assert_produced`."""
@@ -361,17 +386,17 @@ class TestCluster:
         self._check_running()
         return assert_produced(topic, values, broker=self, **expected)
 
-    def producer(self, **settings: Any) -> Producer:
+    def producer(self, *, user: str | None = None, **settings: Any) -> Producer:
         """A `Producer` of this cluster; the caller closes it."""
-        return producer_of(self.bootstrap, **{**_CLIENTS, **settings})
+        return producer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
-    def consumer(self, **settings: Any) -> Consumer:
+    def consumer(self, *, user: str | None = None, **settings: Any) -> Consumer:
         """A `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
-        return consumer_of(self.bootstrap, **{**_CLIENTS, **settings})
+        return consumer_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
-    def admin(self, **settings: Any) -> Admin:
+    def admin(self, *, user: str | None = None, **settings: Any) -> Admin:
         """An `Admin` of this cluster; the caller closes it."""
-        return admin_of(self.bootstrap, **{**_CLIENTS, **settings})
+        return admin_of(self.bootstrap, **{**_CLIENTS, **self.security.keywords(user), **settings})
 
     # --- within
 

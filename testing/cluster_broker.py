@@ -44,12 +44,13 @@ class ClusterBroker:
         config: Mapping[str, object],
         *,
         plugins: Sequence[object],
+        listener: str,
         tree: ClusterTree,
         network: ClusterNetwork,
     ) -> None:
         self.broker_id = broker_id
         self.faults = Faults(lambda callback: soon(self._scheduler, callback))
-        self._listener = "kafka://127.0.0.1:0"
+        self._listener = listener
         self._given = dict(config)
         self._plugins = tuple(plugins)
         self._tree = tree
@@ -132,7 +133,7 @@ class ClusterBroker:
         except BaseException:
             self._abandon(life)
             raise
-        self._listener = life.listeners[0]
+        self._listener = f"{self._listener.partition('://')[0]}://{life.listeners[0].partition('://')[2]}"
         self._network.own(int(self._listener.rpartition(":")[2]), self.broker_id)
         self._life = life
 

@@ -52,6 +52,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     broker = item.config.stash.get(_brokers, None)
     if broker is not None:
         broker.faults.clear()
+        broker.allow_all()
         broker.clock.set_right()
         broker.start()
 

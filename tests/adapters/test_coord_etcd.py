@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from aetcd import rpc
 from hypothesis import settings
+from support.coordination_server import ignore, reopened, running
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.ports import free_port
 from support.security_entities import SecurityEntitySuite
@@ -31,21 +32,10 @@ SESSION_MS = 4000
 _running: list[EtcdServer] = []
 
 
-def _ignore(text: str) -> None:
-    """The suite makes watches raise on purpose."""
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    server = EtcdServer(tmp_path_factory.mktemp("etcd") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        _running.append(server)
+    with running(EtcdServer(tmp_path_factory.mktemp("etcd") / "server"), _running) as server:
         yield server
-    finally:
-        _running.clear()
-        server.stop()
 
 
 def _url(port: int, prefix: str) -> str:
@@ -63,7 +53,7 @@ class EtcdHarness(CableHarness):
         self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
     ) -> EtcdCoordination:
         return EtcdCoordination(
-            _url(port, self.prefix), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or _ignore
+            _url(port, self.prefix), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or ignore
         )
 
     def expire_session(self, session: Coordination) -> None:
@@ -83,23 +73,9 @@ class TestEtcdCoordination(CoordinationContract, SecurityEntitySuite, RemoteSuit
     """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 
-class _OpenedEtcd:
-    def __init__(self) -> None:
-        self._url = _url(_running[0].port, f"/{uuid4().hex}")
-        self.session = EtcdCoordination(self._url)
-
-    def reopen(self) -> EtcdCoordination:
-        self.session.close()
-        self.session = EtcdCoordination(self._url)
-        return self.session
-
-    def close(self) -> None:
-        self.session.close()
-
-
 def _open_fresh() -> Opened:
-    opened = _OpenedEtcd()
-    return Opened(opened.session, opened.reopen, opened.close)
+    url = _url(_running[0].port, f"/{uuid4().hex}")
+    return reopened(lambda: EtcdCoordination(url))
 
 
 @pytest.mark.usefixtures("server")
@@ -169,7 +145,7 @@ def test_etcd_cluster_survives_one_killed_member_and_waits_without_quorum(tmp_pa
         # The first server of the list is used first: one session on the leader, one on a follower.
         turned = ",".join(f"127.0.0.1:{server.port}" for server in reversed(order))
         sessions = [
-            EtcdCoordination(f"etcd://{each}/prefix", report=_ignore, session_timeout_ms=6000)
+            EtcdCoordination(f"etcd://{each}/prefix", report=ignore, session_timeout_ms=6000)
             for each in (all_servers, turned)
         ]
         for number, session in enumerate(sessions):
@@ -225,7 +201,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
         leader = next(server for server in servers if server.is_leader())
         order = [*(server for server in servers if server is not leader), leader]
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in order)
-        session = EtcdCoordination(f"etcd://{hosts}/prefix", report=_ignore, session_timeout_ms=12_000)
+        session = EtcdCoordination(f"etcd://{hosts}/prefix", report=ignore, session_timeout_ms=12_000)
         try:
             goes_on_when_it_stands_still(session, order[0])
         finally:

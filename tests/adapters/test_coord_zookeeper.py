@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
+from support.coordination_server import ignore, reopened, running
 from support.ports import free_port
 from support.security_entities import SecurityEntitySuite
 from support.standing_still import goes_on_when_it_stands_still
@@ -28,21 +29,10 @@ SESSION_MS = 6000
 _running: list[ZookeeperServer] = []
 
 
-def _ignore(text: str) -> None:
-    """The suite makes watches raise on purpose."""
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
-    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        _running.append(server)
+    with running(ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server"), _running) as server:
         yield server
-    finally:
-        _running.clear()
-        server.stop()
 
 
 def _url(port: int, chroot: str) -> str:
@@ -60,7 +50,7 @@ class ZookeeperHarness(CableHarness):
         self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
     ) -> ZookeeperCoordination:
         return ZookeeperCoordination(
-            _url(port, self.chroot), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or _ignore
+            _url(port, self.chroot), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or ignore
         )
 
     def expire_session(self, session: Coordination) -> None:
@@ -87,23 +77,9 @@ class TestZookeeperCoordination(CoordinationContract, SecurityEntitySuite, Remot
     """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 
-class _OpenedZookeeper:
-    def __init__(self) -> None:
-        self._url = _url(_running[0].port, f"/{uuid4().hex}")
-        self.session = ZookeeperCoordination(self._url)
-
-    def reopen(self) -> ZookeeperCoordination:
-        self.session.close()
-        self.session = ZookeeperCoordination(self._url)
-        return self.session
-
-    def close(self) -> None:
-        self.session.close()
-
-
 def _open_fresh() -> Opened:
-    opened = _OpenedZookeeper()
-    return Opened(opened.session, opened.reopen, opened.close)
+    url = _url(_running[0].port, f"/{uuid4().hex}")
+    return reopened(lambda: ZookeeperCoordination(url))
 
 
 @pytest.mark.usefixtures("server")
@@ -218,7 +194,7 @@ def test_zookeeper_ensemble_survives_one_killed_member_and_waits_without_quorum(
     sessions: list[ZookeeperCoordination] = []
     try:
         all_servers = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-        sessions = [ZookeeperCoordination(f"zookeeper://{all_servers}/chroot", report=_ignore) for _ in range(3)]
+        sessions = [ZookeeperCoordination(f"zookeeper://{all_servers}/chroot", report=ignore) for _ in range(3)]
         for number, session in enumerate(sessions):
             session.create(f"/registered/{number}", ephemeral=True)
         watches = [Watch(session, "/a") for session in sessions]
@@ -276,7 +252,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
     try:
         followers = [server for server in servers if server.mode() == "follower"]
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in followers)
-        session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=_ignore, session_timeout_ms=12_000)
+        session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=ignore, session_timeout_ms=12_000)
         try:
             port = session._client._connection._socket.getpeername()[1]
             goes_on_when_it_stands_still(session, next(server for server in followers if server.port == port))

@@ -13,6 +13,7 @@ from support.classic_wire import (
     multi_answer,
     offsets_answer,
 )
+from support.mutilated import mutilated
 
 from barnabas.ports.broker_api.classic import (
     ClassicFetch,
@@ -34,21 +35,6 @@ ANSWERS: list[tuple[Request[Any], bytes]] = [
     (ClassicOffsets(topic="t", partition=0, time_ms=-1, max_offsets=3), offsets_answer(9, 5, 0)),
 ]
 _HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x7f\xff", b"\x80\x00")
-
-
-@st.composite
-def _mutilated(draw: st.DrawFn, content: bytes) -> bytes:
-    """The content cut short, with bytes changed, or with bytes put in."""
-    damaged = bytearray(content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content)
-    for _ in range(draw(st.integers(0, 3))):
-        if damaged:
-            damaged[draw(st.integers(0, len(damaged) - 1))] = draw(
-                st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
-            )
-    if draw(st.booleans()):
-        at = draw(st.integers(0, len(damaged)))
-        damaged[at:at] = draw(st.binary(max_size=6))
-    return bytes(damaged)
 
 
 def _answer(request: Any) -> Any:
@@ -100,7 +86,7 @@ def test_random_request_bodies_do_not_break_server(number: int, body: bytes) -> 
 
 @given(data=st.data(), name=st.sampled_from(sorted(REQUESTS)))
 def test_mutilated_requests_do_not_break_server(data: st.DataObject, name: str) -> None:
-    _check_server(data.draw(_mutilated(REQUESTS[name])))
+    _check_server(data.draw(mutilated(REQUESTS[name])))
 
 
 @given(asked=st.sampled_from(ANSWERS), frames=st.lists(st.binary(max_size=100), min_size=1, max_size=3))
@@ -110,7 +96,7 @@ def test_random_responses_do_not_break_client(asked: tuple[Request[Any], bytes],
 
 @given(data=st.data(), asked=st.sampled_from(ANSWERS))
 def test_mutilated_responses_do_not_break_client(data: st.DataObject, asked: tuple[Request[Any], bytes]) -> None:
-    _check_client(asked[0], data.draw(_mutilated(asked[1])))
+    _check_client(asked[0], data.draw(mutilated(asked[1])))
 
 
 @given(asked=st.sampled_from(ANSWERS), answered=st.sampled_from(ANSWERS))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.kafka_frames import ServerEnd, header, request_frame
 from support.kafka_pair import joined
 from support.kafka_samples import SAMPLES
+from support.mutilated import mutilated
 
 from barnabas.adapters.wire_kafka import versions
 from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
@@ -18,21 +19,6 @@ from barnabas.ports.errors import Malformed
 _api_versions = st.sampled_from(
     [(api.key, version) for api in BY_KEY.values() for version in range(api.versions[0], api.versions[1] + 1)]
 )
-
-
-@st.composite
-def _mutilated(draw: st.DrawFn, content: bytes) -> bytes:
-    """The content cut short, with bytes changed, or with bytes put in."""
-    damaged = bytearray(content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content)
-    for _ in range(draw(st.integers(0, 3))):
-        if damaged:
-            damaged[draw(st.integers(0, len(damaged) - 1))] = draw(
-                st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
-            )
-    if draw(st.booleans()):
-        at = draw(st.integers(0, len(damaged)))
-        damaged[at:at] = draw(st.binary(max_size=6))
-    return bytes(damaged)
 
 
 def _check(frame: bytes) -> None:
@@ -65,14 +51,14 @@ def test_random_bodies_of_known_apis(api: tuple[int, int], body: bytes, client: 
 @given(data=st.data(), api=_api_versions)
 def test_mutilated_requests_do_not_break_server(data: st.DataObject, api: tuple[int, int]) -> None:
     key, version = api
-    _check(data.draw(_mutilated(request_frame(key, version, 7, SAMPLES[key].at(version).request))))
+    _check(data.draw(mutilated(request_frame(key, version, 7, SAMPLES[key].at(version).request))))
 
 
 @given(data=st.data(), version=st.integers(-2, 6))
 def test_mutilated_api_versions(data: st.DataObject, version: int) -> None:
     tags = b"\x00" if version >= versions.FLEXIBLE else b""
     body = versions.request_body(max(version, 0), "name", "1.0")
-    _check(data.draw(_mutilated(header(versions.KEY, version, 7) + tags + body)))
+    _check(data.draw(mutilated(header(versions.KEY, version, 7) + tags + body)))
 
 
 @given(data=st.data(), api=_api_versions)
@@ -80,7 +66,7 @@ def test_mutilated_responses_raise_decode_errors_only(data: st.DataObject, api: 
     key, version = api
     writer = BY_KEY[key].writer(version)
     BY_KEY[key].result.write(writer, version, SAMPLES[key].at(version).result)
-    frame = data.draw(_mutilated(joined(writer.pieces())))
+    frame = data.draw(mutilated(joined(writer.pieces())))
     with suppress(Malformed, *DECODE_ERRORS):
         BY_KEY[key].result.read(BY_KEY[key].reader(version, memoryview(frame), 0, 10_000), version)
 

@@ -3,15 +3,14 @@
 from typing import Any
 
 import pytest
-from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker, joined, normal
+from support.kafka_pair import ScriptedBroker, joined, linked, normal
 from support.kafka_samples import SAMPLES
 
-from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
+from barnabas.adapters.wire_kafka import KafkaServer, versions
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.ports.broker_api.envelope import Caller
-from barnabas.ports.transport import Limits, TransportError
 
 
 class _CappedServer(KafkaServer):
@@ -47,21 +46,7 @@ def test_there_and_back(api: Api, version: int) -> None:
     reports: list[str] = []
     server = _CappedServer(broker, listener="PAIR", report=reports.append)
     server.cap(api.key, version)
-    transport = PairTransport()
-    transport.listen(("broker", 9092), server.accept, Limits())
-    opened: list[KafkaLink | TransportError] = []
-    connect_kafka(
-        transport,
-        HandScheduler(),
-        ("broker", 9092),
-        client_id="pair",
-        request_timeout_ms=1000,
-        connect_timeout_ms=1000,
-        opened=opened.append,
-    )
-    transport.run()
-    (link,) = opened
-    assert isinstance(link, KafkaLink)
+    transport, link = linked(server)
     replies: list[Any] = []
     for _ in range(3):
         link.submit(sample.request, Caller(), replies.append)

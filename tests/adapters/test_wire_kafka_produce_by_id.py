@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker
+from support.kafka_pair import ScriptedBroker, linked
 
-from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
+from barnabas.adapters.wire_kafka import KafkaServer, versions
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.transport import Limits, TransportError
 
 ID_A, ID_B, GONE, NO_ID = b"a" * 16, b"b" * 16, b"g" * 16, bytes(16)
 NAMES = {ID_A: "a", ID_B: "b"}
@@ -43,21 +42,7 @@ def produce(
     reports: list[str] = []
     server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
     server.most, server.most_end_txn = most, most_end_txn
-    transport = PairTransport()
-    transport.listen(("broker", 9092), server.accept, Limits())
-    opened: list[KafkaLink | TransportError] = []
-    connect_kafka(
-        transport,
-        HandScheduler(),
-        ("broker", 9092),
-        client_id="pair",
-        request_timeout_ms=1000,
-        connect_timeout_ms=1000,
-        opened=opened.append,
-    )
-    transport.run()
-    (link,) = opened
-    assert isinstance(link, KafkaLink)
+    transport, link = linked(server)
     replies: list[Any] = []
     link.submit(Produce(partitions=partitions, transactional_id=transactional_id), Caller(), replies.append)
     transport.run()

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker
+from support.kafka_pair import ScriptedBroker, linked
 
-from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
+from barnabas.adapters.wire_kafka import KafkaServer, versions
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import OffsetCommit, OffsetCommitPartition, OffsetCommitResult, PartitionOutcome
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.transport import Limits, TransportError
 
 ID_A, ID_B, GONE = b"a" * 16, b"b" * 16, b"g" * 16
 NAMES = {ID_A: "a", ID_B: "b"}
@@ -39,21 +38,7 @@ def commit(
     reports: list[str] = []
     server = Capped(broker, listener="PAIR", report=reports.append, topic_name=lambda each: NAMES.get(each, ""))
     server.most = most
-    transport = PairTransport()
-    transport.listen(("broker", 9092), server.accept, Limits())
-    opened: list[KafkaLink | TransportError] = []
-    connect_kafka(
-        transport,
-        HandScheduler(),
-        ("broker", 9092),
-        client_id="pair",
-        request_timeout_ms=1000,
-        connect_timeout_ms=1000,
-        opened=opened.append,
-    )
-    transport.run()
-    (link,) = opened
-    assert isinstance(link, KafkaLink)
+    transport, link = linked(server)
     replies: list[Any] = []
     link.submit(OffsetCommit(group_id="g", partitions=partitions), Caller(), replies.append)
     transport.run()

@@ -1,7 +1,6 @@
 """What the admin clients of three libraries can ask a broker besides topics and settings: an answer, or a clear no."""
 
 import asyncio
-import gc
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
@@ -19,6 +18,7 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as CkTopicPartition
+from support.abandoned_sockets import abandoned_sockets  # noqa: F401  a fixture
 from support.confluent import AdminClient, ConfigResource, OffsetSpecs
 from support.group_member import IdleMember
 from support.kafka_python import KafkaAdminClient, OffsetAndMetadata, OffsetSpec, TopicPartition, kafka_errors
@@ -33,13 +33,6 @@ pytestmark = [
 ]
 
 START_MS = 1_700_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def _leftovers() -> Iterator[None]:
-    """Some of these libraries leave sockets to the garbage collector."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """Groups over sockets: members of three libraries in one group; brokers killed with groups in them."""
 
 import asyncio
-import gc
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from support.abandoned_sockets import abandoned_sockets  # noqa: F401  a fixture
 from support.kafka_python import KafkaConsumer
 from support.process import BrokerProcess
 from support.waiting import PATIENCE_S, wait_for
@@ -29,13 +28,6 @@ pytestmark = [
 
 PARTITIONS = 6
 QUICK = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
-
-
-@pytest.fixture(autouse=True)
-def _leftovers() -> Iterator[None]:
-    """Some of these libraries leave sockets to the garbage collector."""
-    yield
-    gc.collect()
 
 
 class Member:

@@ -1,7 +1,6 @@
 """Idempotent producers of several libraries; answers are lost, brokers killed: all arrives exactly once, in order."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaProducer
+from support.abandoned_sockets import abandoned_sockets  # noqa: F401  a fixture
 from support.kafka_python import KafkaProducer
 from support.long_tests import first_is_quick
 from support.process import BrokerProcess
@@ -142,13 +142,6 @@ def check_exactly_once(bootstrap: str, values: Sequence[bytes]) -> None:
         for partition in range(PARTITIONS):
             found = [message.value for piece in consumer.read("t", partition, 0) for message in piece]
             assert found == list(values[partition::PARTITIONS])
-
-
-@pytest.fixture(autouse=True)
-def _leftovers() -> Iterator[None]:
-    """Some of these libraries leave sockets to the garbage collector."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

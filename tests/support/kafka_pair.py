@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce
 from barnabas.ports.scheduler import Outcome
@@ -271,3 +272,23 @@ class ScriptedBroker:
             reply(self.script(request))
         else:
             self.replies.append(reply)
+
+
+def linked(server: KafkaServer) -> tuple[PairTransport, KafkaLink]:
+    """Return a transport on which `server` listens, and a client's link to it."""
+    transport = PairTransport()
+    transport.listen(("broker", 9092), server.accept, Limits())
+    opened: list[KafkaLink | TransportError] = []
+    connect_kafka(
+        transport,
+        HandScheduler(),
+        ("broker", 9092),
+        client_id="pair",
+        request_timeout_ms=1000,
+        connect_timeout_ms=1000,
+        opened=opened.append,
+    )
+    transport.run()
+    (link,) = opened
+    assert isinstance(link, KafkaLink)
+    return transport, link

@@ -79,10 +79,18 @@ class ConnectionAuthentication:
         """True while work is done off the owner thread, or a refusal is delayed."""
         self._is_over = False
         connection.limit_frames(settings.listener.max_receive_bytes)
+        timeout_ms = settings.listener.timeout_ms
+        self._deadline = settings.scheduler.call_later(timeout_ms, self._time_out)
+
+    def _time_out(self) -> None:
+        """Close a connection whose client says nothing, or a byte now and then."""
+        if not self._is_over and self._machine.client is None:
+            self._end(f"the client did not authenticate within {self._listener.timeout_ms:.0f} ms")
 
     def close(self) -> None:
         """Forget the connection, which is gone."""
         self._is_over = True
+        self._deadline.cancel()
 
     def on_frame(self, content: memoryview) -> bool:
         """Handle a frame; return False for a request of the broker. Raises `Malformed` or a decoding error."""
@@ -211,6 +219,7 @@ class ConnectionAuthentication:
         client = machine.client
         if machine.state is not State.AUTHENTICATED or client is None:
             return
+        self._deadline.cancel()
         self._owner.connection.limit_frames(None)
         self._owner.on_authenticated(client, watch_requests=machine.has_lifetime)
 

@@ -34,6 +34,12 @@ class SaslKeys:
         1,
         doc="The largest frame of a client that is not authenticated; a larger one closes its connection.",
     )
+    connection_authentication_timeout_ms: int = int_key(
+        "connection.authentication.timeout.ms",
+        30_000,
+        1,
+        doc="Ours. The time that a new connection has to authenticate; then it is closed.",
+    )
     connections_max_reauth_ms: int = long_key(
         "connections.max.reauth.ms",
         0,

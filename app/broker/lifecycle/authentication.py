@@ -70,6 +70,7 @@ class Authentication:
             mechanisms={each.upper(): self._mechanism(name, each.upper(), credentials) for each in enabled},
             failed_delay_ms=config.connection_failed_authentication_delay_ms,
             max_receive_bytes=config.sasl_server_max_receive_size,
+            timeout_ms=config.connection_authentication_timeout_ms,
             build_principal=None if builder is None else self._plugins.principal_builder(str(builder)).build,
         )
 

@@ -60,6 +60,8 @@ class SaslListener:
     """`connection.failed.authentication.delay.ms`."""
     max_receive_bytes: int = 524_288
     """`sasl.server.max.receive.size`: the largest frame of a client that is not authenticated."""
+    timeout_ms: float = 30_000.0
+    """The time that a new connection has to authenticate."""
     build_principal: Callable[[AuthenticationContext], Principal] | None = None
     """A `PrincipalBuilder`'s."""
 

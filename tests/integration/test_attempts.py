@@ -1,0 +1,307 @@
+"""A table of attempts: each is refused with Kafka's code, while a neighbour's produce continues."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from threading import Event, Thread
+
+import pytest
+from support.sasl_connection import SaslConnection
+from support.waiting import PATIENCE_S, wait_for
+
+from barnabas import Admin, Broker, Producer
+from barnabas.adapters.system import SystemEntropy
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.message import Message
+from barnabas.core.security.sasl.client import new_nonce
+from barnabas.core.security.sasl.plain import PlainClient
+from barnabas.core.security.sasl.scram import ScramClient
+from barnabas.ports.broker_api.acls import AclBinding, CreateAcls, ResourceType
+from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.broker_api.operations import Operation
+from barnabas.ports.broker_api.produce import Produce, ProducePartition
+from barnabas.ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas, QuotaAlteration, QuotaOp
+from barnabas.ports.broker_api.tokens import CreateDelegationToken
+from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
+from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.types import TopicPartition
+from barnabas.ports.values import Secret
+
+pytestmark = pytest.mark.xdist_group("attempts")
+
+SECRETS = {"admin": "secret-of-admin", "alice": "secret-of-alice"}
+RECEIVE_MAX = 20_000
+BROKER = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.server.max.receive.size": str(RECEIVE_MAX),
+    "connection.failed.authentication.delay.ms": "20",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "delegation.token.secret.key": "secret-of-tokens",
+    "sasl.scram.bootstrap.users": "SCRAM-SHA-256=[name=alice,password=secret-of-alice]",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        'PlainLoginModule required username="admin" password="secret-of-admin" '
+        + " ".join(f'user_{user}="{password}"' for user, password in SECRETS.items())
+        + ";"
+    ),
+}
+ADMIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "admin",
+    "sasl.password": SECRETS["admin"],
+}
+
+
+class Neighbour:
+    """An authenticated producer that never stops."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.count = 0
+        self.error: BaseException | None = None
+        self._stop = Event()
+        self._bootstrap = bootstrap
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with Producer(self._bootstrap, config=ADMIN, linger_ms=0) as producer:
+                while not self._stop.is_set():
+                    producer.send("t", b"%d" % self.count).result(PATIENCE_S)
+                    self.count += 1
+        except BaseException as error:  # noqa: BLE001  the test raises it
+            self.error = error
+
+    def check_progress(self) -> None:
+        """Return once two more messages are acknowledged."""
+        before, until = self.count, time.monotonic() + PATIENCE_S
+        while self.count < before + 2 and self.error is None and time.monotonic() < until:
+            time.sleep(0.005)
+        assert self.error is None
+        assert self.count >= before + 2
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(storage="memory", config=BROKER) as running:
+        with Admin(running.bootstrap, config=ADMIN) as admin:
+            admin.create_topic("t")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Broker]:
+    """A broker that gives little time to authenticate."""
+    with Broker(storage="memory", config={**BROKER, "connection.authentication.timeout.ms": "200"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def neighbour(broker: Broker) -> Iterator[Neighbour]:
+    made = Neighbour(broker.bootstrap)
+    made.check_progress()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(neighbour: Neighbour) -> Iterator[None]:
+    yield
+    neighbour.check_progress()
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[SaslConnection]:
+    with SaslConnection(broker.bootstrap) as made:
+        yield made
+
+
+def plain(user: str, password: str) -> PlainClient:
+    return PlainClient(user, Secret(password))
+
+
+def scram(user: str, password: str, *, is_token: bool = False) -> ScramClient:
+    nonce = new_nonce(SystemEntropy())
+    return ScramClient("SCRAM-SHA-256", user, Secret(password), nonce, is_token=is_token, salted={})
+
+
+def alice(connection: SaslConnection) -> SaslConnection:
+    assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
+    return connection
+
+
+# --- who it is
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        lambda: plain("alice", "guess"),
+        lambda: plain("mallory", SECRETS["alice"]),
+        lambda: scram("alice", "guess"),
+        lambda: scram("mallory", SECRETS["alice"]),
+        lambda: scram("no such token", "aGVsbG8=", is_token=True),
+    ],
+    ids=["wrong password", "unknown user", "wrong SCRAM password", "unknown SCRAM user", "unknown token"],
+)
+def test_wrong_credentials_fail_and_close(connection: SaslConnection, client: Callable[[], PlainClient]) -> None:
+    result = connection.log_in(client())
+    assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not any(secret in (result.error_message or "") for secret in [*SECRETS.values(), "guess"])
+    assert connection.closed_by_broker()
+
+
+def test_unknown_mechanism_is_refused_with_those_that_are_enabled(connection: SaslConnection) -> None:
+    result = connection.handshake("SCRAM-SHA-512")
+    assert (result.error, set(result.mechanisms)) == (
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        {"PLAIN", "SCRAM-SHA-256"},
+    )
+    assert connection.closed_by_broker()
+
+
+def test_replayed_scram_exchange_is_refused(broker: Broker) -> None:
+    client = scram("alice", SECRETS["alice"])
+    recorded: list[bytes] = []
+    with SaslConnection(broker.bootstrap) as first:
+        first.handshake("SCRAM-SHA-256")
+        token: bytes | None = client.first()
+        while token is not None:
+            recorded.append(token)
+            token = client.next(first.authenticate(token).auth_bytes)
+    with SaslConnection(broker.bootstrap) as replay:
+        replay.handshake("SCRAM-SHA-256")
+        results = [replay.authenticate(token).error for token in recorded]
+        assert results == [ErrorCode.NONE, ErrorCode.SASL_AUTHENTICATION_FAILED]
+        assert replay.closed_by_broker()
+
+
+def test_exchange_of_another_mechanism_than_agreed_is_refused(connection: SaslConnection) -> None:
+    connection.handshake("SCRAM-SHA-256")
+    result = connection.authenticate(plain("alice", SECRETS["alice"]).first())
+    assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert connection.closed_by_broker()
+
+
+def test_anonymous_client_gets_no_delegation_token() -> None:
+    secret = {"delegation.token.secret.key": "secret-of-tokens"}
+    with Broker(storage="memory", config=secret) as unsecured, SaslConnection(unsecured.bootstrap) as connection:
+        made = connection.ask(CreateDelegationToken())
+        assert made.error is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert made.hmac.value == b""
+
+
+def test_request_without_authentication_gets_no_answer(connection: SaslConnection) -> None:
+    with pytest.raises(ConnectionError):
+        connection.ask(Metadata(topics=None))
+
+
+def test_request_during_an_authentication_is_an_illegal_state(connection: SaslConnection) -> None:
+    connection.handshake("PLAIN")
+    result = connection.ask(Metadata(topics=["t"]), 9)
+    assert [topic.error for topic in result.topics] == [ErrorCode.ILLEGAL_SASL_STATE]
+    assert connection.closed_by_broker()
+
+
+# --- what it sends
+
+
+def test_frame_beyond_the_limit_before_authentication_closes(connection: SaslConnection) -> None:
+    connection.send(struct.pack(">i", RECEIVE_MAX + 1) + bytes(100))
+    assert connection.closed_by_broker()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 0])
+def test_impossible_frame_lengths_close(connection: SaslConnection, size: int) -> None:
+    connection.send(struct.pack(">i", size) + bytes(10))
+    assert connection.closed_by_broker()
+
+
+def test_silent_client_is_closed_after_the_time_to_authenticate(impatient: Broker) -> None:
+    with SaslConnection(impatient.bootstrap) as connection:
+        assert connection.closed_by_broker()
+
+
+def test_client_that_sends_a_byte_now_and_then_is_closed_too(impatient: Broker) -> None:
+    def closes(connection: SaslConnection) -> bool:
+        try:
+            connection.send(b"\x00")
+            return connection.socket.recv(1) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    with SaslConnection(impatient.bootstrap) as connection:
+        connection.send(struct.pack(">i", 1000))
+        connection.socket.settimeout(0.02)
+        wait_for(lambda: closes(connection))
+
+
+def test_many_half_open_connections_hinder_no_login(broker: Broker) -> None:
+    host, _, port = broker.bootstrap.rpartition(":")
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
+        with SaslConnection(broker.bootstrap) as connection:
+            assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
+
+
+def test_burst_of_failed_logins_hinders_no_login(broker: Broker) -> None:
+    with ExitStack() as stack:
+        guesses = [stack.enter_context(SaslConnection(broker.bootstrap)) for _ in range(50)]
+        for guess in guesses:
+            guess.handshake("PLAIN")
+        with SaslConnection(broker.bootstrap) as connection:
+            for guess in guesses:
+                assert guess.authenticate(plain("alice", "guess").first()).error
+            assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
+
+
+# --- what it may do
+
+
+def test_forbidden_operations_are_refused_by_item(connection: SaslConnection) -> None:
+    ask = alice(connection).ask
+    batch = encode_batch([Message(b"forged")], now_ms=1)
+    produced = ask(Produce(partitions=[ProducePartition("t", 0, memoryview(batch))]), 9)
+    assert produced.partitions[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    fetched = ask(Fetch(partitions=[FetchPartition("t", 0, 0, 1000)], max_wait_ms=0), 11)
+    assert fetched.partitions[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    created = ask(CreateTopics(topics=[NewTopic(name="mine", partitions=1)]))
+    assert created.topics[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    deleted = ask(DeleteTopics(names=["t"]))
+    assert deleted.topics[0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert ask(DescribeClientQuotas(filters=[])).error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    limit = QuotaAlteration(entity={"user": "alice"}, ops=[QuotaOp(key="producer_byte_rate", value=None)])
+    altered = ask(AlterClientQuotas(entries=[limit]))
+    assert altered.entries[0].error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    acl = AclBinding(
+        resource_type=ResourceType.TOPIC, resource_name="t", principal="User:alice", operation=Operation.ALL
+    )
+    assert ask(CreateAcls(acls=[acl])).results[0].error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_forged_replica_id_is_refused(connection: SaslConnection) -> None:
+    request = Fetch(partitions=[FetchPartition("t", 0, 0, 1000)], replica_id=1, max_wait_ms=0)
+    fetched = alice(connection).ask(request, 11)
+    assert [part.error for part in fetched.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert not any(bytes(part.records) for part in fetched.partitions)
+
+
+def test_forged_transaction_markers_are_refused(connection: SaslConnection) -> None:
+    marker = TxnMarker(producer_id=1, producer_epoch=0, committed=True, partitions=[TopicPartition("t", 0)])
+    result = alice(connection).ask(WriteTxnMarkers(markers=[marker]))
+    assert result.markers[0].partitions[0].error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

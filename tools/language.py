@@ -28,7 +28,7 @@ RULES = {
     "docstring": "a docstring begins without its subject; write a full sentence or an imperative",
     "text": "an error, a log line or another text contains a private word; use Kafka's phrase",
     "prose": "a docstring or a comment contains a private word; say it in standard terms",
-    "test": "a test name has fewer than three words, or a private word; name behaviour, condition and result",
+    "test": "a test name has no subject, a private word or too few words; name behaviour, condition and result",
     "method": "more than three classes have a public method of this name; say what it takes, begins or notes",
 }
 
@@ -56,6 +56,8 @@ WORDS_OF_TEXT_MIN = 2
 ELLIPTIC = "The same|As|Of|What|Who|Whom|Whose|It is|It was|How|Why|Which|Where|So|Those|Told|Its"
 OPENING = re.compile(rf'^[ \t]*[rf]?"""\s*({ELLIPTIC})\b', re.MULTILINE)
 """A docstring that begins so has its subject in a name above it."""
+NO_SUBJECT = frozenset({"as", "but", "it", "its", "of", "or", "so", "that", "their", "these", "they", "this", "those"})
+"""A test name that begins so has its subject in another name."""
 TEST = re.compile(r"^[ \t]*(?:async )?def test_(\w+)\(", re.MULTILINE)
 METHOD = re.compile(r"^    (?:async )?def (take|begin|settle|look|note)\(", re.MULTILINE)
 CLASSES_MAX = 3
@@ -146,7 +148,7 @@ def _in_file(path: Path) -> Iterator[Finding]:
     if name.startswith("tests/"):
         for match in TEST.finditer(text):
             words = match[1].split("_")
-            if len(words) < 3 or _is_private(words):
+            if len(words) < 3 or words[0] in NO_SUBJECT or _is_private(words):
                 yield Finding(name, "test", _line(text, match.start(1)), f"test_{match[1]}")
         return
     if name == "tools/language.py":

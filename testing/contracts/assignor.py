@@ -81,7 +81,7 @@ class AssignorContract:
 
     @inherited
     @given(groups, clusters, groups, clusters)
-    def test_it_comes_to_rest_whatever_was_before(
+    def test_cooperative_assignment_settles_from_any_state(
         self, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
     ) -> None:
         """A cooperative assignor gives no member a partition that another one still owns; in the end every partition
@@ -102,7 +102,7 @@ class AssignorContract:
         shares = self.make().assign(said, partitions)
         assert shares.keys() == members.keys()
 
-    def test_it_has_a_name_that_other_clients_can_know(self) -> None:
+    def test_assignor_has_constant_name(self) -> None:
         name = self.make().name
         assert name
         assert name == self.make().name

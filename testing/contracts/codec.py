@@ -42,7 +42,7 @@ class CodecContract:
         assert self.codec.decompress(self.codec.compress(data), len(data)) == data
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    def test_it_takes_every_kind_of_buffer_and_gives_bytes(self, kind: type[bytes]) -> None:
+    def test_codec_accepts_every_buffer_and_returns_bytes(self, kind: type[bytes]) -> None:
         data = SAMPLES["text"]
         compressed = self.codec.compress(kind(data))
         assert type(compressed) is bytes

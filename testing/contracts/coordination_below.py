@@ -158,7 +158,7 @@ class BelowSuite:
         follower.wait({"/top": b"", "/top/a": b"3", "/top/b": b""})
         single.wait(b"3", [])
 
-    def test_it_outlives_an_expired_session(self, harness: Harness) -> None:
+    def test_watch_below_survives_expired_session(self, harness: Harness) -> None:
         if "expire_session" not in harness.faults:
             pytest.skip("this adapter cannot cause: expire_session")
         session = harness.session()

@@ -125,7 +125,7 @@ class CommitSuite:
         with pytest.raises(ValueError, match=text):
             harness.session().commit(changes, guards=guards)
 
-    def test_as_many_changes_as_are_allowed(self, harness: Harness) -> None:
+    def test_commit_of_largest_size_succeeds(self, harness: Harness) -> None:
         session = harness.session()
         half = CHANGES_MAX // 2
         session.commit([CreateNode(f"/parents/{number}/child") for number in range(CHANGES_MAX)])
@@ -143,7 +143,7 @@ class CommitSuite:
         changed.wait(b"1", [])
         new.wait(b"", [])
 
-    def test_of_those_who_race_one_wins(self, harness: Harness) -> None:
+    def test_one_of_racing_commits_wins(self, harness: Harness) -> None:
         session = harness.session()
         session.create("/epoch")
         won: Recorder[str] = Recorder()

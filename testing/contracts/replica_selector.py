@@ -39,14 +39,14 @@ class ReplicaSelectorContract:
 
     @inherited
     @given(views, st.sampled_from(["", "here", "there", "nowhere"]))
-    def test_it_names_one_of_those_that_can_be_read_from(self, replicas: Sequence[ReplicaView], rack: str) -> None:
+    def test_selector_names_readable_replica(self, replicas: Sequence[ReplicaView], rack: str) -> None:
         offered = tuple(replicas)
         chosen = self.make().select(PLACE, reader_in(rack), offered[0], offered)
         assert chosen in {view.broker_id for view in offered}
 
     @inherited
     @given(views, st.sampled_from(["", "here", "there", "nowhere"]))
-    def test_it_says_the_same_as_long_as_nothing_changes(self, replicas: Sequence[ReplicaView], rack: str) -> None:
+    def test_selection_is_stable_without_changes(self, replicas: Sequence[ReplicaView], rack: str) -> None:
         """Otherwise a consumer would change its replica with every fetch."""
         selector = self.make()
         chosen = {selector.select(PLACE, reader_in(rack), replicas[0], tuple(replicas)) for _ in range(3)}

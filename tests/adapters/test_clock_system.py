@@ -20,7 +20,7 @@ class TestSystemClock(ClockContract):
     def pass_ms(self) -> Callable[[float], None]:
         return lambda ms: time.sleep(ms / 1000)
 
-    def test_it_says_what_the_machine_says(self, clock: SystemClock) -> None:
+    def test_wall_clock_matches_system_time(self, clock: SystemClock) -> None:
         assert abs(clock.now_ms() - time.time() * 1000) < 1000
 
     @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no such clock")
@@ -49,7 +49,7 @@ class TestManualClock(ClockContract):
     def pass_ms(self, clock: ManualClock) -> Callable[[float], None]:
         return clock.advance
 
-    def test_it_stands_still(self) -> None:
+    def test_manual_clock_stands_still(self) -> None:
         clock = ManualClock(5000)
         assert (clock.now_ms(), clock.monotonic_ms()) == (5000, 0.0)
         clock.advance(0.5)
@@ -64,7 +64,7 @@ class TestManualClock(ClockContract):
         clock.advance(1)
         assert (clock.now_ms(), clock.monotonic_ms()) == (101, 11.0)
 
-    def test_it_does_not_go_back(self) -> None:
+    def test_manual_clock_never_goes_back(self) -> None:
         clock = ManualClock()
         with pytest.raises(ValueError):
             clock.advance(-1)

@@ -116,7 +116,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_it_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+def test_managed_etcd_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> None:
     folder = tmp_path / "etcd"
     command = [sys.executable, "-c", _PARENT, str(folder), *map(str, free_ports(2))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as parent:

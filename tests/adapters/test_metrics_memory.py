@@ -17,7 +17,7 @@ class TestMemoryMetrics(MetricsContract):
     def harness(self) -> MemoryHarness:
         return MemoryHarness()
 
-    def test_it_can_be_read(self) -> None:
+    def test_memory_metrics_can_be_read(self) -> None:
         metrics = MemoryMetrics()
         metrics.histogram("request_bytes", "sizes").observe(12)
         metrics.counter("in_total", "in", topic="a").add()

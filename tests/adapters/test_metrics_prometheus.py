@@ -72,7 +72,7 @@ def test_a_gauge_that_raises_hides_nothing_and_is_reported_once() -> None:
     assert len(reports) == 1 and "bad" in reports[0]
 
 
-def test_it_joins_a_registry_of_the_process() -> None:
+def test_metrics_join_registry_of_process() -> None:
     registry = CollectorRegistry()
     Counter("own", "of the process", registry=registry).inc()
     metrics = PrometheusMetrics(registry)

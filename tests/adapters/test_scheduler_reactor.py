@@ -58,7 +58,7 @@ def test_calls_from_other_threads_wake_it(harness: ReactorHarness) -> None:
         thread.join()
 
 
-def test_it_runs_until_it_is_stopped_from_another_thread() -> None:
+def test_reactor_runs_until_another_thread_stops_it() -> None:
     reactor = Reactor()
     started = threading.Event()
     reactor.call_soon(started.set)

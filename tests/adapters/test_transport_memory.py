@@ -143,7 +143,7 @@ def test_frame_memory_is_invalid_after_handler_returns() -> None:
     assert bytes(kept[0]) != b"hello"
 
 
-def test_it_runs_on_a_real_scheduler() -> None:
+def test_memory_transport_runs_on_reactor() -> None:
     reactor = Reactor()
     network = MemoryNetwork(reactor)
     transport = network.transport()

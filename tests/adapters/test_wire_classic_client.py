@@ -47,7 +47,7 @@ def _types(*replies: list[Any]) -> list[list[type]]:
     return [[type(reply) for reply in each] for each in replies]
 
 
-def test_it_is_a_link() -> None:
+def test_classic_link_is_open_broker_link() -> None:
     link: BrokerLink = ClassicClientEnd().link
     assert isinstance(link, ClassicLink)
     assert link.is_open

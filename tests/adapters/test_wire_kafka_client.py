@@ -100,7 +100,7 @@ class Setup:
         self.transport.run()
 
 
-def test_it_asks_for_versions_first() -> None:
+def test_client_requests_api_versions_first() -> None:
     setup = Setup(negotiate=False)
     assert setup.opened == []
     (first,) = setup.broker.frames
@@ -114,7 +114,7 @@ def test_it_asks_for_versions_first() -> None:
     link.close()
 
 
-def test_it_falls_back_to_the_version_that_the_broker_names() -> None:
+def test_client_falls_back_to_api_versions_version_of_broker() -> None:
     setup = Setup(negotiate=False)
     setup.broker.answer(bytes.fromhex("0023 00000001 0012 0000 0002"))
     setup.transport.run()
@@ -125,7 +125,7 @@ def test_it_falls_back_to_the_version_that_the_broker_names() -> None:
     assert setup.broker.frames[-1][:4] == bytes.fromhex("0003 0001")
 
 
-def test_it_falls_back_to_version_0_when_the_broker_names_none() -> None:
+def test_client_falls_back_to_api_versions_0_without_hint() -> None:
     setup = Setup(negotiate=False)
     setup.broker.answer(bytes.fromhex("0023 00000000"))
     setup.transport.run()

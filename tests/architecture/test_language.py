@@ -79,9 +79,14 @@ def test_short_or_private_test_name_is_found(
     monkeypatch.setattr(language, "ROOT", tmp_path)
     path = tmp_path / "tests" / "test_log.py"
     path.parent.mkdir()
-    names = ["test_where_to", "test_what_is_kept_after_restart", "test_append_full_disk_refused"]
+    names = [
+        "test_where_to",
+        "test_what_is_kept_after_restart",
+        "test_it_is_read_again",
+        "test_append_full_disk_refused",
+    ]
     path.write_text("".join(f"def {name}() -> None: ...\n" for name in names), encoding="utf-8")
-    assert [finding.what for finding in language.findings([path])] == names[:2]
+    assert [finding.what for finding in language.findings([path])] == names[:3]
 
 
 def test_fourth_class_with_the_same_method_is_counted(language: ModuleType) -> None:

@@ -47,7 +47,7 @@ def test_what_was_not_tested_is_not_written() -> None:
         table.render(results(kcat_headers="skipped"))
 
 
-def test_it_is_found_again() -> None:
+def test_rendered_table_is_found_and_parsed() -> None:
     empty = f"# Title\n\n{table.BEGIN}\n{table.END}\n\nmore\n"
     text = table.render(results(kcat_headers="no"))
     page = table.replaced(empty, text)

@@ -51,7 +51,7 @@ def broker() -> Iterator[FakeClassicBroker]:
         yield made
 
 
-def test_it_is_a_simple_consumer_of_the_other_generation(broker: FakeClassicBroker) -> None:
+def test_classic_url_creates_classic_simple_consumer(broker: FakeClassicBroker) -> None:
     with SimpleConsumer(f"classic://{broker.address}") as made:
         assert isinstance(made, SimpleConsumer)
         assert type(made).__mro__[1] is AnySimpleConsumer
@@ -98,7 +98,7 @@ def test_a_fetch_grows_for_one_message_that_is_larger(
     assert found.next_offset in (110, 124)
 
 
-def test_it_does_not_grow_beyond_its_limit(broker: FakeClassicBroker) -> None:
+def test_fetch_size_does_not_grow_beyond_its_limit(broker: FakeClassicBroker) -> None:
     broker.answer = Logs(t=encode_set([bytes(100)]))
     with (
         SimpleConsumer(f"classic://{broker.address}", fetch_size_max=80) as consumer,

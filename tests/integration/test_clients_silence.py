@@ -84,7 +84,7 @@ def test_a_server_that_says_nothing_is_named(silent: str, ask: Callable[[str], o
         ("InitProducerId", transaction),
     ],
 )
-def test_so_is_a_broker_that_has_stopped_to_answer(
+def test_timeout_names_broker_that_stopped_answering(
     barnabas_broker: TestBroker, api: str, ask: Callable[[str], object]
 ) -> None:
     barnabas_broker.produce("t", ["x"])

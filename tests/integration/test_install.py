@@ -97,7 +97,7 @@ def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: s
         ),
     ],
 )
-def test_so_do_what_users_import(statement: str, text: str, extra: str) -> None:
+def test_import_without_extra_names_the_extra(statement: str, text: str, extra: str) -> None:
     script = _WITHOUT.partition("from barnabas.app")[0].format(missing=set(_EXTRAS)) + statement
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False

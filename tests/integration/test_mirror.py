@@ -210,9 +210,7 @@ def test_partitions_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("target", "settings"), [({}, {"partition_by": "key"}), ({"partitioner.class": "murmur2"}, {})]
 )
-def test_or_the_partitioner_of_the_target_chooses(
-    target: dict[str, Any], settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_mirror_uses_partitioner_of_target(target: dict[str, Any], settings: dict[str, Any], tmp_path: Path) -> None:
     with current_broker() as source, current_broker(num_partitions=3) as to:
         with Admin(source) as admin, Producer(source) as producer:
             admin.create_topic("views", partitions=2)

@@ -20,7 +20,7 @@ def python(word: str) -> str:
     return next(block.code for block in blocks(PAGE, "python") if word in block.code)
 
 
-def test_it_is_one_page() -> None:
+def test_readme_is_one_page() -> None:
     assert len(read(PAGE).splitlines()) <= 120
 
 

@@ -156,7 +156,7 @@ def test_what_a_foreign_client_produced(broker: TestBroker) -> None:
     assert [message.offset for message in lz4] == [9, 10, 11]
 
 
-def test_it_waits_for_what_comes_later(broker: TestBroker) -> None:
+def test_assert_produced_waits_for_later_messages(broker: TestBroker) -> None:
     topic = "not-there-yet"
     with broker.producer() as producer:
 
@@ -191,7 +191,7 @@ def test_assert_produced_failure_lists_actual_messages(broker: TestBroker) -> No
         broker.assert_produced(topic, count=2, timeout=60)
 
 
-def test_it_fails_at_once_when_enough_messages_are_there(broker: TestBroker) -> None:
+def test_assert_produced_fails_at_once_when_no_message_can_help(broker: TestBroker) -> None:
     topic = broker.create_topic()
     broker.produce(topic, ["a", "b"])
     begun = time.monotonic()

@@ -211,7 +211,7 @@ def test_every_connection_is_closed(barnabas_broker: TestBroker, topic: str) -> 
     barnabas_broker.assert_produced(topic, ["a", "b"])
 
 
-def test_which_requests_are_meant(barnabas_broker: TestBroker, topic: str) -> None:
+def test_fault_applies_to_matching_requests(barnabas_broker: TestBroker, topic: str) -> None:
     faults = barnabas_broker.faults
     with barnabas_broker.producer(client_id="me") as mine, barnabas_broker.producer(client_id="other") as others:
         fault = faults.error("Produce", "INVALID_RECORD", client_id="me")

@@ -128,7 +128,7 @@ def test_a_failure_shows_the_difference_and_no_frames_of_ours(pytester: pytest.P
             barnabas_broker.produce(barnabas_topic, ["other"])
             assert_produced(barnabas_topic, ["one"], timeout=0)
 
-        def test_it_by_the_broker(barnabas_broker, barnabas_topic):
+        def test_assert_produced_by_broker(barnabas_broker, barnabas_topic):
             barnabas_broker.assert_produced(barnabas_topic, ["one"], timeout=0)
         """
     )

@@ -42,7 +42,9 @@ def read(consumer: Consumer, count: int) -> list[bytes | None]:
 
 @pytest.mark.parametrize("begin", [assigned, subscribed])
 @pytest.mark.parametrize("count", [2, 5, 9], ids=["shorter", "as long", "longer"])
-def test_it_is_read_from_its_beginning(bootstrap: str, begin: Callable[[Consumer], None], count: int) -> None:
+def test_recreated_topic_is_read_from_its_beginning(
+    bootstrap: str, begin: Callable[[Consumer], None], count: int
+) -> None:
     new = [b"new-%d" % number for number in range(count)]
     made(bootstrap, OLD)
     with Consumer(bootstrap, group_id="g", auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:

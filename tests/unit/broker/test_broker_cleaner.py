@@ -55,7 +55,7 @@ def test_what_cannot_be_cleaned_is_counted() -> None:
     assert gauge(broker, f"{_MANAGER}_uncleanable_bytes", logDirectory="memory:") == log.size_bytes
 
 
-def test_it_can_be_switched_off_and_on() -> None:
+def test_cleaner_can_be_switched_off_and_on() -> None:
     broker = ManualBroker(log_cleaner_threads=0)
     log = filled(broker)
     size = log.size_bytes

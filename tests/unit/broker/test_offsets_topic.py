@@ -239,7 +239,7 @@ def test_a_record_without_a_key_is_named(broker: ManualBroker) -> None:
     assert all("needs a key" in (each.message or "") for each in refused.record_errors)
 
 
-def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: ManualBroker) -> None:
+def test_offsets_topic_cannot_be_deleted_grown_or_shortened(broker: ManualBroker) -> None:
     commit(broker, "g", {("t", 0): 5})
     topic_id = broker.node.state.image.topics[OFFSETS].topic_id
     for wanted in (DeleteTopics(names=[OFFSETS]), DeleteTopics(names=[], topic_ids=[topic_id])):

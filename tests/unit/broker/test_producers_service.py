@@ -104,7 +104,7 @@ def test_requests_that_make_no_sense(broker: ManualBroker) -> None:
     assert error(producer_epoch=4) is ErrorCode.INVALID_REQUEST
 
 
-def test_those_who_wait_for_a_block_get_different_ids() -> None:
+def test_requests_waiting_for_id_block_get_different_ids() -> None:
     broker = ManualBroker(wrap_session=BlockingCoordination)
     asked = [broker.submit(InitProducerId()) for _ in range(2 * BLOCK_SIZE + 5)]
     broker.scheduler.run_pending()

@@ -218,7 +218,7 @@ def test_late_transactions_are_counted_by_metric(broker: ManualBroker) -> None:
     assert late() == 0
 
 
-def test_those_who_listen_hear_of_the_end(broker: ManualBroker) -> None:
+def test_listeners_learn_of_transaction_end(broker: ManualBroker) -> None:
     heard: list[object] = []
 
     def broken(*_: object) -> None:

@@ -324,7 +324,7 @@ def test_a_broker_that_proves_nothing_before_a_reconnect_leaves_doubt() -> None:
 
 
 @pytest.mark.parametrize(("interval_ms", "connections"), [(1000, 3), (-1, 1)])
-def test_it_reconnects_after_a_time(interval_ms: float, connections: int) -> None:
+def test_producer_reconnects_after_interval(interval_ms: float, connections: int) -> None:
     bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_time_interval_ms=interval_ms))
     bench.send(run("t", b"m"))
     for _ in range(2):

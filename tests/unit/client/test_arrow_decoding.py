@@ -110,7 +110,7 @@ def compared(data: bytes, **how: Any) -> None:
     check_crc=st.booleans(),
     cut=st.integers(0, 3),
 )
-def test_as_the_reader_record_by_record(
+def test_arrow_decoding_equals_record_reader(
     parts: list[tuple[str, list[Message], int]],
     from_offset: int,
     upto: int | None,

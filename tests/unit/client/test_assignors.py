@@ -118,7 +118,7 @@ def test_a_cooperative_partition_is_given_up_before_it_moves() -> None:
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_of_two_who_claim_a_partition_the_later_generation_counts(name: str) -> None:
+def test_later_generation_wins_partition_claimed_by_two(name: str) -> None:
     assignor = builtin_assignor(name)
     t = [TopicPartition("t", number) for number in range(4)]
     members: Subscriptions = {}

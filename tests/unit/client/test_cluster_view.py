@@ -40,7 +40,7 @@ def test_wanted_topics_become_known_with_their_leaders() -> None:
     assert (view.controller, view.cluster_id) == (1, "plain")
 
 
-def test_it_asks_again_when_the_metadata_is_stale() -> None:
+def test_stale_metadata_is_requested_again() -> None:
     view, play = viewed(PlainCluster(t=1))
     view.add_topics(["t"])
     wake = play.settle()

@@ -73,7 +73,7 @@ def filled(cluster: PlainCluster, *batches: int, place: TopicPartition = PLACE) 
     return values
 
 
-def test_it_reads_from_an_offset_inside_a_batch_on() -> None:
+def test_fetch_starts_at_offset_inside_batch() -> None:
     cluster = PlainCluster(t=1)
     values = filled(cluster, 10, 10)
     bench = Bench(cluster)

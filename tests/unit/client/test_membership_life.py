@@ -40,7 +40,7 @@ def at_coordinator(world: World, kind: type[Any]) -> list[int]:
 # --- coming in
 
 
-def test_it_says_who_it_is_and_what_it_knows() -> None:
+def test_join_group_has_member_id_protocols_and_reason() -> None:
     world = World(t=1)
     a = world.join("a", "t", assignors=["sticky", "range"], max_poll_interval_ms=7_000, client_rack="r1")
     settled(world, a)

@@ -137,7 +137,7 @@ def test_what_may_pass_is_tried_again(code: ErrorCode) -> None:
     assert a.events == a.of(Assigned)
 
 
-def test_it_is_tried_until_the_time_is_over() -> None:
+def test_commit_is_retried_until_time_limit() -> None:
     world = World(t=1)
     a = world.join("a", "t")
     world.settle()

@@ -74,7 +74,7 @@ def test_a_message_that_gets_its_place_has_waited_since_it_was_sent() -> None:
     assert waiting.routed == [("message", 20)]
 
 
-def test_its_batch_expires_counted_from_then() -> None:
+def test_delivery_timeout_of_batch_starts_with_send() -> None:
     clock = ManualClock()
     clock.advance(90)
     accumulator = RecordAccumulator(AccumulatorSettings(delivery_timeout_ms=100), clock, lambda _: None)

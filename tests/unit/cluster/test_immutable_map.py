@@ -8,7 +8,7 @@ CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers())), max_siz
 
 
 @given(start=st.dictionaries(KEYS, st.integers()), changes=CHANGES)
-def test_it_is_a_dict_of_which_every_version_stays(
+def test_immutable_map_equals_dict_in_every_version(
     start: dict[int, int], changes: list[tuple[int, int | None]]
 ) -> None:
     versions = [(ImmutableMap(start), dict(start))]

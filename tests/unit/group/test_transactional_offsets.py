@@ -26,7 +26,7 @@ def errors(asked: Asked) -> list[E]:
 # --- the positions of one group
 
 
-def test_they_count_when_the_transaction_has_committed() -> None:
+def test_transactional_offsets_count_after_commit() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1)})
     offsets.written(offsets.prepare_commit({A0: StoredOffset(2), A1: StoredOffset(3)}, P))
     assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(1), None)
@@ -39,7 +39,7 @@ def test_they_count_when_the_transaction_has_committed() -> None:
     assert not any(map(offsets.is_pending, ALL))
 
 
-def test_they_never_do_when_it_is_aborted() -> None:
+def test_transactional_offsets_are_dropped_after_abort() -> None:
     offsets = GroupOffsets({A0: StoredOffset(1)})
     offsets.written(offsets.prepare_commit({A0: StoredOffset(2)}, P))
     assert offsets.end(P, committed=False) == 0

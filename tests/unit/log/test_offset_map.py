@@ -10,7 +10,7 @@ _rounds = st.lists(st.lists(st.integers(0, 60).map(lambda n: b"key %d" % n), min
 
 
 @given(_rounds, st.integers(1, 40), st.booleans())
-def test_it_knows_the_last_offset_of_each_key(rounds: list[list[bytes]], limit: int, at_once: bool) -> None:
+def test_offset_map_knows_last_offset_of_each_key(rounds: list[list[bytes]], limit: int, at_once: bool) -> None:
     known: dict[bytes, int] = {}
     noted = OffsetMap(limit, b"secret")
     before, offset_map._PENDING_MAX = offset_map._PENDING_MAX, 0 if at_once else 20_000

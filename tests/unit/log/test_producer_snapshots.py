@@ -96,7 +96,7 @@ def test_a_changed_snapshot_is_noticed(position: int) -> None:
         decode_snapshot(content, now_ms=0)
 
 
-def test_they_are_written_at_a_roll_with_the_flush_and_at_a_stop(folder: Folder) -> None:
+def test_snapshots_are_written_at_roll_and_close(folder: Folder) -> None:
     log = written(folder)
     assert snapshots(folder) == []
     flush(log)
@@ -184,7 +184,7 @@ def test_a_flush_that_a_truncation_overtakes_leaves_no_snapshot(folder: Folder) 
     assert snapshots(folder) == []
 
 
-def test_they_go_with_their_segments(folder: Folder) -> None:
+def test_snapshots_are_deleted_with_their_segments(folder: Folder) -> None:
     log = written(folder)
     flush(log)
     log.advance_log_start(10)

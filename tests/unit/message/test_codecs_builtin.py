@@ -39,16 +39,16 @@ class TestGzipOfZlib(CodecContract):
 class TestSnappy(CodecContract):
     codec = SnappyCodec()
 
-    def test_it_writes_the_xerial_format(self) -> None:
+    def test_snappy_writes_xerial_format(self) -> None:
         compressed = self.codec.compress(TEXT[:40_000])
         assert compressed[:16] == bytes.fromhex("82534e41505059000000000100000001")
         size = int.from_bytes(compressed[16:20], "big")
         assert snappy.uncompress(compressed[20 : 20 + size]) == TEXT[: 32 * 1024]
 
-    def test_it_reads_raw_snappy(self) -> None:
+    def test_snappy_reads_raw_block(self) -> None:
         assert self.codec.decompress(snappy.compress(TEXT), len(TEXT)) == TEXT
 
-    def test_it_reads_xerial_chunks_of_any_size(self) -> None:
+    def test_snappy_reads_xerial_chunks_of_any_size(self) -> None:
         chunk = snappy.compress(bytes(5_000_000))
         stream = self.codec.compress(b"") + pack(">i", len(chunk)) + chunk
         assert self.codec.decompress(stream, NO_BOUND) == bytes(5_000_000)
@@ -68,26 +68,26 @@ class TestSnappy(CodecContract):
 class TestLz4(CodecContract):
     codec = Lz4Codec()
 
-    def test_it_writes_independent_blocks_of_64_kb_without_a_content_size(self) -> None:
+    def test_lz4_writes_independent_64_kb_blocks_without_content_size(self) -> None:
         info = lz4.frame.get_frame_info(self.codec.compress(TEXT))
         assert (info["block_size"], info["block_linked"], info["content_size"]) == (65536, False, 0)
 
-    def test_it_reads_linked_blocks_with_a_content_size(self) -> None:
+    def test_lz4_reads_linked_blocks_with_content_size(self) -> None:
         assert self.codec.decompress(lz4.frame.compress(TEXT, store_size=True), len(TEXT)) == TEXT
 
 
 class TestZstd(CodecContract):
     codec = ZstdCodec()
 
-    def test_it_reads_frames_without_a_content_size(self) -> None:
+    def test_zstd_reads_frames_without_content_size(self) -> None:
         compressor = zstandard.ZstdCompressor().compressobj()
         assert self.codec.decompress(compressor.compress(TEXT) + compressor.flush(), len(TEXT)) == TEXT
 
-    def test_it_reads_checksums_and_several_frames(self) -> None:
+    def test_zstd_reads_checksums_and_several_frames(self) -> None:
         frame = zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)
         assert self.codec.decompress(frame + frame, NO_BOUND) == TEXT + TEXT
 
-    def test_it_reads_what_level_22_writes(self) -> None:
+    def test_zstd_reads_frames_of_level_22(self) -> None:
         compressor = zstandard.ZstdCompressor(level=22).compressobj()
         assert self.codec.decompress(compressor.compress(TEXT) + compressor.flush(), len(TEXT)) == TEXT
 

@@ -14,13 +14,15 @@ sizes = st.integers(0, 70) | st.integers(0, 9000)
 
 
 @given(numbered_headers, st.lists(sizes, min_size=1, max_size=80), st.booleans())
-def test_it_is_laid_out_as_any_header(numbered: NumberedHeader, lengths: list[int], with_null: bool) -> None:
+def test_numbered_header_has_layout_of_other_headers(
+    numbered: NumberedHeader, lengths: list[int], with_null: bool
+) -> None:
     values = [bytes(length) for length in lengths] + ([None] if with_null else [])
     plain = encode_columns(values, now_ms=5, headers=numbered.headers(len(values)))
     assert encode_columns(values, now_ms=5, numbered=numbered) == plain
 
 
-def test_it_comes_behind_the_other_headers_of_each_message() -> None:
+def test_numbered_header_follows_other_headers() -> None:
     own: list[Headers] = [(("a", b"1"),), (), (("b", None),)]
     batch = encode_columns([b"x", b"y", b"z"], now_ms=5, headers=own, numbered=NumberedHeader("n", b"%h", 7))
     read = [message.headers for message in decode_batch(bytes(batch), NO_CODECS)]

@@ -43,7 +43,7 @@ def taken(data: bytes, from_offset: int = 0) -> tuple[int, int, Column, Column]:
 
 
 @given(_batches, st.integers(0, 30))
-def test_as_the_general_way(batches: list[tuple[list[Message], str]], cut: int) -> None:
+def test_plain_batches_decode_as_general_ones(batches: list[tuple[list[Message], str]], cut: int) -> None:
     data = encoded(batches)
     data = data[: max(0, len(data) - cut)]
     position, offset, keys, values = taken(data)

@@ -29,7 +29,7 @@ def batch_of(messages: list[Message]) -> bytes:
 
 
 @given(_messages)
-def test_it_finds_what_readers_find(messages: list[Message]) -> None:
+def test_record_scan_finds_what_readers_find(messages: list[Message]) -> None:
     batch = batch_of(messages)
     read = parse_records(batch, HEADER_SIZE, len(batch), len(messages))
     found = scan_records(batch, HEADER_SIZE, len(batch), len(messages))

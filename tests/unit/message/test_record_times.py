@@ -25,7 +25,9 @@ CODECS = builtin_codecs()
     codec=st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
     log_append_time=st.booleans(),
 )
-def test_as_decoding_finds_it(times: list[int], wanted: int, start: int, codec: str, log_append_time: bool) -> None:
+def test_time_lookup_equals_decoding(
+    times: list[int], wanted: int, start: int, codec: str, log_append_time: bool
+) -> None:
     messages = [Message(value=b"v" * time, key=b"k", timestamp_ms=time, headers=(("h", b""),)) for time in times]
     batch = encode_batch(messages, now_ms=0, codec=CODECS.by_name(codec), base_offset=100)
     if log_append_time:

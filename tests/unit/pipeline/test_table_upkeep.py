@@ -188,5 +188,5 @@ def _file(name: str, size: int, day: str = "1") -> DataFile:
         ([_file("a", 49), _file("b", 49), _file("c", 49)], [["a", "b"]]),
     ],
 )
-def test_which_files_become_one(files: Sequence[DataFile], together: list[list[str]]) -> None:
+def test_small_files_of_partition_are_merged(files: Sequence[DataFile], together: list[list[str]]) -> None:
     assert [[file.name for file in each] for each in choose(files, 100)] == together

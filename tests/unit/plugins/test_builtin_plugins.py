@@ -32,7 +32,7 @@ class TestJson(SerdeContract):
     samples = ({"a": [1, 2.5, None, "é"]}, [], "text", 0, False)
     refused = (b"bytes", object(), {1, 2})
 
-    def test_it_is_compact_utf_8(self) -> None:
+    def test_json_encoder_writes_compact_utf_8(self) -> None:
         assert self.encoder.encode("t", {"a": "é"}) == '{"a":"é"}'.encode()
 
 
@@ -86,7 +86,7 @@ class TestSticky(PartitionerContract):
     def make(self) -> Partitioner:
         return _builtin("sticky")
 
-    def test_it_stays_until_the_batch_is_complete_and_then_moves(self) -> None:
+    def test_sticky_partitioner_moves_after_complete_batch(self) -> None:
         partitioner = self._started()
         first = partitioner.partition("t", None, b"", 5, range(5))
         assert {partitioner.partition("t", None, b"", 5, range(5)) for _ in range(50)} == {first}
@@ -95,7 +95,7 @@ class TestSticky(PartitionerContract):
         partitioner.next_batch("t", first)
         assert partitioner.partition("t", None, b"", 5, range(5)) != first
 
-    def test_it_leaves_a_partition_that_lost_its_leader(self) -> None:
+    def test_sticky_partitioner_leaves_partition_without_leader(self) -> None:
         partitioner = self._started()
         first = partitioner.partition("t", None, b"", 3, range(3))
         others = [p for p in range(3) if p != first]

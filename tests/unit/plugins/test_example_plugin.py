@@ -56,7 +56,7 @@ def installed(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_it_is_found_by_its_entry_point_and_works_from_end_to_end(installed: Path) -> None:
+def test_example_plugin_is_found_by_entry_point_and_works(installed: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _USE],
         env={**os.environ, "PYTHONPATH": str(installed)},

@@ -51,7 +51,7 @@ def own(side: str) -> str:
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("by_name", [True, False])
-def test_it_takes_as_long_as_the_rate_says(side: str, by_name: bool) -> None:
+def test_throttled_replication_takes_time_of_its_rate(side: str, by_name: bool) -> None:
     throttled = Throttled(side, 10_000, own(side) if by_name else "*")
     before = len(throttled.cluster[3].fetches)
     assert throttled.caught_up_ms() == pytest.approx(COUNT * 1070 / 10, rel=0.15)

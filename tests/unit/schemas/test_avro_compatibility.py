@@ -111,7 +111,7 @@ def test_compatible_avro_schemas_read_each_other(reader: Json, writer: Json) -> 
 @pytest.mark.parametrize(
     ("reader", "writer", "kind", "path"), [case[1:] for case in DOES_NOT], ids=[case[0] for case in DOES_NOT]
 )
-def test_it_does_not_read(reader: Json, writer: Json, kind: str, path: str) -> None:
+def test_incompatible_avro_reader_has_difference(reader: Json, writer: Json, kind: str, path: str) -> None:
     found = parsed(reader).cannot_read(parsed(writer))
     assert [(each.kind, each.path) for each in found] == [(kind, path)]
 

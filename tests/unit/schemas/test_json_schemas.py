@@ -99,7 +99,7 @@ DOES_NOT: list[tuple[str, Json, Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("reader", "writer"), [case[1:] for case in ALLOWS], ids=[case[0] for case in ALLOWS])
-def test_it_allows_all_that_the_other_does(reader: Json, writer: Json) -> None:
+def test_compatible_json_schema_has_no_difference(reader: Json, writer: Json) -> None:
     assert parsed(reader).cannot_read(parsed(writer)) == []
     assert parsed(writer).cannot_read(parsed(writer)) == []
 
@@ -107,7 +107,7 @@ def test_it_allows_all_that_the_other_does(reader: Json, writer: Json) -> None:
 @pytest.mark.parametrize(
     ("reader", "writer", "kind", "path"), [case[1:] for case in DOES_NOT], ids=[case[0] for case in DOES_NOT]
 )
-def test_it_does_not(reader: Json, writer: Json, kind: str, path: str) -> None:
+def test_incompatible_json_schema_has_difference(reader: Json, writer: Json, kind: str, path: str) -> None:
     assert (kind, path) in [(each.kind, each.path) for each in parsed(reader).cannot_read(parsed(writer))]
 
 

@@ -79,7 +79,7 @@ def test_a_new_producer_aborts_what_the_one_before_has_begun_and_gets_its_identi
     assert sorted(house.markers) == [(T0, old[0], 1, False), (U0, old[0], 1, False)]
 
 
-def test_it_does_not_wait_for_long() -> None:
+def test_coordinator_does_not_wait_for_long() -> None:
     house = TransactionHouse(patience_ms=500)
     old = house.identity()
     house.added(old, T0)
@@ -420,7 +420,7 @@ def test_a_transaction_is_described() -> None:
     assert house.describe().error is E.NOT_COORDINATOR
 
 
-def test_it_is_known_when_a_transaction_began_that_has_ended() -> None:
+def test_start_time_of_ended_transaction_is_known() -> None:
     house = TransactionHouse()
     who = house.identity()
     began_ms = house.clock.now_ms()

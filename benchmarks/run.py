@@ -23,6 +23,7 @@ BENCHMARKS = (
     "create_topics",
     "replicate",
     "transactions",
+    "acls",
     "audit",
     "group_commits",
     "group_idle",

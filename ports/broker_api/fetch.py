@@ -59,6 +59,9 @@ class Fetch(Request["FetchResult"]):
     """False when the client's version predates fetching from followers (Fetch < 11): then only leaders answer."""
 
     def failed(self, error: ApiError) -> "FetchResult":
+        if self.session_epoch > 0:
+            # The request names changed partitions only. Without an error a follower would ask again at once, for ever.
+            return FetchResult(partitions=(), error=error.code)
         return FetchResult(
             partitions=[
                 FetchResultPartition(p.topic, p.partition, error.code, topic_id=p.topic_id) for p in self.partitions

@@ -120,6 +120,7 @@ _TEXTS = {
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
     ErrorCode.OPERATION_NOT_ATTEMPTED: "",
 }
+_BROKER = Origin.BROKER  # the attribute of an enumeration is slow in Python 3.11
 _TRANSACTIONAL = 0x10
 _ATTRIBUTES_POSITION = 22
 """The position of the byte of a record batch with the flag above."""
@@ -137,14 +138,16 @@ class Topics(Protocol):
         ...
 
 
-@frozen
 class Check:
     """The checks for one request."""
 
-    authorization: Authorization
-    topics: Topics
-    caller: Caller
-    request: str
+    __slots__ = ("authorization", "caller", "request", "topics")
+
+    def __init__(self, authorization: Authorization, topics: Topics, caller: Caller, request: str) -> None:
+        self.authorization = authorization
+        self.topics = topics
+        self.caller = caller
+        self.request = request
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str, *, log: bool = True) -> bool:
         """Return True if the caller may perform this."""
@@ -221,6 +224,8 @@ class Items:
         if self.also is not None and check.allows_cluster(self.also, log=False):
             return None
         name_of = self.name
+        if len(items) == 1 and check.allows(self.operation, self.resource_type, name_of(items[0]), log=False):
+            return None  # most requests
         decided: dict[str, bool] = {}
         for item in items:
             name = name_of(item)
@@ -261,11 +266,11 @@ def split(request: Any, field: str, result: str, allowed: Sequence[bool], error:
 
 
 def _produce_transactional(check: Check, request: Produce) -> Answer | None:
-    is_transactional = any(
-        len(part.records) > _ATTRIBUTES_POSITION and part.records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL
-        for part in request.partitions
-    )
-    if not is_transactional:
+    for part in request.partitions:
+        records = part.records
+        if len(records) > _ATTRIBUTES_POSITION and records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL:
+            break
+    else:
         return None
     identifier = request.transactional_id
     if identifier is not None and check.allows(WRITE, TRANSACTIONAL_ID, identifier):
@@ -794,6 +799,9 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
 """What each API asks of its caller (facts A7). A request that is not here is denied."""
 
 
+_UNKNOWN: Sequence[Step] = (_cluster(CLUSTER_ACTION),)
+
+
 def authorize(
     authorization: Authorization,
     topics: Topics,
@@ -803,22 +811,23 @@ def authorize(
     reply: Reply[Any],
 ) -> None:
     """Pass the allowed part of a request to its handler, and reply with the whole answer."""
-    if caller.origin is Origin.BROKER:
+    if caller.origin is _BROKER:
         handle(request, caller, reply)
         return
     kind = type(request)
     check = Check(authorization, topics, caller, kind.__name__)
-    steps: Iterable[Step] = STEPS.get(kind, (_cluster(CLUSTER_ACTION),))
+    steps: Iterable[Step] = STEPS.get(kind, _UNKNOWN)
     completing: list[Callable[[Any], Any]] = []
     allowed: Any = request
     for step in steps:
         verdict = step(check, allowed)
+        if verdict is None:
+            continue
         if isinstance(verdict, Answer):
             reply(_completed(verdict.result, completing))
             return
-        if verdict is not None:
-            allowed = verdict.request
-            completing.append(verdict.complete)
+        allowed = verdict.request
+        completing.append(verdict.complete)
     if not completing:
         handle(allowed, caller, reply)
         return

@@ -451,6 +451,13 @@ def test_configs_of_a_new_topic_are_shown_with_the_right_to_describe_them(broker
     assert broker.ask(asking, ALICE).topics[0].configs
 
 
+def test_follower_that_is_denied_in_a_fetch_session_gets_an_error_and_not_an_empty_answer(
+    broker: ManualBroker,
+) -> None:
+    asking = Fetch(partitions=[], replica_id=FOLLOWER, session_id=7, session_epoch=2)
+    assert broker.ask(asking, ALICE).error is TOPIC_29
+
+
 def test_one_denied_partition_leaves_the_transaction_unchanged(broker: ManualBroker) -> None:
     grant(broker, transactional_id(Op.WRITE), topic(Op.WRITE))
     asking = AddPartitionsToTxn(

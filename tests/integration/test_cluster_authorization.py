@@ -1,0 +1,43 @@
+"""Brokers among themselves need CLUSTER_ACTION: followers without it leave the ISR, and come back with it."""
+
+from barnabas.ports.broker_api.acls import (
+    AclBinding,
+    AclBindingFilter,
+    PermissionType,
+    ResourceType,
+)
+from barnabas.ports.broker_api.operations import Operation
+from barnabas.testing import TestCluster
+
+ANONYMOUS = "User:ANONYMOUS"
+CONFIG = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "min.insync.replicas": "1",
+}
+
+
+def cluster_acl(operation: Operation, permission: PermissionType) -> AclBinding:
+    return AclBinding(
+        resource_type=ResourceType.CLUSTER,
+        resource_name="kafka-cluster",
+        principal=ANONYMOUS,
+        operation=operation,
+        permission=permission,
+    )
+
+
+def test_followers_without_cluster_action_leave_the_isr_until_they_have_it_again() -> None:
+    with TestCluster(brokers=3, config=CONFIG) as cluster:
+        topic = cluster.create_topic(partitions=1, replication_factor=3)
+        cluster.produce(topic, ["before"])
+        cluster.wait_in_sync(topic)
+        with cluster.admin() as admin:
+            denied = cluster_acl(Operation.CLUSTER_ACTION, PermissionType.DENY)
+            admin.create_acls([cluster_acl(Operation.ALL, PermissionType.ALLOW), denied])
+            cluster.produce(topic, ["meanwhile"])  # acknowledged once the followers have left
+            assert len(cluster.in_sync(topic)) == 1
+            chosen = AclBindingFilter(operation=Operation.CLUSTER_ACTION)
+            assert admin.delete_acls([chosen]) == [denied]
+            cluster.wait_in_sync(topic)
+        cluster.assert_produced(topic, ["before", "meanwhile"])

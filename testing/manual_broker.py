@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from ..app.broker.lifecycle.broker_server import BrokerServer
-from ..app.broker.state.gate import Authorizer, everyone
+from ..app.broker.state.gate import RefuseRequest, everyone
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
 from ..core.message.batch_writer import encode_batch
@@ -61,7 +61,7 @@ class ManualBroker:
         tree: MemoryTree | None = None,
         plugins: Sequence[object] = (),
         wrap_session: Callable[[Coordination], Coordination] = lambda session: session,
-        authorizer: Authorizer = everyone,
+        authorizer: RefuseRequest = everyone,
         shared: bool = False,
         **settings: object,
     ) -> None:

@@ -58,7 +58,7 @@ from .handlers.transaction_markers import MarkerService
 from .handlers.transactions import TransactionService
 from .state.authorization import Authorization
 from .state.broker_state import BrokerState
-from .state.gate import Authorizer, everyone
+from .state.gate import RefuseRequest, everyone
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -70,7 +70,7 @@ class BrokerService:
     def __init__(
         self,
         state: BrokerState,
-        authorizer: Authorizer = everyone,
+        authorizer: RefuseRequest = everyone,
         selector: ReplicaSelector | None = None,
         authorization: Authorization | None = None,
     ) -> None:

@@ -33,7 +33,7 @@ _IMPLYING: Mapping[Operation, frozenset[Operation]] = {
 
 
 @frozen
-class Decision:
+class AuthorizationResult:
     """A decision and the rule that made it, in the words of Kafka's audit log."""
 
     is_allowed: bool
@@ -65,9 +65,9 @@ class Authorizer(Protocol):
         ...
 
 
-_SUPER_USER = Decision(True, "SuperUser")
-_DEFAULT_ALLOW = Decision(True, "DefaultAllow")
-_DEFAULT_DENY = Decision(False, "DefaultDeny")
+_SUPER_USER = AuthorizationResult(True, "SuperUser")
+_DEFAULT_ALLOW = AuthorizationResult(True, "DefaultAllow")
+_DEFAULT_DENY = AuthorizationResult(False, "DefaultDeny")
 
 _Key = tuple[str, str, Operation, ResourceType, str]
 
@@ -109,7 +109,7 @@ class StandardAuthorizer:
         self._default = _DEFAULT_ALLOW if allow_everyone_if_no_acl_found else _DEFAULT_DENY
         self._index: dict[ResourceType, _TypeIndex] = {}
         self._denies_all: str | None = "the ACLs are not loaded"
-        self._decisions: dict[_Key, Decision] = {}
+        self._decisions: dict[_Key, AuthorizationResult] = {}
 
     def set_acls(
         self, entities: Mapping[str, Mapping[str, object]], unreadable: Collection[str] = ()
@@ -141,7 +141,7 @@ class StandardAuthorizer:
 
     def decide(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
-    ) -> Decision:
+    ) -> AuthorizationResult:
         """Return the decision for a principal such as `User:alice` at this address."""
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
@@ -153,11 +153,11 @@ class StandardAuthorizer:
 
     def _decide(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
-    ) -> Decision:
+    ) -> AuthorizationResult:
         if principal in self._super_users:
             return _SUPER_USER
         if self._denies_all is not None:
-            return Decision(False, self._denies_all)
+            return AuthorizationResult(False, self._denies_all)
         index = self._index.get(resource_type)
         allowing = _IMPLYING.get(operation, (operation, Operation.ALL))
         allowed: AclBinding | None = None
@@ -168,16 +168,16 @@ class StandardAuthorizer:
                 continue
             if acl.permission is PermissionType.DENY:
                 if acl.operation in (operation, Operation.ALL):
-                    return Decision(False, _rule_of(acl))
+                    return AuthorizationResult(False, _rule_of(acl))
             elif allowed is None and acl.operation in allowing:
                 allowed = acl
         if allowed is not None:
-            return Decision(True, _rule_of(allowed))
+            return AuthorizationResult(True, _rule_of(allowed))
         return _DEFAULT_DENY if is_protected else self._default
 
     def decide_by_resource_type(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
-    ) -> Decision:
+    ) -> AuthorizationResult:
         """Return True if the principal may perform the operation on some resource of this type, by Kafka's
         `authorizeByResourceType`."""
         hard_coded = self.decide(principal, host, operation, resource_type, "hardcode")

@@ -138,7 +138,7 @@ class Topics(Protocol):
         ...
 
 
-class Check:
+class AccessCheck:
     """The checks for one request."""
 
     __slots__ = ("authorization", "caller", "request", "topics")
@@ -161,21 +161,21 @@ class Check:
 
 
 @frozen
-class Answer:
+class DeniedAnswer:
     """The answer to a request that is denied."""
 
     result: Any
 
 
 @frozen
-class Part:
+class AllowedPart:
     """The allowed part of a request, and the function that completes its result."""
 
     request: Any
     complete: Callable[[Any], Any]
 
 
-Step = Callable[[Check, Any], Answer | Part | None]
+Step = Callable[[AccessCheck, Any], DeniedAnswer | AllowedPart | None]
 """Check a request; None: it is allowed."""
 
 
@@ -184,8 +184,8 @@ def denied(code: ErrorCode) -> ApiError:
     return ApiError(code, _TEXTS[code])
 
 
-def _answer(request: Request[Any], code: ErrorCode) -> Answer:
-    return Answer(request.failed(denied(code)))
+def _answer(request: Request[Any], code: ErrorCode) -> DeniedAnswer:
+    return DeniedAnswer(request.failed(denied(code)))
 
 
 @frozen
@@ -196,7 +196,7 @@ class Whole:
     resource_type: ResourceType
     name: Callable[[Any], str] = lambda _request: CLUSTER_NAME
 
-    def __call__(self, check: Check, request: Request[Any]) -> Answer | None:
+    def __call__(self, check: AccessCheck, request: Request[Any]) -> DeniedAnswer | None:
         if check.allows(self.operation, self.resource_type, self.name(request)):
             return None
         return _answer(request, DENIED[self.resource_type])
@@ -219,7 +219,7 @@ class Items:
     text: str | None = None
     """The text of the error, if it is not Kafka's usual one."""
 
-    def __call__(self, check: Check, request: Request[Any]) -> Answer | Part | None:
+    def __call__(self, check: AccessCheck, request: Request[Any]) -> DeniedAnswer | AllowedPart | None:
         items: Sequence[Any] = getattr(request, self.field)
         if self.also is not None and check.allows_cluster(self.also, log=False):
             return None
@@ -238,7 +238,9 @@ class Items:
         return split(request, self.field, self.result, [decided[name_of(item)] for item in items], error)
 
 
-def split(request: Any, field: str, result: str, allowed: Sequence[bool], error: ApiError) -> Answer | Part:
+def split(
+    request: Any, field: str, result: str, allowed: Sequence[bool], error: ApiError
+) -> DeniedAnswer | AllowedPart:
     """Deny items of a request; the outcomes are in the order of the request where the handler answers each item."""
     items = getattr(request, field)
     rest = [item for item, is_allowed in zip(items, allowed, strict=True) if is_allowed]
@@ -247,7 +249,7 @@ def split(request: Any, field: str, result: str, allowed: Sequence[bool], error:
     )
     answer = refused.failed(error)
     if not rest:
-        return Answer(answer)
+        return DeniedAnswer(answer)
     outcomes = list(getattr(answer, result))
     rest_count = sum(allowed)  # the closure must not keep the items: records are in the connection's memory
 
@@ -259,13 +261,13 @@ def split(request: Any, field: str, result: str, allowed: Sequence[bool], error:
         merged = [next(handled_next) if is_allowed else next(denied_next) for is_allowed in allowed]
         return evolve(handled, **{result: merged})
 
-    return Part(evolve(request, **{field: rest}), complete)
+    return AllowedPart(evolve(request, **{field: rest}), complete)
 
 
 # --- produce, fetch, offsets
 
 
-def _produce_transactional(check: Check, request: Produce) -> Answer | None:
+def _produce_transactional(check: AccessCheck, request: Produce) -> DeniedAnswer | None:
     for part in request.partitions:
         records = part.records
         if len(records) > _ATTRIBUTES_POSITION and records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL:
@@ -278,7 +280,7 @@ def _produce_transactional(check: Check, request: Produce) -> Answer | None:
     return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
-def _fetch(check: Check, request: Fetch) -> Answer | Part | None:
+def _fetch(check: AccessCheck, request: Fetch) -> DeniedAnswer | AllowedPart | None:
     if request.replica_id >= 0:
         if check.allows_cluster(CLUSTER_ACTION):
             return None
@@ -295,7 +297,7 @@ def _fetch(check: Check, request: Fetch) -> Answer | Part | None:
     return split(request, "partitions", "partitions", allowed, denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
-def _replica_claim(check: Check, request: ListOffsets | OffsetForLeaderEpoch) -> Answer | None:
+def _replica_claim(check: AccessCheck, request: ListOffsets | OffsetForLeaderEpoch) -> DeniedAnswer | None:
     if request.replica_id < 0 or check.allows_cluster(CLUSTER_ACTION):
         return None
     return _answer(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -304,7 +306,7 @@ def _replica_claim(check: Check, request: ListOffsets | OffsetForLeaderEpoch) ->
 # --- metadata
 
 
-def _metadata(check: Check, request: Metadata) -> Part:
+def _metadata(check: AccessCheck, request: Metadata) -> AllowedPart:
     """Deny topics by name and id, leave out others where all are asked for, and set the authorized operations."""
     refused: list[TopicMetadata] = []
     names: list[str] | None = None
@@ -331,17 +333,17 @@ def _metadata(check: Check, request: Metadata) -> Part:
     def complete(result: MetadataResult) -> MetadataResult:
         return _shown(check, request, result, refused, asks_for_all=asks_for_all)
 
-    return Part(rest, complete)
+    return AllowedPart(rest, complete)
 
 
-def _may_create(check: Check, request: Metadata, name: str) -> bool:
+def _may_create(check: AccessCheck, request: Metadata, name: str) -> bool:
     if not request.allow_auto_topic_creation or not check.topics.creates_topic(name):
         return True
     return check.allows_cluster(CREATE, log=False) or check.allows(CREATE, TOPIC, name)
 
 
 def _shown(
-    check: Check,
+    check: AccessCheck,
     request: Metadata,
     result: MetadataResult,
     refused: Sequence[TopicMetadata],
@@ -364,7 +366,7 @@ def _shown(
     return evolve(result, topics=topics, authorized_operations=operations, encoded=None)
 
 
-def _with_operations(check: Check, topic: TopicMetadata) -> TopicMetadata:
+def _with_operations(check: AccessCheck, topic: TopicMetadata) -> TopicMetadata:
     if topic.error is not ErrorCode.NONE or topic.name is None:
         return topic
     operations = check.authorization.operations(check.caller, TOPIC, topic.name)
@@ -373,7 +375,7 @@ def _with_operations(check: Check, topic: TopicMetadata) -> TopicMetadata:
     return evolve(topic, authorized_operations=operations, encoded=None)
 
 
-def _describe_cluster(check: Check, request: DescribeCluster) -> Part | None:
+def _describe_cluster(check: AccessCheck, request: DescribeCluster) -> AllowedPart | None:
     if not request.include_authorized_operations:
         return None
 
@@ -382,13 +384,13 @@ def _describe_cluster(check: Check, request: DescribeCluster) -> Part | None:
             return result
         return evolve(result, authorized_operations=check.authorization.cluster_operations(check.caller))
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
 # --- topics
 
 
-def _configs_of_new_topics(check: Check, request: CreateTopics) -> Part:
+def _configs_of_new_topics(check: AccessCheck, request: CreateTopics) -> AllowedPart:
     """Hide the configs of created topics from those who may not describe them."""
 
     def complete(result: CreateTopicsResult) -> CreateTopicsResult:
@@ -400,10 +402,10 @@ def _configs_of_new_topics(check: Check, request: CreateTopics) -> Part:
         ]
         return evolve(result, topics=topics)
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
-def _delete_topics(check: Check, request: DeleteTopics) -> Answer | Part | None:
+def _delete_topics(check: AccessCheck, request: DeleteTopics) -> DeniedAnswer | AllowedPart | None:
     """Deny by name and by id; an id whose topic the caller may not describe is answered without the name."""
     if check.allows_cluster(DELETE, log=False):
         return None
@@ -424,7 +426,7 @@ def _delete_topics(check: Check, request: DeleteTopics) -> Answer | Part | None:
             refused.append(DeletedTopic(name=shown, topic_id=topic_id, error=code, error_message=text))
     if not refused:
         return None
-    return Part(
+    return AllowedPart(
         evolve(request, names=names, topic_ids=ids), lambda result: evolve(result, topics=[*result.topics, *refused])
     )
 
@@ -450,7 +452,7 @@ class Configs:
 
     operation: Operation
 
-    def __call__(self, check: Check, request: Any) -> Answer | Part | None:
+    def __call__(self, check: AccessCheck, request: Any) -> DeniedAnswer | AllowedPart | None:
         items = request.resources
         wanted = [item if isinstance(item, ConfigResource) else item.resource for item in items]
         allowed = [check.allows(self.operation, *_config_resource(resource)) for resource in wanted]
@@ -471,13 +473,13 @@ class Configs:
         def complete(result: Any) -> Any:
             return evolve(result, resources=[*result.resources, *refused])
 
-        return Part(evolve(request, **changes), complete)
+        return AllowedPart(evolve(request, **changes), complete)
 
 
 # --- groups
 
 
-def _find_coordinator(check: Check, request: FindCoordinator) -> Answer | Part | None:
+def _find_coordinator(check: AccessCheck, request: FindCoordinator) -> DeniedAnswer | AllowedPart | None:
     needs = {
         GROUP_COORDINATOR: (DESCRIBE, GROUP),
         TRANSACTION_COORDINATOR: (DESCRIBE, TRANSACTIONAL_ID),
@@ -488,7 +490,7 @@ def _find_coordinator(check: Check, request: FindCoordinator) -> Answer | Part |
     return Items(operation, resource_type, "keys", "coordinators", lambda key: key)(check, request)
 
 
-def _describe_groups(check: Check, request: DescribeGroups) -> Part | None:
+def _describe_groups(check: AccessCheck, request: DescribeGroups) -> AllowedPart | None:
     """Set the authorized operations of groups."""
     if not request.include_authorized_operations:
         return None
@@ -502,10 +504,10 @@ def _describe_groups(check: Check, request: DescribeGroups) -> Part | None:
         ]
         return evolve(result, groups=groups)
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
-def _list_groups(check: Check, request: ListGroups) -> Part | None:
+def _list_groups(check: AccessCheck, request: ListGroups) -> AllowedPart | None:
     if check.allows_cluster(DESCRIBE, log=False):
         return None
 
@@ -513,10 +515,10 @@ def _list_groups(check: Check, request: ListGroups) -> Part | None:
         seen = [each for each in result.groups if check.allows(DESCRIBE, GROUP, each.group_id, log=False)]
         return evolve(result, groups=seen)
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
-def _offset_fetch(check: Check, request: OffsetFetch) -> Part | None:
+def _offset_fetch(check: AccessCheck, request: OffsetFetch) -> AllowedPart | None:
     """Deny topics that are named, and leave others out where all are asked for."""
     refused: list[list[FetchedOffset]] = []
     groups = []
@@ -555,13 +557,13 @@ def _offset_fetch(check: Check, request: OffsetFetch) -> Part | None:
             completed.append(evolve(group, partitions=[*parts, *extra]))
         return evolve(result, groups=completed)
 
-    return Part(evolve(request, groups=groups), complete)
+    return AllowedPart(evolve(request, groups=groups), complete)
 
 
 # --- producers and transactions
 
 
-def _init_producer_id(check: Check, request: InitProducerId) -> Answer | None:
+def _init_producer_id(check: AccessCheck, request: InitProducerId) -> DeniedAnswer | None:
     if request.transactional_id is not None:
         return Whole(WRITE, TRANSACTIONAL_ID, lambda each: each.transactional_id)(check, request)
     if check.allows_cluster(Operation.IDEMPOTENT_WRITE, log=False):
@@ -571,7 +573,7 @@ def _init_producer_id(check: Check, request: InitProducerId) -> Answer | None:
     return _answer(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _add_partitions(check: Check, request: AddPartitionsToTxn) -> Answer | None:
+def _add_partitions(check: AccessCheck, request: AddPartitionsToTxn) -> DeniedAnswer | None:
     if request.verify_only:
         return Whole(CLUSTER_ACTION, CLUSTER)(check, request)
     if not check.allows(WRITE, TRANSACTIONAL_ID, request.transactional_id):
@@ -580,7 +582,7 @@ def _add_partitions(check: Check, request: AddPartitionsToTxn) -> Answer | None:
     if all(decided.values()):
         return None
     result = request.answer(ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return Answer(
+    return DeniedAnswer(
         evolve(
             result,
             partitions=[
@@ -591,22 +593,24 @@ def _add_partitions(check: Check, request: AddPartitionsToTxn) -> Answer | None:
     )
 
 
-def _write_markers(check: Check, request: WriteTxnMarkers) -> Answer | None:
+def _write_markers(check: AccessCheck, request: WriteTxnMarkers) -> DeniedAnswer | None:
     if check.allows_cluster(ALTER, log=False):
         return None
     return Whole(CLUSTER_ACTION, CLUSTER)(check, request)
 
 
-def _describe_producers(check: Check, request: DescribeProducers) -> Answer | Part | None:
+def _describe_producers(check: AccessCheck, request: DescribeProducers) -> DeniedAnswer | AllowedPart | None:
     denied_topics = {name: numbers for name, numbers in request.topics.items() if not check.allows(READ, TOPIC, name)}
     if not denied_topics:
         return None
     refused = evolve(request, topics=denied_topics).failed(denied(ErrorCode.TOPIC_AUTHORIZATION_FAILED)).partitions
     rest = {name: numbers for name, numbers in request.topics.items() if name not in denied_topics}
-    return Part(evolve(request, topics=rest), lambda result: evolve(result, partitions=[*result.partitions, *refused]))
+    return AllowedPart(
+        evolve(request, topics=rest), lambda result: evolve(result, partitions=[*result.partitions, *refused])
+    )
 
 
-def _describe_transactions(check: Check, request: DescribeTransactions) -> Part:
+def _describe_transactions(check: AccessCheck, request: DescribeTransactions) -> AllowedPart:
     """Leave out the topics that the caller may not describe."""
 
     def complete(result: DescribeTransactionsResult) -> DescribeTransactionsResult:
@@ -623,10 +627,10 @@ def _describe_transactions(check: Check, request: DescribeTransactions) -> Part:
         ]
         return evolve(result, transactions=rows)
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
-def _list_transactions(check: Check, request: ListTransactions) -> Part:
+def _list_transactions(check: AccessCheck, request: ListTransactions) -> AllowedPart:
     def complete(result: ListTransactionsResult) -> ListTransactionsResult:
         seen = [
             each
@@ -635,13 +639,13 @@ def _list_transactions(check: Check, request: ListTransactions) -> Part:
         ]
         return evolve(result, transactions=seen)
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
 # --- delegation tokens
 
 
-def _describe_tokens(check: Check, request: DescribeDelegationToken) -> Part:
+def _describe_tokens(check: AccessCheck, request: DescribeDelegationToken) -> AllowedPart:
     principal = check.caller.principal
 
     def is_seen(token: DelegationToken) -> bool:
@@ -654,7 +658,7 @@ def _describe_tokens(check: Check, request: DescribeDelegationToken) -> Part:
     def complete(result: DescribeDelegationTokenResult) -> DescribeDelegationTokenResult:
         return evolve(result, tokens=[token for token in result.tokens if is_seen(token)])
 
-    return Part(request, complete)
+    return AllowedPart(request, complete)
 
 
 # --- the classic generation, which has no error for this
@@ -670,13 +674,13 @@ def _denied_classic(part: ClassicProducePartition, text: str) -> ClassicProduceR
     return ClassicProduceResultPartition(part.topic, part.partition, code, error_message=text)
 
 
-def _classic_produce(check: Check, request: ClassicProduce) -> Answer | Part | None:
+def _classic_produce(check: AccessCheck, request: ClassicProduce) -> DeniedAnswer | AllowedPart | None:
     allowed = [check.allows(WRITE, TOPIC, part.topic) for part in request.partitions]
     text = _TEXTS[ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     return _classic(request, allowed, ClassicProduceResult, lambda part: _denied_classic(part, text))
 
 
-def _classic_fetch(check: Check, request: ClassicFetch) -> Answer | Part | None:
+def _classic_fetch(check: AccessCheck, request: ClassicFetch) -> DeniedAnswer | AllowedPart | None:
     allowed = [check.allows(READ, TOPIC, part.topic) for part in request.partitions]
     failed = ClassicFetchResultPartition(ErrorCode.UNKNOWN_SERVER_ERROR)
     return _classic(request, allowed, ClassicFetchResult, lambda _part: failed)
@@ -684,7 +688,7 @@ def _classic_fetch(check: Check, request: ClassicFetch) -> Answer | Part | None:
 
 def _classic(
     request: Any, allowed: Sequence[bool], result_type: Callable[..., Any], failed: Callable[[Any], Any]
-) -> Answer | Part | None:
+) -> DeniedAnswer | AllowedPart | None:
     if all(allowed):
         return None
     rest = [part for part, is_allowed in zip(request.partitions, allowed, strict=True) if is_allowed]
@@ -697,14 +701,14 @@ def _classic(
         return evolve(result, partitions=[row for row in rows if row is not None])
 
     if not rest:
-        return Answer(complete(result_type(partitions=())))
-    return Part(evolve(request, partitions=rest), complete)
+        return DeniedAnswer(complete(result_type(partitions=())))
+    return AllowedPart(evolve(request, partitions=rest), complete)
 
 
-def _classic_offsets(check: Check, request: ClassicOffsets) -> Answer | None:
+def _classic_offsets(check: AccessCheck, request: ClassicOffsets) -> DeniedAnswer | None:
     if check.allows(DESCRIBE, TOPIC, request.topic):
         return None
-    return Answer(ClassicOffsetsResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return DeniedAnswer(ClassicOffsetsResult(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 # --- the table
@@ -725,7 +729,7 @@ def _cluster(operation: Operation) -> Whole:
 def _either_cluster_action(step: Step) -> Step:
     """CLUSTER_ACTION allows all that `step` would check."""
 
-    def checked(check: Check, request: Any) -> Answer | Part | None:
+    def checked(check: AccessCheck, request: Any) -> DeniedAnswer | AllowedPart | None:
         return None if check.allows_cluster(CLUSTER_ACTION, log=False) else step(check, request)
 
     return checked
@@ -815,7 +819,7 @@ def authorize(
         handle(request, caller, reply)
         return
     kind = type(request)
-    check = Check(authorization, topics, caller, kind.__name__)
+    check = AccessCheck(authorization, topics, caller, kind.__name__)
     steps: Iterable[Step] = STEPS.get(kind, _UNKNOWN)
     completing: list[Callable[[Any], Any]] = []
     allowed: Any = request
@@ -823,7 +827,7 @@ def authorize(
         verdict = step(check, allowed)
         if verdict is None:
             continue
-        if isinstance(verdict, Answer):
+        if isinstance(verdict, DeniedAnswer):
             reply(_completed(verdict.result, completing))
             return
         allowed = verdict.request

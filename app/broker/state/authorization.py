@@ -8,7 +8,7 @@ from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind, entity_path
 from ....core.cluster.registry import ClusterRegistry
 from ....core.security.acl import ResourcePattern
-from ....core.security.standard_authorizer import Action, Authorizer, Decision, StandardAuthorizer
+from ....core.security.standard_authorizer import Action, AuthorizationResult, Authorizer, StandardAuthorizer
 from ....ports.broker_api.acls import CLUSTER_NAME, PatternType, ResourceType
 from ....ports.broker_api.envelope import Caller, Origin
 from ....ports.broker_api.operations import Operation, bit_field
@@ -52,11 +52,15 @@ SUPPORTED_OPERATIONS = {
 class Decider(Protocol):
     """The rules behind `Authorization`."""
 
-    def decide(self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
+    def decide(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str
+    ) -> AuthorizationResult:
         """Return the decision for one resource."""
         ...
 
-    def decide_by_resource_type(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> Decision:
+    def decide_by_resource_type(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType
+    ) -> AuthorizationResult:
         """Return the decision for some resource of the type."""
         ...
 
@@ -83,12 +87,16 @@ class AclDecider:
             path = entity_path(EntityKind.ACLS, name)
             self._report(warning(f"{path} is unreadable, so all that it protects is denied: {reason}"))
 
-    def decide(self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
+    def decide(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str
+    ) -> AuthorizationResult:
         if self._is_stale:
             self._read()
         return self._rules.decide(_principal(caller), caller.host, operation, resource_type, name)
 
-    def decide_by_resource_type(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> Decision:
+    def decide_by_resource_type(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType
+    ) -> AuthorizationResult:
         if self._is_stale:
             self._read()
         return self._rules.decide_by_resource_type(_principal(caller), caller.host, operation, resource_type)
@@ -102,17 +110,21 @@ class PluginDecider:
         self._super_users = frozenset(super_users)
         self._report = report
 
-    def decide(self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
+    def decide(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType, name: str
+    ) -> AuthorizationResult:
         if _principal(caller) in self._super_users:
-            return Decision(True, "SuperUser")
+            return AuthorizationResult(True, "SuperUser")
         try:
             answers = list(self._authorizer.authorize(caller, [Action(operation, resource_type, name)]))
         except Exception as error:  # noqa: BLE001  reported; an authorizer that fails must not allow
             self._report(warning(f"the authorizer failed, so the request is denied: {type(error).__name__}: {error}"))
-            return Decision(False, "AuthorizerFailed")
-        return Decision(answers == [True], type(self._authorizer).__name__)
+            return AuthorizationResult(False, "AuthorizerFailed")
+        return AuthorizationResult(answers == [True], type(self._authorizer).__name__)
 
-    def decide_by_resource_type(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> Decision:
+    def decide_by_resource_type(
+        self, caller: Caller, operation: Operation, resource_type: ResourceType
+    ) -> AuthorizationResult:
         """Ask about the wildcard resource: a plug-in has no list of resources."""
         return self.decide(caller, operation, resource_type, "*")
 
@@ -181,7 +193,12 @@ class Authorization:
 
 
 def _line(
-    caller: Caller, operation: Operation, resource_type: ResourceType, name: str, request: str, decision: Decision
+    caller: Caller,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    request: str,
+    decision: AuthorizationResult,
 ) -> str:
     """Return the line of Kafka's audit log."""
     verb = "Allowed" if decision.is_allowed else "Denied"

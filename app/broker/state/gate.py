@@ -6,7 +6,7 @@ from typing import Any
 from ....ports.broker_api.envelope import Caller, Request
 from ....ports.errors import ApiError
 
-Authorizer = Callable[[Request[Any], Caller], ApiError | None]
+RefuseRequest = Callable[[Request[Any], Caller], ApiError | None]
 """Returns None to allow a request; an error is its answer, in the form that its result has for errors.
 
 Called on the owner thread, once for each request, the broker's own (`Origin.BROKER`) included: it must be quick.

@@ -74,7 +74,9 @@ class ConnectionAuthentication:
         self._scheduler = settings.scheduler
         self._clock = settings.clock
         connection = owner.connection
-        self._machine = ServerAuthenticator(settings.listener, host=connection.peer[0], listener=listener)
+        self._machine = ServerAuthenticator(
+            settings.listener, host=connection.peer[0], listener=listener, subject=connection.peer_subject
+        )
         self._is_waiting = False
         """True while work is done off the owner thread, or a refusal is delayed."""
         self._is_over = False

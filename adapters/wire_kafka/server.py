@@ -163,6 +163,7 @@ class _ServerConnection:
             listener=server.listener,
             connection=next(_numbers),
             principal=ANONYMOUS if server.principal_of is None else server.principal_of(connection),
+            is_encrypted=connection.is_encrypted,
         )
         self._authentication: ConnectionAuthentication | None = None
         """Takes every frame first; None where requests need no look at the authentication."""

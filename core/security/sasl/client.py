@@ -52,14 +52,15 @@ def password_factory(mechanism: str, login: JaasEntry, entropy: Entropy, key: st
 
     Raises `ConfigError`, which names the configuration `key` of the login module, for options that are missing.
     """
+    if mechanism not in (PLAIN, *HASHES):
+        known = ", ".join([PLAIN, *HASHES, "OAUTHBEARER"])
+        raise ConfigError(f"SASL mechanism {mechanism[:100]!r} is not supported; known: {known}")
     user, password = login.option("username"), login.options.get("password")
     if user is None or password is None:
         missing = "username" if user is None else "password"
         raise ConfigError(f"{key} has no option {missing}, which SASL mechanism {mechanism} needs")
     if mechanism == PLAIN:
         return lambda _: PlainClient(user, password)
-    if mechanism not in HASHES:
-        raise ConfigError(f"unknown SASL mechanism {mechanism[:100]!r}; known: {', '.join([PLAIN, *HASHES])}")
     is_token = (login.option("tokenauth") or "").lower() == "true"
     salted: dict[tuple[bytes, int], Secret[bytes]] = {}
 

@@ -13,6 +13,7 @@ from ...ports.transport import Piece
 from ...ports.values import frozen
 from .schema import (
     BOOL,
+    DATA,
     ERROR,
     I8,
     I16,
@@ -203,6 +204,17 @@ _DELETE_ACLS = Refused(
     _request(_THROTTLE, _items(_ERROR, _NO_TEXT, Filler(Array(TEXT), ()))),
 )
 
+_NO_LONG = Filler(I64, -1)
+_CREATE_TOKEN = Refused(
+    "CreateDelegationToken",
+    (0, 0),
+    None,
+    _request(_ERROR, *(Filler(TEXT, ""),) * 2, *(_NO_LONG,) * 3, Filler(TEXT, ""), Filler(DATA, b""), _THROTTLE),
+)
+_RENEW_TOKEN = Refused("RenewDelegationToken", (0, 0), None, _request(_ERROR, _NO_LONG, _THROTTLE))
+_EXPIRE_TOKEN = Refused("ExpireDelegationToken", (0, 0), None, _request(_ERROR, _NO_LONG, _THROTTLE))
+_DESCRIBE_TOKEN = Refused("DescribeDelegationToken", (0, 0), None, _request(_ERROR, Filler(Array(TEXT), ()), _THROTTLE))
+
 REFUSED: dict[int, Refused] = {
     0: _PRODUCE,
     1: _FETCH,
@@ -216,6 +228,10 @@ REFUSED: dict[int, Refused] = {
     30: _CREATE_ACLS,
     31: _DELETE_ACLS,
     32: _DESCRIBE_CONFIGS,
+    38: _CREATE_TOKEN,
+    39: _RENEW_TOKEN,
+    40: _EXPIRE_TOKEN,
+    41: _DESCRIBE_TOKEN,
     68: _GROUP_HEARTBEAT,
 }
 """The refused APIs by API key."""

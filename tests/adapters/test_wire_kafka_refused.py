@@ -67,6 +67,10 @@ CASES = [
     (30, 0, named(b"\x02", text("t"), text("User:a"), text("*"), b"\x03\x03"), NOTHING + named(CODE, NULL)),
     (31, 0, named(b"\x02", NULL, NULL, NULL, b"\x01\x01"), NOTHING + named(CODE, NULL, NOTHING)),
     (32, 0, named(b"\x02", text("t"), i32(-1)), NOTHING + named(CODE, NULL, b"\x02", text("t"), NOTHING)),
+    (38, 0, i32(0) + i64(-1), CODE + text("") * 2 + i64(-1) * 3 + text("") + i32(0) + i32(0)),
+    (39, 0, i32(1) + b"h" + i64(-1), CODE + i64(-1) + i32(0)),
+    (40, 0, i32(1) + b"h" + i64(-1), CODE + i64(-1) + i32(0)),
+    (41, 0, i32(-1), CODE + i32(0) + i32(0)),
 ]
 
 

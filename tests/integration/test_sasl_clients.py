@@ -13,13 +13,14 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import (
+from support.confluent import (
+    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from support.confluent import AdminClient
 from support.kafka_python import KafkaProducer
 from support.waiting import PATIENCE_S
 
@@ -56,7 +57,7 @@ def broker() -> Iterator[Broker]:
         config={**SETTINGS, "sasl.scram.bootstrap.users": users},
     ) as running:
         admin = AdminClient(confluent(running, "PLAIN"))
-        upsertions = [
+        upsertions: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]

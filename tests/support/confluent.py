@@ -10,6 +10,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 OffsetSpecs: Any = OffsetSpec  # its methods have no types
@@ -22,4 +27,9 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetSpecs",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

@@ -17,30 +17,29 @@ from barnabas.testing import TestCluster
 
 pytestmark = [pytest.mark.xdist_group("confluent")]
 
-ADMIN: dict[str, Any] = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.username": "admin",
-    "sasl.password": "admin-secret",
-}
+USERS = {"admin": "admin-secret"}
 
 
-def cluster_settings(mechanism: str) -> dict[str, object]:
+def cluster_settings(security: str, mechanism: str) -> dict[str, object]:
+    """The settings of brokers that log in as admin, over and over."""
+    scope = f"listener.name.{security}.{mechanism.lower()}"
     login = 'LoginModule required username="admin" password="admin-secret" user_admin="admin-secret";'
     return {
-        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "super.users": "User:admin",
         "sasl.mechanism.inter.broker.protocol": mechanism,
-        "sasl.enabled.mechanisms": mechanism,
-        f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config": login,
-        f"listener.name.sasl_plaintext.{mechanism.lower()}.connections.max.reauth.ms": 2000,
-        "sasl.scram.bootstrap.users": "SCRAM-SHA-512=[name=admin,password=admin-secret]",
+        f"{scope}.sasl.jaas.config": login,
+        f"{scope}.connections.max.reauth.ms": 2000,
     }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_three_brokers_replicate_over_sasl_and_hand_over(mechanism: str) -> None:
-    with TestCluster(3, cluster_settings(mechanism)) as cluster:
-        settings = {**ADMIN, "bootstrap.servers": cluster.bootstrap, "sasl.mechanism": mechanism}
+@pytest.mark.parametrize(
+    ("security", "mechanism"),
+    [("sasl_plaintext", "PLAIN"), ("sasl_plaintext", "SCRAM-SHA-512"), ("sasl_ssl", "SCRAM-SHA-256")],
+)
+def test_three_brokers_replicate_over_sasl_and_hand_over(security: str, mechanism: str) -> None:
+    with TestCluster(3, cluster_settings(security, mechanism), security=security, users=USERS) as cluster:
+        settings: dict[str, Any] = {**cluster.client_settings("admin", mechanism)}
         admin = AdminClient(settings)
         admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(PATIENCE_S)
         producer = Producer({**settings, "acks": "all"})
@@ -64,8 +63,9 @@ def test_three_brokers_replicate_over_sasl_and_hand_over(mechanism: str) -> None
 
 @pytest.mark.slow
 def test_new_user_is_known_to_all_brokers() -> None:
-    with TestCluster(3, cluster_settings("SCRAM-SHA-512")) as cluster:
-        settings = {**ADMIN, "bootstrap.servers": cluster.bootstrap, "sasl.mechanism": "SCRAM-SHA-512"}
+    given = cluster_settings("sasl_plaintext", "SCRAM-SHA-512")
+    with TestCluster(3, given, security="sasl_plaintext", users=USERS) as cluster:
+        settings: dict[str, Any] = {**cluster.client_settings("admin", "SCRAM-SHA-512")}
         credential = UserScramCredentialUpsertion(
             "eve", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"eve"
         )

@@ -87,7 +87,7 @@ def python_clients(broker: Broker, mechanism: str, password: str = PASSWORD) -> 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_produces_and_consumes(broker: Broker, mechanism: str) -> None:
+def test_librdkafka_produces_and_consumes_after_login(broker: Broker, mechanism: str) -> None:
     topic = f"rd-{mechanism}"
     producer = Producer(confluent(broker, mechanism))
     for number in range(100):
@@ -106,13 +106,13 @@ def test_librdkafka_produces_and_consumes(broker: Broker, mechanism: str) -> Non
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_produces(broker: Broker, mechanism: str) -> None:
+def test_kafka_python_produces_after_login(broker: Broker, mechanism: str) -> None:
     with closing(KafkaProducer(**python_clients(broker, mechanism))) as producer:
         assert producer.send(f"kp-{mechanism}", b"x").get(PATIENCE_S).offset == 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_aiokafka_produces(broker: Broker, mechanism: str) -> None:
+def test_aiokafka_produces_after_login(broker: Broker, mechanism: str) -> None:
     async def produce(password: str) -> int:
         producer = AIOKafkaProducer(**python_clients(broker, mechanism, password))
         try:
@@ -127,7 +127,7 @@ def test_aiokafka_produces(broker: Broker, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_our_clients_produce_and_consume(broker: Broker, mechanism: str) -> None:
+def test_our_clients_produce_and_consume_after_login(broker: Broker, mechanism: str) -> None:
     topic, settings = f"ours-{mechanism}", confluent(broker, mechanism)
     bootstrap = settings.pop("bootstrap.servers")
     with barnabas.Producer(bootstrap, config=settings) as producer:

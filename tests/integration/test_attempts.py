@@ -1,13 +1,19 @@
 """A table of attempts: each is refused with Kafka's code, while a neighbour's produce continues."""
 
+import datetime
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import trustme
+from support.certificates import authority, certificate, chain, pem
+from support.raw import frame
 from support.sasl_connection import SaslConnection
 from support.waiting import PATIENCE_S, wait_for
 
@@ -36,7 +42,7 @@ pytestmark = pytest.mark.xdist_group("attempts")
 SECRETS = {"admin": "secret-of-admin", "alice": "secret-of-alice"}
 RECEIVE_MAX = 20_000
 BROKER = {
-    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -46,6 +52,12 @@ BROKER = {
     "super.users": "User:admin",
     "delegation.token.secret.key": "secret-of-tokens",
     "sasl.scram.bootstrap.users": "SCRAM-SHA-256=[name=alice,password=secret-of-alice]",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.key": pem(certificate("127.0.0.1").private_key_pem),
+    "ssl.keystore.certificate.chain": chain(certificate("127.0.0.1")),
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": pem(authority().cert_pem),
+    "ssl.client.auth": "required",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
         'PlainLoginModule required username="admin" password="secret-of-admin" '
         + " ".join(f'user_{user}="{password}"' for user, password in SECRETS.items())
@@ -268,6 +280,75 @@ def test_burst_of_failed_logins_hinders_no_login(broker: Broker) -> None:
             for guess in guesses:
                 assert guess.authenticate(plain("alice", "guess").first()).error
             assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
+
+
+# --- how it encrypts
+
+
+def tls_context(leaf: trustme.LeafCert | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=pem(authority().cert_pem))
+    if leaf is not None:
+        leaf.configure_cert(context)
+    return context
+
+
+def is_served(broker: Broker, context: ssl.SSLContext) -> bool:
+    """True if the broker answers a request over TLS. A refused certificate of TLS 1.3 shows with the first answer."""
+    host, _, port = broker.listeners[1].partition("://")[2].rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=PATIENCE_S) as plain_socket,
+            context.wrap_socket(plain_socket, server_hostname=host) as wrapped,
+        ):
+            wrapped.sendall(frame(18, 0, b""))
+            return len(wrapped.recv(4)) > 0
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def expired() -> trustme.LeafCert:
+    return authority().issue_cert("127.0.0.1", not_after=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [lambda: None, lambda: certificate("127.0.0.1", of="foreign"), expired],
+    ids=["no certificate", "foreign certificate", "expired certificate"],
+)
+def test_client_with_a_wrong_certificate_is_not_served(
+    broker: Broker, leaf: Callable[[], trustme.LeafCert | None]
+) -> None:
+    assert is_served(broker, tls_context(certificate("127.0.0.1", common_name="alice")))
+    assert not is_served(broker, tls_context(leaf()))
+
+
+def test_self_signed_certificate_is_not_served(broker: Broker, tmp_path: Path) -> None:
+    own = trustme.CA(organization_name="alice herself")
+    file = tmp_path / "own.pem"
+    own.private_key_pem.write_to_path(str(file))
+    own.cert_pem.write_to_path(str(file), append=True)
+    context = tls_context(None)
+    context.load_cert_chain(file)
+    assert not is_served(broker, context)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_downgrade_to_an_old_version_of_tls_is_refused(broker: Broker) -> None:
+    context = tls_context(certificate("127.0.0.1", common_name="alice"))
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    assert not is_served(broker, context)
+
+
+def test_server_of_a_foreign_authority_is_refused_by_the_client(broker: Broker) -> None:
+    context = ssl.create_default_context(cadata=pem(authority("foreign").cert_pem))
+    assert not is_served(broker, context)
+
+
+def test_plaintext_at_a_tls_listener_is_closed(broker: Broker) -> None:
+    with SaslConnection(broker.listeners[1].partition("://")[2]) as connection:
+        connection.send(frame(18, 0, b""))
+        assert connection.closed_by_broker()
 
 
 # --- what it may do

@@ -1,5 +1,6 @@
 """The persistent nodes in an SQLite file that one process holds at a time."""
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ class NodeStore:
         Write-ahead log with a sync per commit (`synchronous=FULL`): what `save` returned from survives a power cut.
         """
         self.path = path
+        self._make_private()
         try:
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -32,6 +34,22 @@ class NodeStore:
         except (sqlite3.Error, CoordinationError) as error:
             self._connection.close()
             raise self._failure(error) from error
+
+    def _make_private(self) -> None:
+        """Create the file, or change it, so that only its owner reads it: credentials of users and tokens are in it.
+
+        SQLite gives the files beside it the same mode. An existing file is not opened: to close it would release the
+        locks that SQLite has on it in this process.
+        """
+        if self.path == ":memory:":
+            return
+        with suppress(OSError):  # SQLite reports what is wrong with the path
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                for file in (Path(self.path), Path(f"{self.path}-wal"), Path(f"{self.path}-shm")):
+                    if file.stat().st_mode & 0o077:
+                        file.chmod(0o600)
 
     def load(self) -> list[tuple[str, bytes, int]]:
         """Return all stored nodes as (path, data, version)."""

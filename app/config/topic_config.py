@@ -8,7 +8,7 @@ from ...core.log.config import LogConfig
 from ...ports.broker_api.configs import ConfigSource, ConfigSynonym
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from ...ports.values import frozen
+from ...ports.values import Secret, frozen
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
@@ -230,7 +230,7 @@ def _parsed(key: ConfigKey, text: str) -> Value:
 
 
 def _value(value: object) -> Value:
-    if value is None or isinstance(value, bool | int | float | str | tuple):
+    if value is None or isinstance(value, bool | int | float | str | tuple | Secret):
         return value
     raise TypeError(f"{value!r} is not the value of a key")
 

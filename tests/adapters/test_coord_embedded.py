@@ -13,6 +13,7 @@ from support.security_entities import SecurityEntitySuite
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
 from barnabas.adapters.coord_embedded.examine import rewrite_file
+from barnabas.adapters.coord_embedded.store import NodeStore
 from barnabas.ports.coordination import CoordinationError, Node, NoNode
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 
@@ -224,3 +225,13 @@ def test_rewrite_on_full_disk_leaves_existing_files_unchanged(tmp_path: Path, mo
     }
     assert rewrite_file(tmp_path / "tree", [("/a", b"1", 0)]).name == "tree.aside"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tree", "tree.aside", "tree.aside-wal"]
+
+
+def test_file_of_the_tree_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    for _ in range(2):
+        store = NodeStore(str(path))
+        store.save([])
+        assert [file.name for file in tmp_path.iterdir() if file.stat().st_mode & 0o077] == []
+        store.close()
+        path.chmod(0o644)  # as an earlier version left it

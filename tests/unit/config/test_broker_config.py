@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.config import EFFECTIVE_KEYS, KEYS, BrokerConfig, read_config
+from barnabas.app.config import EFFECTIVE_KEYS, KEYS, BrokerConfig, broker_config_entries, read_config
 from barnabas.app.config.ignored_keys import IGNORED_KEYS
 from barnabas.app.config.names import ALIASES, REFUSED
 from barnabas.ports.broker_api.configs import ConfigType
@@ -363,3 +363,12 @@ def test_an_idle_fetch_of_a_follower_ends_before_it_costs_anything(limit: str) -
     text = refusal({limit: 400})
     assert text.startswith(f"replica.fetch.wait.max.ms=500 is above {limit}=400: ")
     assert BrokerConfig.from_mapping({limit: 400, "replica.fetch.wait.max.ms": 400}).replica_fetch_wait_max_ms == 400
+
+
+def test_sensitive_keys_are_described_without_their_values() -> None:
+    config = BrokerConfig.from_mapping({"ssl.key.password": "planted", "delegation.token.secret.key": "planted"})
+    entries = {entry.name: entry for entry in broker_config_entries(config, synonyms=True)}
+    for key in ("ssl.key.password", "delegation.token.secret.key"):
+        assert (entries[key].sensitive, entries[key].value) == (True, None)
+        assert [synonym.value for synonym in entries[key].synonyms] == [None]
+    assert "planted" not in repr(config)

@@ -10,15 +10,11 @@ from .co_occurrence import co_occurrence, item_pairs
 from .duplicates import deduplicated
 from .joins import join_latest, join_within, latest
 from .messages import as_messages, json_fields
-from .page_sinks import page_batches
 from .progress import offsets_behind_latest
-from .rates import over_limit, rate_limited
-from .sinks import append_batches
-from .table_sinks import table_batches
+from .sinks import append_batches, page_batches, table_batches
 from .top import top_k
-from .visits import sessions
 from .watching import watch
-from .windows import windowed_counts
+from .windows import over_limit, rate_limited, sessions, windowed_counts
 
 __all__ = [
     "anomaly_scores",

@@ -1,10 +1,114 @@
-"""Event time: watermarks, and counts or other aggregates per window."""
+"""Event time: watermarks, aggregates per window, sessions, and limits of rates."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.state import GroupState
+
+
+def over_limit(
+    rows: "DataFrame",
+    *by: str,
+    limit: int,
+    windowDuration: str,
+    slideDuration: str | None = None,
+    timeColumn: str = "timestamp",
+    delayThreshold: str | None = None,
+) -> "DataFrame":
+    """The windows in which a value of the columns `by` has more than `limit` rows: columns as of `windowed_counts`.
+
+    Streams: append (once, when the window is over), update (as soon as it is above the limit, and at each change then).
+    """
+    from pyspark.sql import functions as f
+
+    counts = windowed_counts(
+        rows,
+        *by,
+        windowDuration=windowDuration,
+        slideDuration=slideDuration,
+        timeColumn=timeColumn,
+        delayThreshold=delayThreshold,
+    )
+    return counts.where(f.col("count") > limit)
+
+
+def rate_limited(
+    rows: "DataFrame",
+    *by: str,
+    limit: int,
+    windowDuration: str,
+    timeColumn: str = "timestamp",
+    delayThreshold: str | None = None,
+) -> "DataFrame":
+    """Every row with a column `allowed` (boolean): true for the first `limit` rows of its key in its window of time.
+
+    The first are those with the smallest `timeColumn`; on a stream, of those that came in earlier micro-batches first.
+    No row is left out, those without a time are allowed. Streams: append, `delayThreshold` needed (or a watermark
+    before): counts are forgotten behind it. This runs in Python, a few milliseconds per key and micro-batch.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    timed = watermarked(rows, timeColumn, delayThreshold)
+    start = f.unix_micros(f.window(timeColumn, windowDuration).getField("start"))
+    if not rows.isStreaming:
+        place = f.row_number().over(Window.partitionBy(*by, start).orderBy(timeColumn))
+        return rows.withColumn("allowed", (place <= limit) | f.col(timeColumn).isNull())
+    end = f.unix_millis(f.window(timeColumn, windowDuration).getField("end"))
+    marked = timed.withColumn("_window_end_ms", f.coalesce(end, f.lit(0)))
+    shape = StructType([*rows.schema.fields, StructField("allowed", BooleanType())])
+
+    def decide(_: tuple[Any, ...], parts: "Iterator[pd.DataFrame]", state: "GroupState") -> "Iterator[pd.DataFrame]":
+        if state.hasTimedOut:
+            state.remove()
+            return
+        seen: dict[int, int] = dict(json.loads(state.get[0])) if state.exists else {}
+        for part in parts:
+            ends = part["_window_end_ms"].tolist()
+            allowed = [True] * len(ends)
+            for place in part[timeColumn].argsort(kind="stable").tolist():
+                end = ends[place]
+                allowed[place] = end == 0 or seen.get(end, 0) < limit
+                seen[end] = seen.get(end, 0) + 1
+            del part["_window_end_ms"]
+            part["allowed"] = allowed
+            yield part
+        watermark = state.getCurrentWatermarkMs()
+        open_windows = {end: count for end, count in seen.items() if end > watermark}
+        if open_windows:
+            state.update((json.dumps(list(open_windows.items())),))
+            state.setTimeoutTimestamp(max(open_windows))
+        elif state.exists:
+            state.remove()
+
+    return marked.groupBy(*by).applyInPandasWithState(decide, shape, "counts STRING", "append", "EventTimeTimeout")
+
+
+def sessions(
+    rows: "DataFrame",
+    *by: str,
+    gapDuration: str,
+    timeColumn: str = "timestamp",
+    delayThreshold: str | None = None,
+    exprs: "Sequence[Column]" = (),
+) -> "DataFrame":
+    """One row per session of each value of the columns `by`: it ends where nothing comes for `gapDuration`.
+
+    Result: `session_window` (struct; its end is that of the last row and the gap), `by`, `started` and `ended` (times
+    of the first and the last row), `count` (bigint), and `exprs`, aggregates with a name. `by` may be empty on a batch
+    only. Streams: append, with `delayThreshold` or a watermark before; complete. Spark has no update for sessions.
+    """
+    from pyspark.sql import functions as f
+
+    timed = watermarked(rows, timeColumn, delayThreshold).where(f.col(timeColumn).isNotNull())
+    return timed.groupBy(f.session_window(timeColumn, gapDuration).alias("session_window"), *by).agg(
+        f.min(timeColumn).alias("started"), f.max(timeColumn).alias("ended"), f.count("*").alias("count"), *exprs
+    )
 
 
 def watermarked(rows: "DataFrame", timeColumn: str, delayThreshold: str | None) -> "DataFrame":

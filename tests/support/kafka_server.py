@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,18 @@ class KafkaServer(ServerProcess):
 
     name = "Kafka"
 
-    def __init__(self, folder: Path) -> None:
-        """Skips the test where the jars, or Java, cannot be had."""
+    def __init__(self, folder: Path, users: Mapping[str, str] | None = None) -> None:
+        """With `users` and their passwords clients log in by SASL/PLAIN, ACLs decide, and `admin` is a super user.
+
+        Skips the test where the jars, or Java, cannot be had.
+        """
         try:
             java = ["java", *QUICK, "-cp", broker_classpath()]
         except Unavailable as error:
             pytest.skip(f"Apache Kafka cannot be had here: {error}")
         config = folder / "server.properties"
         super().__init__(folder, [*java, "kafka.Kafka", str(config)])
-        self.port, controller = free_ports(2)
+        self.port, controller, internal = free_ports(3)
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -41,6 +45,20 @@ class KafkaServer(ServerProcess):
             **{f"{name}.num.partitions": "1" for name in ("offsets.topic", "transaction.state.log")},
             "transaction.state.log.min.isr": "1",
         }
+        if users:
+            known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            addresses = {"SASL_PLAINTEXT": self.port, "INTERNAL": internal, "CONTROLLER": controller}
+            protocols = "SASL_PLAINTEXT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            settings |= {
+                "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items()),
+                "listener.security.protocol.map": protocols,
+                "inter.broker.listener.name": "INTERNAL",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {known};",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:admin;User:ANONYMOUS",
+            }
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         words = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)

@@ -83,7 +83,7 @@ class ReplicaReader:
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
             return
-        if not self._local.may_lead():
+        if nearest is not None and not self._local.may_lead():
             nearest = None  # followers without the lease refuse consumers, which would return for ever
         if allows_zstd and nearest is None:
             reading = _COMMON[anywhere][isolation]

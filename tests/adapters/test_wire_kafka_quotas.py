@@ -182,3 +182,13 @@ def test_larger_fetch_than_all_windows_allow_is_cut() -> None:
     assert house.quotas.fetch_max_bytes(evolve(caller, client_id="c1"), 500) == 500
     house.quotas.update([])
     assert house.quotas.fetch_max_bytes(caller, 50_000_000) == 50_000_000
+
+
+@pytest.mark.parametrize(("key", "since"), [(CREATE_TOPICS, 6), (20, 5), (37, 3)])
+def test_only_versions_of_kip_599_are_refused_with_throttling_quota_exceeded(key: int, since: int) -> None:
+    api, seen = BY_KEY[key], {}
+    for version in range(api.versions[0], api.versions[1] + 1):
+        end = ServerEnd()
+        end.send(request_frame(key, version, 1, SAMPLES[key].at(version).request))
+        seen[version] = end.broker.requests[0].allows_throttling
+    assert seen == {version: version >= since for version in seen}

@@ -8,6 +8,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from attrs import frozen
+from fuzz.security_targets import SECURITY_DECODERS
 from support import classic_wire
 from support.classic_frames import message_set
 from support.kafka_pair import joined
@@ -343,7 +344,8 @@ def _targets() -> dict[str, Target]:
             _config_file(".properties"), [b"log.segment.bytes=1000\nlisteners=kafka://:0\n"], (ConfigError,)
         ),
     }
-    return found | {f"node: {name}": Target(decode, [seed]) for name, (decode, seed) in _NODES.items()}
+    found |= {f"node: {name}": Target(decode, [seed]) for name, (decode, seed) in _NODES.items()}
+    return found | {name: Target(each.decode, each.seeds, each.errors) for name, each in SECURITY_DECODERS.items()}
 
 
 TARGETS = _targets()

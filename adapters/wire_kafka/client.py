@@ -252,7 +252,10 @@ class KafkaLink:
         if isinstance(error, AuthenticationError):  # the broker refused the certificate after the client's handshake
             self._fail(str(error), AuthenticationError)
         else:
-            self._fail(str(error) if error is not None else "closed by the broker")
+            closed = "closed by the broker"
+            if self._opened is not None:
+                closed += " before it answered; if its listener uses TLS or SASL, set security.protocol"
+            self._fail(str(error) if error is not None else closed)
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:
         api = BY_REQUEST.get(type(request)) or SASL_BY_REQUEST.get(type(request))

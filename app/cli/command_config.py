@@ -28,6 +28,12 @@ def use_file_of_profile(file: str | None) -> None:
     _of_profile[:] = [] if file is None else [file]
 
 
+def use_command_config(file: Path) -> None:
+    """Use the settings of this file for the connections of the present command. Raises `ConfigError`."""
+    _given.clear()
+    _given.update(read_client_file(file))
+
+
 def add_command_config(command: Any) -> None:
     """Give the option to each sub-command of a command of typer that connects to a cluster."""
     for each in getattr(command, "commands", {}).values():

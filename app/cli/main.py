@@ -28,6 +28,7 @@ _COMMANDS = {
     "acls": ".acls",
     "users": ".users",
     "quotas": ".quotas",
+    "certs": ".certs",
     "cluster": ".cluster.command",
     "top": ".top.command",
     "brokers": ".brokers",

@@ -1,11 +1,13 @@
 """`barnabas serve`: run a broker."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...ports.errors import ConfigError
 from .options import Settings, parse_settings
 
 
@@ -31,6 +33,16 @@ def serve(
     log_format: Annotated[
         str | None, typer.Option(metavar="FORM", help="Format of the log on standard error: text or json.")
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="TLS, a user admin (SCRAM) and ACLs; certificates and password in --security-dir."
+        ),
+    ] = False,
+    security_dir: Annotated[
+        Path | None,
+        typer.Option("--security-dir", metavar="DIR", help="Folder of --secure; default: DATA-security."),
+    ] = None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -39,7 +51,11 @@ def serve(
     from ..signals import ending_in_order
 
     with ending_in_order():
-        _serve(data, listen, config, settings, log_level, log_format)
+        if secure and security_dir is None:
+            if data is None:
+                raise ConfigError("--secure needs --data or --security-dir, the folder for its files")
+            security_dir = data.with_name(f"{data.name}-security")
+        _serve(data, listen, config, settings, log_level, log_format, security_dir if secure else None)
 
 
 def _serve(
@@ -49,12 +65,16 @@ def _serve(
     settings: list[str] | None,
     log_level: list[str] | None,
     log_format: str | None,
+    security_dir: Path | None,
 ) -> None:
     from ..compose.serve import serve as run
     from ..config import read_config
     from .logging_setup import set_up
 
-    given = parse_settings(settings)
+    given: dict[str, object] = {**parse_settings(settings)}
+    announce = _announce
+    if security_dir is not None:
+        listen, announce = _secure(security_dir, listen or ["SASL_SSL://127.0.0.1:9092"], given)
     if data is not None:
         given["log.dirs"] = str(data)
     if listen:
@@ -65,7 +85,26 @@ def _serve(
         given["logging.format"] = log_format
     read = read_config(config, given)
     set_up(read.logging_level, read.logging_format)
-    run(read, ready=_announce)
+    run(read, ready=announce)
+
+
+def _secure(folder: Path, listen: list[str], given: dict[str, object]) -> tuple[list[str], Callable[[list[str]], None]]:
+    """Add the settings of `--secure`; return the listeners and what announces that they are open."""
+    from ..config import parse_listener
+    from ..config.listeners import KAFKA
+    from ..secure_start import SecureFolder
+
+    parsed = [parse_listener(text) for text in listen]
+    if any(each.protocol != KAFKA for each in parsed):
+        raise ConfigError("--secure: listeners must be kafka://HOST:PORT; the classic protocol has no users")
+    files = SecureFolder(folder, [each.host for each in parsed])
+    given.update(files.broker_settings(tuple(given)))
+
+    def announce(listeners: list[str]) -> None:
+        sys.stderr.write(files.how_to_connect(listeners[0].partition("://")[2]))
+        _announce(listeners)
+
+    return [f"SASL_SSL://{each.address_text}" for each in parsed], announce
 
 
 def _announce(listeners: list[str]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ....ports.errors import BarnabasError, ConfigError
+from ..command_config import use_command_config
 from ..options import Settings, open_admin, parse_settings
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ...clients.admin.admin import Admin
     from ...config import BrokerConfig
+    from ...secure_start import SecureFolder
 
 OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")
 """Settings that differ from broker to broker, or that have an option of their own."""
@@ -51,6 +53,10 @@ def start(
     restart: Annotated[bool, typer.Option("--restart/--no-restart", help="Restart a broker that dies, or not.")] = True,
     log_level: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="As for serve; may be repeated.")] = None,
     log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="TLS, a user admin (SCRAM) and ACLs; certificates and password in DIR/security."),
+    ] = False,
 ) -> None:
     """Run a cluster on this machine in the foreground, until Ctrl-C or SIGTERM.
 
@@ -89,22 +95,38 @@ def start(
                 *(word for level in log_level or () for word in ("--log-level", level)),
                 *("--log-format", log_format),
             ]
+            files = _secure_folder(data / "security", host, given) if secure else None
+            if files is not None:
+                words += ["--secure", "--security-dir", str(files.folder)]
             members = []
             for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
                 own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
                 place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
                 members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
             addresses = [f"{host}:{port}" for port in ports]
-            announce = Thread(target=_announce, args=(addresses,), name="announce", daemon=True)
+            announce = Thread(target=_announce, args=(addresses, files), name="announce", daemon=True)
             Processes(members, lines, restart=restart, ready=announce.start).run()
 
 
-def _announce(addresses: Sequence[str]) -> None:
+def _secure_folder(folder: Path, host: str, given: Mapping[str, object]) -> SecureFolder:
+    """Return the files of `--secure`, made before the brokers start, which share them. Raises `ConfigError`."""
+    from ...secure_start import SecureFolder
+
+    files = SecureFolder(folder, [host])
+    files.broker_settings(tuple(given))
+    return files
+
+
+def _announce(addresses: Sequence[str], files: SecureFolder | None) -> None:
     """Wait until each broker has also seen all others, so that topics can be created with all replicas; then report."""
+    if files is not None:
+        use_command_config(files.client_file)
     for address in addresses:
         with open_admin(address) as admin:
             while not _sees(admin, len(addresses)):
                 time.sleep(LOOK_S)
+    if files is not None:
+        sys.stderr.write(files.how_to_connect(",".join(addresses)))
     sys.stdout.write(f"barnabas cluster ready {','.join(addresses)}\n")
     sys.stdout.flush()
 

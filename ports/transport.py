@@ -72,7 +72,7 @@ class ServerTls(Protocol):
     """The TLS of a listener: certificate, trusted authorities, what is asked of clients. The composition makes it for
     the transport that it configures; others only hand it on."""
 
-    def describe_server(self) -> str:
+    def describe(self) -> str:
         """Return what a log line says of it: protocols and client authentication, no secrets."""
         ...
 
@@ -80,7 +80,7 @@ class ServerTls(Protocol):
 class ClientTls(Protocol):
     """The TLS of connections to other processes; see `ServerTls`."""
 
-    def describe_client(self) -> str:
+    def describe(self) -> str:
         """Return what a log line says of it, without secrets."""
         ...
 

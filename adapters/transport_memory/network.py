@@ -36,10 +36,7 @@ class PretendedTls:
     requires_certificate: bool = False
     """True: a client without a certificate is refused, as with ssl.client.auth=required."""
 
-    def describe_server(self) -> str:
-        return "pretended TLS"
-
-    def describe_client(self) -> str:
+    def describe(self) -> str:
         return "pretended TLS"
 
 

@@ -33,12 +33,16 @@ class TlsServer:
         wrapped = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         return TlsSocket(wrapped, is_server=True)
 
+    def wrap_memory(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
+        """Return this end of a connection in memory, to look at the certificate."""
+        return self._context.wrap_bio(incoming, outgoing, server_side=True)
+
     def reload(self, settings: SslSettings) -> None:
         """Use other certificates for new connections. Raises `ConfigError`, and then changes nothing."""
         self._context = _server_context(settings)
         self.settings = settings
 
-    def describe_server(self) -> str:
+    def describe(self) -> str:
         settings = self.settings
         return f"TLS ({', '.join(settings.enabled_protocols)}; ssl.client.auth={settings.client_auth})"
 
@@ -61,7 +65,7 @@ class TlsClient:
         self._context = _client_context(settings)
         self.settings = settings
 
-    def describe_client(self) -> str:
+    def describe(self) -> str:
         return f"TLS ({', '.join(self.settings.enabled_protocols)})"
 
 

@@ -72,7 +72,7 @@ def _serve(
     from .logging_setup import set_up
 
     given: dict[str, object] = {**parse_settings(settings)}
-    announce = _announce
+    announce: Callable[[list[str]], None] = _announce
     if security_dir is not None:
         listen, announce = _secure(security_dir, listen or ["SASL_SSL://127.0.0.1:9092"], given)
     if data is not None:

@@ -11,7 +11,7 @@ from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
 from .oauthbearer import token_validator
-from .tls import inter_broker_tls, listener_tls
+from .tls import BrokerTls
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
@@ -94,6 +94,12 @@ def outside_of(
     seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
     metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
     watching = Watching(config, scheduler, clock, report, metrics if seen else None)
+    tls = BrokerTls(config, scheduler, in_room(report, "adapters.transport_tls"))
+
+    def finish() -> None:
+        tls.close()
+        watching.close()
+
     return Outside(
         clock=clock,
         entropy=entropy,
@@ -104,24 +110,29 @@ def outside_of(
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination,
         servers=_servers(watching, scheduler, clock),
-        finish=watching.close,
+        finish=finish,
         report=report,
         host_name=_host_name(config),
         shared=shared,
         token_validator=token_validator,
-        connect=_connect(config, transport, scheduler, entropy, shared),
-        listener_tls=lambda listener: listener_tls(config, listener),
+        connect=_connect(config, transport, scheduler, entropy, shared, tls),
+        listener_tls=tls.of_listener,
     )
 
 
 def _connect(
-    config: BrokerConfig, transport: Transport, scheduler: Scheduler, entropy: Entropy, shared: bool
+    config: BrokerConfig,
+    transport: Transport,
+    scheduler: Scheduler,
+    entropy: Entropy,
+    shared: bool,
+    broker_tls: BrokerTls,
 ) -> Connect:
     """Return the function that connects the broker to other ones. Raises `ConfigError`."""
     from ..broker.lifecycle.authentication import inter_broker_sasl
 
     sasl = inter_broker_sasl(config, entropy) if shared else None
-    tls = inter_broker_tls(config) if shared else None
+    tls = broker_tls.of_other_brokers() if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:
         from ...adapters.wire_kafka.client import connect_kafka

@@ -9,36 +9,62 @@ from ...ports.errors import ConfigError
 from ..config.tls_keys import ssl_settings
 
 if TYPE_CHECKING:
-    from ...adapters.transport_tls import TlsClient, TlsServer
+    from ...adapters.transport_tls import CertificateReloading, TlsClient, TlsServer
+    from ...ports.report import Report
+    from ...ports.scheduler import Scheduler
     from ..config import BrokerConfig, ListenAddress
     from ..config.security_settings import SecuritySettings
 
 
-def listener_tls(config: BrokerConfig, listener: ListenAddress) -> TlsServer | None:
-    """Return the TLS of a listener; None: it has none. Raises `ConfigError`, which names the listener."""
-    if not listener.has_tls:
-        return None
-    from ...adapters.transport_tls import server_tls
+class BrokerTls:
+    """The TLS of a broker: of its listeners and of its connections to others. Changed files are read again."""
 
-    try:
-        return server_tls(ssl_settings(config, listener.name))
-    except ConfigError as error:
-        raise ConfigError(f"listener {listener.name} ({listener.address_text}): {error}") from None
+    def __init__(self, config: BrokerConfig, scheduler: Scheduler, report: Report) -> None:
+        self._config = config
+        self._scheduler = scheduler
+        self._report = report
+        self._reloading: CertificateReloading | None = None
 
+    def of_listener(self, listener: ListenAddress) -> TlsServer | None:
+        """Return the TLS of a listener; None: it has none. Raises `ConfigError`, which names the listener."""
+        if not listener.has_tls:
+            return None
+        from ...adapters.transport_tls import server_tls
 
-def inter_broker_tls(config: BrokerConfig) -> TlsClient | None:
-    """Return the TLS of connections to other brokers, with the certificate and the trusted authorities of the listener
-    for them; None: it has none. Raises `ConfigError`."""
-    index = config.inter_broker_listener
-    if index is None or not config.listener_list[index].has_tls:
-        return None
-    from ...adapters.transport_tls import client_tls
+        try:
+            tls = server_tls(ssl_settings(self._config, listener.name))
+        except ConfigError as error:
+            raise ConfigError(f"listener {listener.name} ({listener.address_text}): {error}") from None
+        self._follow(tls, f"listener {listener.name}")
+        return tls
 
-    listener = config.listener_list[index]
-    try:
-        return client_tls(ssl_settings(config, listener.name))
-    except ConfigError as error:
-        raise ConfigError(f"connections to other brokers by listener {listener.name}: {error}") from None
+    def of_other_brokers(self) -> TlsClient | None:
+        """Return the TLS of connections to other brokers, with the certificate and the trusted authorities of the
+        listener for them; None: it has none. Raises `ConfigError`."""
+        index = self._config.inter_broker_listener
+        if index is None or not self._config.listener_list[index].has_tls:
+            return None
+        from ...adapters.transport_tls import client_tls
+
+        listener = self._config.listener_list[index]
+        try:
+            tls = client_tls(ssl_settings(self._config, listener.name))
+        except ConfigError as error:
+            raise ConfigError(f"connections to other brokers by listener {listener.name}: {error}") from None
+        self._follow(tls, "connections to other brokers")
+        return tls
+
+    def close(self) -> None:
+        """Follow the files no more."""
+        if self._reloading is not None:
+            self._reloading.close()
+
+    def _follow(self, tls: TlsServer | TlsClient, name: str) -> None:
+        if self._reloading is None:
+            from ...adapters.transport_tls import CertificateReloading
+
+            self._reloading = CertificateReloading(self._scheduler, self._report)
+        self._reloading.follow(tls, name)
 
 
 def client_tls_of(security: SecuritySettings) -> TlsClient | None:

@@ -4,7 +4,7 @@ from typing import Any, Protocol, cast
 
 from ...core.security.ssl_settings import CLIENT_AUTH, PROTOCOLS, STORE_TYPES, SslSettings
 from ...ports.values import Secret, frozen
-from .keys import list_key, password_key, text_key
+from .keys import flag_key, list_key, password_key, text_key
 
 _SCOPE = "listener"
 
@@ -81,6 +81,12 @@ class TlsKeys:
         doc="https: other brokers' certificates must be for their hosts; none or empty: for any.",
         scope=_SCOPE,
     )
+    ssl_allow_dn_changes: bool = flag_key(
+        "ssl.allow.dn.changes", False, doc="Whether a reloaded certificate may have another subject."
+    )
+    ssl_allow_san_changes: bool = flag_key(
+        "ssl.allow.san.changes", False, doc="Whether a reloaded certificate may lack names that the present one has."
+    )
     ssl_principal_mapping_rules: str = text_key(
         "ssl.principal.mapping.rules",
         "DEFAULT",
@@ -121,5 +127,7 @@ def ssl_settings(config: ListenerValues, listener: str) -> SslSettings:
         enabled_protocols=enabled,
         cipher_suites=value("cipher.suites"),
         client_auth=value("client.auth"),
+        allow_dn_changes=value("allow.dn.changes"),
+        allow_san_changes=value("allow.san.changes"),
         endpoint_identification_algorithm="https" if value("endpoint.identification.algorithm") == "https" else "",
     )

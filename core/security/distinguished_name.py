@@ -20,6 +20,7 @@ _KEYWORDS = {
 _ENCODINGS = {12: "utf-8", 18: "ascii", 19: "ascii", 20: "latin-1", 22: "ascii", 28: "utf-32-be", 30: "utf-16-be"}
 """The text types of ASN.1 by their tags: UTF8, Numeric, Printable, T61, IA5, Universal, BMP."""
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 6, 0xA0
+_EXTENSIONS, _ALTERNATIVE_NAMES = 0xA3, bytes.fromhex("551d11")
 _ESCAPED = ',=+<>#;"\\'
 
 
@@ -32,6 +33,21 @@ def subject_of(certificate: bytes) -> str:
         return ",".join(_rdn(content) for _, content, _ in reversed(_elements(fields[4][1])))
     except (IndexError, ValueError, UnicodeError) as error:
         raise Malformed(f"the subject of a certificate cannot be read: {error}") from None
+
+
+def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
+    """Return the alternative names of the subject, each in DER. Raises `Malformed`."""
+    try:
+        for tag, content, _ in _elements(_elements(_content(certificate, _SEQUENCE))[0][1]):
+            if tag != _EXTENSIONS:
+                continue
+            for _, extension, _ in _elements(_content(content, _SEQUENCE)):
+                parts = _elements(extension)
+                if parts[0][1] == _ALTERNATIVE_NAMES:
+                    return frozenset(whole for _, _, whole in _elements(_content(parts[-1][1], _SEQUENCE)))
+    except (IndexError, ValueError) as error:
+        raise Malformed(f"the extensions of a certificate cannot be read: {error}") from None
+    return frozenset()
 
 
 def _content(data: bytes, tag: int) -> bytes:

@@ -39,6 +39,11 @@ class SslSettings:
     verify_peer: bool = True
     """False: a client accepts every certificate of a server; librdkafka's enable.ssl.certificate.verification."""
 
+    allow_dn_changes: bool = False
+    """Whether a reloaded certificate may have another subject."""
+    allow_san_changes: bool = False
+    """Whether a reloaded certificate may lack alternative names that the present one has."""
+
     @property
     def files(self) -> tuple[str, ...]:
         """The files that certificates and keys come from."""

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import trustme
 from attrs import evolve
-from support.certificates import authority, certificate, client_settings, server_settings
+from cryptography import x509
+from support.certificates import authority, certificate, chain, client_settings, pem, server_settings, write_pem
 from support.tcp_harness import TcpHarness
 
 from barnabas.adapters.transport_tcp import TcpTransport
-from barnabas.adapters.transport_tls import TlsServer, client_tls, server_tls
+from barnabas.adapters.transport_tls import CertificateReloading, TlsServer, client_tls, server_tls
 from barnabas.core.security.ssl_settings import SslSettings
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.transport import (
@@ -384,3 +385,76 @@ def test_bad_change_of_certificates_leaves_the_old_ones(harness: TlsHarness) -> 
             )
         )
     assert attempt(harness, server.listener.address) == [b"hello"]
+
+
+# --- certificates that change
+
+
+class Stores:
+    """A listener whose certificate and trusted authorities are files."""
+
+    def __init__(self, harness: TlsHarness, folder: Path, **more: bool) -> None:
+        self.folder = folder
+        self.write(certificate("127.0.0.1", common_name="broker"))
+        write_pem(folder, "ca.pem", pem(authority().cert_pem))
+        settings = SslSettings(
+            keystore_location=str(folder / "broker.pem"), truststore_location=str(folder / "ca.pem"), **more
+        )
+        self.tls = harness.transport.server = server_tls(settings)
+        self.reloading = CertificateReloading(harness.scheduler, harness.reports.append, check_ms=5)
+        self.reloading.follow(self.tls, "listener SSL")
+
+    def write(self, leaf: trustme.LeafCert) -> None:
+        path = Path(write_pem(self.folder, "new.pem", pem(leaf.private_key_pem) + chain(leaf)))
+        path.replace(self.folder / "broker.pem")
+
+
+def renewed(*hosts: str, of: str = "test", common_name: str = "broker") -> trustme.LeafCert:
+    """Another certificate with the same subject, if the names are the same."""
+    old = certificate("127.0.0.1", common_name="broker")
+    subject = x509.load_pem_x509_certificate(old.cert_chain_pems[0].bytes()).subject
+    unit = subject.get_attributes_for_oid(x509.NameOID.ORGANIZATIONAL_UNIT_NAME)[0].value
+    return authority(of).issue_cert(
+        *hosts, common_name=common_name, organization_name="Barnabas", organization_unit_name=str(unit)
+    )
+
+
+def test_changed_file_is_used_for_new_connections_while_old_ones_continue(harness: TlsHarness, tmp_path: Path) -> None:
+    stores = Stores(harness, tmp_path)
+    client, server = pair_of_kept_listener(harness)
+    stores.write(renewed("127.0.0.1", "added.example"))
+    harness.run_until(lambda: bool(harness.reports))
+    assert "reloaded its certificates" in harness.reports[0]
+    client.connection.send([b"old"])
+    harness.run_until(lambda: client.frames == [b"old"])
+    assert attempt(harness, server.listener.address) == [b"hello"]
+    stores.reloading.close()
+
+
+@pytest.mark.parametrize(
+    ("leaf", "fault"),
+    [
+        (lambda: renewed("127.0.0.1", of="foreign"), "does not verify"),
+        (lambda: renewed("127.0.0.1", common_name="other"), "ssl.allow.dn.changes"),
+        (lambda: renewed("elsewhere.example"), "ssl.allow.san.changes"),
+    ],
+)
+def test_changed_file_that_may_not_be_used_leaves_the_old_certificate(
+    harness: TlsHarness, tmp_path: Path, leaf: Callable[[], trustme.LeafCert], fault: str
+) -> None:
+    stores = Stores(harness, tmp_path)
+    _, server = pair_of_kept_listener(harness)
+    stores.write(leaf())
+    harness.run_until(lambda: bool(harness.reports))
+    assert "the changed certificates are not used" in harness.reports[0]
+    assert fault in harness.reports[0]
+    assert attempt(harness, server.listener.address) == [b"hello"]
+    stores.reloading.close()
+
+
+def test_subject_and_names_may_change_where_the_settings_allow_it(harness: TlsHarness, tmp_path: Path) -> None:
+    stores = Stores(harness, tmp_path, allow_dn_changes=True, allow_san_changes=True)
+    stores.write(renewed("elsewhere.example", common_name="other"))
+    harness.run_until(lambda: bool(harness.reports))
+    assert "reloaded its certificates" in harness.reports[0]
+    stores.reloading.close()

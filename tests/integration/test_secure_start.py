@@ -86,7 +86,7 @@ def test_secure_folder_shows_no_password(tmp_path: Path) -> None:
         folder.broker_settings(["authorizer.class.name"])
 
 
-def test_secured_cluster_serves_its_admin_and_nobody_else(tmp_path: Path) -> None:
+def test_secured_cluster_serves_its_admin_only(tmp_path: Path) -> None:
     with cluster_process(tmp_path / "data", "--brokers", "2", "--secure") as cluster:
         folder = tmp_path / "data" / "security"
         settings = settings_of(folder)
@@ -99,7 +99,10 @@ def test_secured_cluster_serves_its_admin_and_nobody_else(tmp_path: Path) -> Non
             message = consumer.poll(PATIENCE_S)
             assert message is not None
             assert message.value == b"one"
-        with Admin(cluster.bootstrap, default_api_timeout_ms=3000) as stranger, pytest.raises(BarnabasError, match="set security.protocol"):
+        with (
+            Admin(cluster.bootstrap, default_api_timeout_ms=3000) as stranger,
+            pytest.raises(BarnabasError, match=r"set security\.protocol"),
+        ):
             stranger.list_topics()
         listed = subprocess.run(
             [COMMAND, "topics", "list", "--bootstrap", cluster.bootstrap],

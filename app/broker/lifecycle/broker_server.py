@@ -308,6 +308,8 @@ class BrokerServer:
 
         tls = self._outside.listener_tls(listener)
         opened = self._outside.transport.listen((listener.host, listener.port), accept, limits, tls)
+        if tls is not None:
+            self._report(info(f"listener {listener.name} at {listener.host}:{opened.address[1]}: {tls.describe()}"))
         self._fronts.callback(opened.close)
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))

@@ -393,12 +393,15 @@ def test_bad_change_of_certificates_leaves_the_old_ones(harness: TlsHarness) -> 
 class Stores:
     """A listener whose certificate and trusted authorities are files."""
 
-    def __init__(self, harness: TlsHarness, folder: Path, **more: bool) -> None:
+    def __init__(self, harness: TlsHarness, folder: Path, *, may_change: bool = False) -> None:
         self.folder = folder
         self.write(certificate("127.0.0.1", common_name="broker"))
         write_pem(folder, "ca.pem", pem(authority().cert_pem))
         settings = SslSettings(
-            keystore_location=str(folder / "broker.pem"), truststore_location=str(folder / "ca.pem"), **more
+            keystore_location=str(folder / "broker.pem"),
+            truststore_location=str(folder / "ca.pem"),
+            allow_dn_changes=may_change,
+            allow_san_changes=may_change,
         )
         self.tls = harness.transport.server = server_tls(settings)
         self.reloading = CertificateReloading(harness.scheduler, harness.reports.append, check_ms=5)
@@ -453,7 +456,7 @@ def test_changed_file_that_may_not_be_used_leaves_the_old_certificate(
 
 
 def test_subject_and_names_may_change_where_the_settings_allow_it(harness: TlsHarness, tmp_path: Path) -> None:
-    stores = Stores(harness, tmp_path, allow_dn_changes=True, allow_san_changes=True)
+    stores = Stores(harness, tmp_path, may_change=True)
     stores.write(renewed("elsewhere.example", common_name="other"))
     harness.run_until(lambda: bool(harness.reports))
     assert "reloaded its certificates" in harness.reports[0]

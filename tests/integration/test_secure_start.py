@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cluster_process import COMMAND, cluster_process
+from support.cluster_process import cluster_process
+from support.process import COMMAND
 from typer.testing import CliRunner
 
 from barnabas import Admin, Consumer, Producer

@@ -42,7 +42,7 @@ class CertificateReloading:
             self._timer = self._scheduler.call_later(self._check_ms, self._check)
 
     def close(self) -> None:
-        """Look no more."""
+        """End the checks of files."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

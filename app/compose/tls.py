@@ -55,7 +55,7 @@ class BrokerTls:
         return tls
 
     def close(self) -> None:
-        """Follow the files no more."""
+        """End the checks of files."""
         if self._reloading is not None:
             self._reloading.close()
 

@@ -6,6 +6,7 @@ A user's node has a JSON object per mechanism: salt and keys in base64, and the 
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from ...ports.broker_api.scram import (
@@ -113,18 +114,15 @@ def check_alterations(
     refused: dict[str, AlteredScramUser] = {}
     changes: dict[str, dict[str, ScramCredential | None]] = {}
     alterations: list[ScramDeletion | ScramUpsertion] = [*request.deletions, *request.upsertions]
+    named = Counter(change.user for change in alterations)
     for change in alterations:
-        if change.user in refused:
-            continue
         try:
-            mechanism, credential = _checked(change)
-            of_user = changes.setdefault(change.user, {})
-            if mechanism in of_user:
+            if named[change.user] > 1:
                 text = "A user credential cannot be altered twice in the same request"
                 raise ApiError(ErrorCode.DUPLICATE_RESOURCE, text)
-            of_user[mechanism] = credential
+            mechanism, credential = _checked(change)
+            changes[change.user] = {mechanism: credential}
         except ApiError as error:
-            changes.pop(change.user, None)
             refused[change.user] = AlteredScramUser(user=change.user, error=error.code, error_message=error.message)
     return {user: UserChange(credentials=of_user) for user, of_user in changes.items()}, refused
 

@@ -12,7 +12,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     OffsetSpec,
     ScramCredentialInfo,
     ScramMechanism,
-    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "OffsetSpecs",
     "ScramCredentialInfo",
     "ScramMechanism",
-    "UserScramCredentialAlteration",
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
 ]

@@ -104,7 +104,7 @@ def broker(data: Path | None = None, *settings: str, scheme: str = "kafka") -> I
             seconds = time.perf_counter() - started
             if not line.startswith("barnabas ready "):
                 raise RuntimeError(f"the broker did not start: {line!r}")
-            host, _, port = line.split()[2].removeprefix(f"{scheme}://").rpartition(":")
+            host, _, port = line.split()[2].partition("://")[2].rpartition(":")
             yield RunningBroker(psutil.Process(process.pid), host, int(port), seconds)
         finally:
             process.terminate()

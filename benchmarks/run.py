@@ -35,6 +35,7 @@ BENCHMARKS = (
     "classic_publish",
     "classic_consume",
     "transport_echo",
+    "tls",
     "spark_read",
     "load",
     "table_delay",

@@ -24,6 +24,10 @@ class TransportError(BarnabasError):
     """The network failed: cannot listen, cannot connect, connection lost. The text names the address and the reason."""
 
 
+class ClosedUnanswered(TransportError):
+    """The other side closed the connection before it answered: it may want TLS or SASL, or not speak TLS."""
+
+
 class AuthenticationError(TransportError):
     """One side refused the identity of the other, Kafka's `AuthenticationException`: another attempt does not help."""
 

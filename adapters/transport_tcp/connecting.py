@@ -8,7 +8,15 @@ from time import monotonic
 from typing import Any
 
 from ...ports.scheduler import Outcome
-from ...ports.transport import Address, AuthenticationError, Connection, ConnectionHandler, Limits, TransportError
+from ...ports.transport import (
+    Address,
+    AuthenticationError,
+    ClosedUnanswered,
+    Connection,
+    ConnectionHandler,
+    Limits,
+    TransportError,
+)
 from .connection import Shared, TcpConnection, address_text
 from .handshake import Handshake, Tls, TlsSocket
 from .polling import WRITE
@@ -139,7 +147,7 @@ class Connecting:
             wrapped.close()
             reason, is_refused = problem
             text = f"cannot connect to {address_text(self._address)}: {reason}"
-            self._report_result(AuthenticationError(text) if is_refused else TransportError(text))
+            self._report_result(AuthenticationError(text) if is_refused else ClosedUnanswered(text))
 
         self._handshake = Handshake(self._shared.reactor, wrapped, done)
         self._handshake.step()

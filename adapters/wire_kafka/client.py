@@ -20,6 +20,7 @@ from ...ports.transport import (
     Address,
     AuthenticationError,
     ClientTls,
+    ClosedUnanswered,
     Connection,
     ConnectionHandler,
     Limits,
@@ -44,6 +45,10 @@ TICKS = 8
 REAUTHENTICATION_SHARE = 0.9
 """The part of a session's lifetime after which the client authenticates again (KIP-368)."""
 
+_UNANSWERED = (
+    "closed by the broker before it answered a request; its listener may want another security.protocol: SSL, "
+    "SASL_SSL or SASL_PLAINTEXT"
+)
 _HEADER = Struct(">hhi")
 _CORRELATION_MASK = 0x7FFF_FFFF
 
@@ -144,7 +149,7 @@ class KafkaLink:
         self._reauthentication: Timer | None = None
         self._throttle_timer: Timer | None = None
         """Set while the broker reads nothing, since this client is beyond its quota; requests wait in `_held`."""
-        self._has_versions = False
+        self._has_versions = self._has_answered = False
         self._scheduler = scheduler
         self._client_id = client_id
         self._opened: Opened | None = opened
@@ -233,6 +238,7 @@ class KafkaLink:
         except (Malformed, *DECODE_ERRORS) as error:
             self._fail(f"malformed answer: {error}")
             return
+        self._has_answered = True
         self._waiting.popleft()
         if not isinstance(result, BarnabasError) and getattr(result, "throttle_ms", 0) > 0:
             self._throttle(result.throttle_ms)
@@ -251,6 +257,8 @@ class KafkaLink:
     def on_closed(self, error: TransportError | None) -> None:
         if isinstance(error, AuthenticationError):  # the broker refused the certificate after the client's handshake
             self._fail(str(error), AuthenticationError)
+        elif error is None and not self._has_answered:
+            self._fail(_UNANSWERED, ClosedUnanswered)
         else:
             closed = "closed by the broker"
             if self._opened is not None:

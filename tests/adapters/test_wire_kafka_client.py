@@ -21,7 +21,7 @@ from barnabas.ports.broker_api.produce import Produce, ProducePartition, Produce
 from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.transport import Connection, ConnectionHandler, TransportError
+from barnabas.ports.transport import ClosedUnanswered, Connection, ConnectionHandler, TransportError
 
 ALL = {key: api.versions for key, api in BY_KEY.items()}
 TIMEOUT_MS = 8000
@@ -347,7 +347,7 @@ def test_a_lost_connection_fails_what_is_on_its_way() -> None:
     assert setup.broker.connection is not None
     setup.broker.connection.close()
     setup.transport.run()
-    assert [type(reply) for reply in replies] == [TransportError]
+    assert [type(reply) for reply in replies] == [ClosedUnanswered]
     assert not setup.link.is_open
 
 
@@ -356,7 +356,7 @@ def test_the_connection_lost_during_negotiation() -> None:
     assert setup.broker.connection is not None
     setup.broker.connection.close()
     setup.transport.run()
-    assert [type(outcome) for outcome in setup.opened] == [TransportError]
+    assert [type(outcome) for outcome in setup.opened] == [ClosedUnanswered]
 
 
 def test_a_request_that_is_not_answered_in_time_ends_the_link() -> None:

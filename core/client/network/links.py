@@ -7,13 +7,16 @@ from typing import Any
 from ....ports.broker_api.envelope import BrokerLink, Caller, Reply, Request
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
-from ....ports.errors import ClosedError
+from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Scheduler
-from ....ports.transport import Address, TransportError
+from ....ports.transport import Address, AuthenticationError, ClosedUnanswered, TransportError
 from ....ports.values import frozen
 from ..effects import backoff_ms
 from .connection import BrokerConnection, Connect
 from .unreachable_brokers import UnreachableBrokers
+
+UNANSWERED_MS = 3000
+"""A client without any answer stops trying when brokers have closed its connections for this time."""
 
 
 @frozen(kw_only=True)
@@ -139,9 +142,17 @@ class Links:
         self._address = address
         self._on_status = on_status
         self._links: dict[int, NodeLink] = {}
+        self._has_answered = False
+        self._unanswered_since_ms: float | None = None
 
     def submit(self, node: int, request: Request[Any], reply: Reply[Any]) -> None:
-        """Send a request like `NodeLink.submit`; over a new connection if the node's address has changed."""
+        """Send a request like `NodeLink.submit`; over a new connection if the node's address has changed.
+
+        If no broker has answered yet, and brokers close connections for `UNANSWERED_MS`, the error is an
+        `AuthenticationError`: their listeners want TLS or SASL.
+        """
+        if not self._has_answered:
+            reply = partial(self._on_first_answers, reply)
         address = self._address(node)
         if address is None:
             reply(TransportError(f"broker {node} has left the cluster"))
@@ -153,6 +164,17 @@ class Links:
                 link.close()
             link = fresh
         link.submit(request, reply)
+
+    def _on_first_answers(self, reply: Reply[Any], result: Any) -> None:
+        if isinstance(result, ClosedUnanswered) and not self._has_answered:
+            now_ms = self._outside.clock.monotonic_ms()
+            if self._unanswered_since_ms is None:
+                self._unanswered_since_ms = now_ms
+            if now_ms - self._unanswered_since_ms >= UNANSWERED_MS:
+                result = AuthenticationError(str(result))
+        elif not isinstance(result, BarnabasError):
+            self._has_answered = True
+        reply(result)
 
     def tidy(self) -> None:
         """Close the links of nodes that have other addresses now or left the cluster; their open requests fail."""

@@ -224,8 +224,10 @@ class Items:
         if self.also is not None and check.allows_cluster(self.also, log=False):
             return None
         name_of = self.name
-        if len(items) == 1 and check.allows(self.operation, self.resource_type, name_of(items[0]), log=False):
-            return None  # most requests
+        if len(items) == 1 and check.authorization.was_allowed(
+            check.caller, self.operation, self.resource_type, name_of(items[0])
+        ):
+            return None
         decided: dict[str, bool] = {}
         for item in items:
             name = name_of(item)
@@ -285,6 +287,9 @@ def _fetch(check: AccessCheck, request: Fetch) -> DeniedAnswer | AllowedPart | N
         if check.allows_cluster(CLUSTER_ACTION):
             return None
         return _answer(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    first = request.partitions[0].topic if len(request.partitions) == 1 else ""
+    if first and check.authorization.was_allowed(check.caller, READ, TOPIC, first):
+        return None
     decided: dict[tuple[str, bytes], bool] = {}
     for part in request.partitions:
         key = (part.topic, part.topic_id)

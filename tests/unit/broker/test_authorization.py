@@ -186,6 +186,17 @@ def test_allowed_items_are_handled_and_denied_ones_answered_in_order(broker: Man
     assert other.partitions[0].high_watermark == 0
 
 
+def test_right_that_was_used_is_gone_once_its_acl_is_deleted(broker: ManualBroker) -> None:
+    def error() -> ErrorCode:
+        parts = [ProducePartition("t", 0, memoryview(bytearray(batch(b"x"))))]
+        return broker.ask(Produce(partitions=parts), ALICE).partitions[0].error
+
+    grant(broker, topic(Op.WRITE))
+    assert (error(), error()) == (ErrorCode.NONE, ErrorCode.NONE)
+    broker.ask(DeleteAcls(filters=[AclBindingFilter()]), ADMIN)
+    assert error() is TOPIC_29
+
+
 def test_metadata_of_all_topics_leaves_out_hidden_ones(broker: ManualBroker) -> None:
     assert broker.ask(Metadata(topics=None), ALICE).topics == []
     grant(broker, topic(Op.READ))

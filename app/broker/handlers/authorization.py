@@ -127,7 +127,7 @@ _ATTRIBUTES_POSITION = 22
 
 
 class Topics(Protocol):
-    """What the gate asks about topics."""
+    """The names of topics, for the gate."""
 
     def topic_name(self, topic_id: bytes) -> str:
         """Return the name of the topic with this id; empty if there is none."""
@@ -805,7 +805,7 @@ STEPS: Mapping[type[Request[Any]], Sequence[Step]] = {
     ClassicFetch: (_classic_fetch,),
     ClassicOffsets: (_classic_offsets,),
 }
-"""What each API asks of its caller (facts A7). A request that is not here is denied."""
+"""The rights that each API needs (facts A7). A request that is not here needs CLUSTER_ACTION."""
 
 
 _UNKNOWN: Sequence[Step] = (_cluster(CLUSTER_ACTION),)

@@ -79,7 +79,7 @@ class AclDecider:
         self._report = report
         self._is_stale = True
         self.seen: set[_Seen] = set()
-        """What was allowed since the last change of the ACLs, up to `SEEN_MAX`."""
+        """The rights that were granted since the last change of the ACLs, up to `SEEN_MAX`."""
         registry.listen(self._on_delta)
 
     def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
@@ -225,8 +225,8 @@ def _line(
     verb = "Allowed" if decision.is_allowed else "Denied"
     resource = ResourcePattern(resource_type, PatternType.LITERAL, name[:300])
     what = f"operation = {operation.name} from host = {caller.host} on resource = {_printable(str(resource))}"
-    whom = f"Principal = {_printable(str(caller.principal))} is {verb}"
-    text = f"{whom} {what} for request = {request} with resourceRefCount = 1"
+    subject = f"Principal = {_printable(str(caller.principal))} is {verb}"
+    text = f"{subject} {what} for request = {request} with resourceRefCount = 1"
     return f"{text} based on rule {decision.rule}"
 
 

@@ -13,13 +13,11 @@ from barnabas import Admin, Broker
 from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.ports.broker_api.cluster import DescribeLogDirs
 from barnabas.ports.broker_api.groups import ListGroups, OffsetFetch
-from barnabas.ports.broker_api.quotas import DescribeClientQuotas
 from barnabas.ports.broker_api.replicas import ListPartitionReassignments
 from barnabas.ports.broker_api.transactions import ListTransactions
 from barnabas.ports.error_codes import ErrorCode
 
 WITHOUT_ERRORS = {
-    DescribeClientQuotas,
     DescribeLogDirs,
     ListGroups,
     ListPartitionReassignments,

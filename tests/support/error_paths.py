@@ -10,6 +10,14 @@ from barnabas import Message
 from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.ports.broker_api.acls import (
+    AclBinding,
+    AclBindingFilter,
+    CreateAcls,
+    DeleteAcls,
+    DescribeAcls,
+    ResourceType,
+)
 from barnabas.ports.broker_api.cluster import DescribeCluster
 from barnabas.ports.broker_api.configs import (
     AlterConfigs,
@@ -22,7 +30,7 @@ from barnabas.ports.broker_api.configs import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
-from barnabas.ports.broker_api.envelope import Request
+from barnabas.ports.broker_api.envelope import Principal, Request
 from barnabas.ports.broker_api.epochs import OffsetForLeaderEpoch, OffsetForLeaderPartition
 from barnabas.ports.broker_api.fetch import Fetch, FetchPartition
 from barnabas.ports.broker_api.groups import (
@@ -41,9 +49,24 @@ from barnabas.ports.broker_api.groups import (
 )
 from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.offsets import ListOffsets, ListOffsetsPartition
+from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.producers import DescribeProducers, InitProducerId
+from barnabas.ports.broker_api.quotas import (
+    AlterClientQuotas,
+    DescribeClientQuotas,
+    QuotaAlteration,
+    QuotaFilter,
+    QuotaOp,
+)
 from barnabas.ports.broker_api.replicas import AlterPartitionReassignments, ElectLeaders, Reassignment
+from barnabas.ports.broker_api.scram import AlterUserScramCredentials, DescribeUserScramCredentials, ScramDeletion
+from barnabas.ports.broker_api.tokens import (
+    CreateDelegationToken,
+    DescribeDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
 from barnabas.ports.broker_api.topics import (
     CreatePartitions,
     CreateTopics,
@@ -64,6 +87,7 @@ from barnabas.ports.broker_api.transactions import (
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import TopicPartition
+from barnabas.ports.values import Secret
 
 LONG = "x" * 32_767
 CLASSIC_COMPACTED = {"cleanup.policy": "compact", "message.format": "classic"}
@@ -472,4 +496,65 @@ TRANSACTIONS = [
     Wrong("describe: elsewhere", lambda _: DescribeTransactions(transactional_ids=["x"]), [E.NOT_COORDINATOR]),
 ]
 
-WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS, *TRANSACTIONS]
+# --- security, at a broker without an authorizer, whose clients are not authenticated
+
+_ACL = AclBinding(resource_type=ResourceType.TOPIC, resource_name="t", principal="User:a", operation=Operation.READ)
+_LIMIT = [QuotaOp(key="producer_byte_rate", value=1.0)]
+_ALICE = Principal("User", "alice")
+
+SECURITY = [
+    Wrong(
+        "quotas: no such type",
+        lambda _: DescribeClientQuotas(filters=[QuotaFilter(entity_type="planet", match=2)]),
+        [E.UNSUPPORTED_VERSION],
+    ),
+    Wrong(
+        "quotas: a type twice",
+        lambda _: DescribeClientQuotas(filters=[QuotaFilter(entity_type="user", match=kind) for kind in (1, 2)]),
+        [E.INVALID_REQUEST],
+    ),
+    Wrong(
+        "quotas: entities that cannot be",
+        lambda _: AlterClientQuotas(
+            entries=[
+                QuotaAlteration(entity={"user": ""}, ops=_LIMIT),
+                QuotaAlteration(entity={"ip": None}, ops=_LIMIT),
+                QuotaAlteration(entity={"user": "a", "ip": None}, ops=_LIMIT),
+            ]
+        ),
+        [E.INVALID_REQUEST] * 3,
+    ),
+    Wrong("ACLs: none without an authorizer", lambda _: DescribeAcls(), [E.SECURITY_DISABLED]),
+    Wrong("ACLs: none created", lambda _: CreateAcls(acls=[_ACL]), [E.SECURITY_DISABLED]),
+    Wrong("ACLs: none deleted", lambda _: DeleteAcls(filters=[AclBindingFilter()]), [E.SECURITY_DISABLED]),
+    Wrong(
+        "SCRAM: unknown user",
+        lambda _: DescribeUserScramCredentials(users=["nobody"]),
+        [E.RESOURCE_NOT_FOUND],
+    ),
+    Wrong(
+        "SCRAM: nothing to delete",
+        lambda _: AlterUserScramCredentials(deletions=[ScramDeletion(user="nobody", mechanism=1)]),
+        [E.RESOURCE_NOT_FOUND],
+    ),
+    Wrong(
+        "tokens: none created", lambda _: CreateDelegationToken(owner=None), [E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED]
+    ),
+    Wrong(
+        "tokens: none renewed",
+        lambda _: RenewDelegationToken(hmac=Secret(b"x"), renew_period_ms=1),
+        [E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED],
+    ),
+    Wrong(
+        "tokens: none expired",
+        lambda _: ExpireDelegationToken(hmac=Secret(b"x"), expiry_time_period_ms=1),
+        [E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED],
+    ),
+    Wrong(
+        "tokens: none described",
+        lambda _: DescribeDelegationToken(owners=[_ALICE]),
+        [E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED],
+    ),
+]
+
+WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS, *TRANSACTIONS, *SECURITY]

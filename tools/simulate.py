@@ -1,13 +1,16 @@
 """Play many seeds of the stories of `tests/simulation`, on all cores: what `make sim` runs.
 
-    python tools/simulate.py [--seeds N | --minutes N] [--first SEED | --fresh] [--story NAME] [--jobs N] [--record]
+    python tools/simulate.py [--seeds N | --minutes N | --rare] [--first SEED | --fresh] [--story NAME] [--jobs N]
+                             [--record]
 
 A seed that fails is reported at once, with the command that plays it again, and makes the exit code 1. So does a rare
 state (a fault, an act of an operator, a kind of election...) that no seed of a long run has reached: it is not tested.
 
 --minutes play the stories in turn, and begin no seeds after this time.
 --fresh   begin with the first seed that was never recorded.
---record  add what was played to tests/simulation/seeds.json.
+--rare    play the few seeds of tests/simulation/rare_seeds.json, which reach all rare states between them.
+--record  add what was played to tests/simulation/seeds.json; of a long run that reaches all rare states of a story,
+          write the few seeds that do so to rare_seeds.json.
 """
 
 import argparse
@@ -29,13 +32,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
-STORIES = ["cluster", "billing", "transactions", "restore", "recreate", "durable", "group", "classic"]
+STORIES = ["cluster", "billing", "transactions", "restore", "recreate", "partitions", "durable", "group", "classic"]
 CHUNK = 5
 FAILURES_MAX = 20
 LONG = 200
 """A run of this number of cluster seeds, or more, must reach every rare state."""
 RECORD = TESTS / "simulation" / "seeds.json"
 """By story: how many seeds were played since the record began, how many of them failed, and the next fresh one."""
+RARE_SEEDS = TESTS / "simulation" / "rare_seeds.json"
+"""By story: seeds that reach all of its rare states between them."""
 
 Story = Callable[[int], Counter[str]]
 """Plays a seed, and returns how often it reached which rare state."""
@@ -46,6 +51,7 @@ def stories() -> dict[str, Story]:
     sys.path.insert(0, str(TESTS))
     from simulation.billing_story import BillingStory
     from simulation.cluster_story import ClusterStory
+    from simulation.partitions_story import PartitionsStory
     from simulation.recreate_story import RecreateStory
     from simulation.restore_story import RestoreStory
     from simulation.test_broker_story import DurableStory
@@ -74,14 +80,15 @@ def stories() -> dict[str, Story]:
         "transactions": of_cluster(TransactionStory),
         "restore": of_cluster(RestoreStory),
         "recreate": of_cluster(RecreateStory),
+        "partitions": of_cluster(PartitionsStory),
         "durable": of_others(lambda seed: DurableStory(seed, log_flush_interval_messages=1)),
         "group": of_others(GroupStory),
         "classic": of_others(ClassicStory),
     }
 
 
-def rare_states() -> Sequence[str]:
-    """Return the rare states that the story of a cluster must reach."""
+def rare_states() -> Mapping[str, Sequence[str]]:
+    """Return the rare states that the seeds of a story must reach, by story."""
     sys.path.insert(0, str(TESTS))
     from simulation.swarm import RARE_STATES
 
@@ -97,39 +104,35 @@ class Played:
     """The outcome of some seeds of one story."""
 
     def __init__(
-        self, name: str, count: int, failed: Sequence[tuple[int, str]], reached: Counter[str], seeds: Counter[str]
+        self, name: str, count: int, failed: Sequence[tuple[int, str]], reached: Mapping[int, Counter[str]]
     ) -> None:
         self.name = name
         self.count = count
         self.failed = failed
         """The seeds that failed, and why."""
         self.reached = reached
-        """The number of times that each rare state was reached."""
-        self.seeds = seeds
-        """The number of seeds by which it was reached."""
+        """By seed: the number of times that it reached each rare state."""
 
 
 def play(name: str, seeds: Sequence[int]) -> Played:
     """Play these seeds of a story."""
     story = stories()[name]
     failed = []
-    reached: Counter[str] = Counter()
-    by: Counter[str] = Counter()
+    reached: dict[int, Counter[str]] = {}
     for seed in seeds:
         try:
-            found = story(seed)
+            reached[seed] = +story(seed)
         except Exception as error:  # noqa: BLE001  # reported by the parent
             failed.append((seed, f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"))
-            continue
-        reached += found
-        by.update(found.keys())
-    return Played(name, len(seeds), failed, reached, by)
+    return Played(name, len(seeds), failed, reached)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10_000)
-    parser.add_argument("--minutes", type=float)
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--seeds", type=int, default=10_000)
+    amount.add_argument("--minutes", type=float)
+    amount.add_argument("--rare", action="store_true")
     first = parser.add_mutually_exclusive_group()
     first.add_argument("--first", type=int, default=0)
     first.add_argument("--fresh", action="store_true")
@@ -141,7 +144,12 @@ def main() -> int:
     record = _recorded()
     firsts = {name: record[name]["next"] if chosen.fresh else chosen.first for name in names}
     began = time.monotonic()
-    if chosen.minutes is None:
+    rare = json.loads(RARE_SEEDS.read_text()) if chosen.rare else {}
+    if chosen.rare:
+        firsts = {name: min(rare.get(name, [0]), default=0) for name in names}
+        work = chain.from_iterable(_in_chunks(name, rare.get(name, [])) for name in names)
+        played = _play_all(work, sum(len(rare.get(name, [])) for name in names), chosen.jobs)
+    elif chosen.minutes is None:
         whole = ("cluster", "billing", chosen.story)
         planned = {name: chosen.seeds if name in whole else -(-chosen.seeds // OTHERS_SHARE) for name in names}
         work = chain.from_iterable(_chunks(name, firsts[name], seeds) for name, seeds in planned.items())
@@ -152,14 +160,18 @@ def main() -> int:
     counts = {name: sum(each.count for each in played if each.name == name) for name in names}
     played_seeds = ", ".join(f"{seeds} of {name} from {firsts[name]}" for name, seeds in counts.items())
     sys.stdout.write(f"{played_seeds} in {time.monotonic() - began:.0f} s; {failed or 'none'} failed\n")
-    if chosen.record and failed < FAILURES_MAX:
+    if chosen.record and failed < FAILURES_MAX and not chosen.rare:
         for name, seeds in counts.items():
             known = record[name]
             known["played"] += seeds
             known["failed"] += sum(len(each.failed) for each in played if each.name == name)
             known["next"] = max(known["next"], firsts[name] + seeds)
         RECORD.write_text(json.dumps(record, indent=2) + "\n")
-    unreached = _show_reached(played, counts.get("cluster", 0))
+    unreached = False
+    for name, states in rare_states().items():
+        if counts.get(name):
+            is_long = chosen.rare or counts[name] >= LONG
+            unreached |= _show_reached(name, states, played, is_long, records=chosen.record and not chosen.rare)
     return 1 if failed or unreached else 0
 
 
@@ -168,28 +180,45 @@ def _recorded() -> dict[str, dict[str, int]]:
     return {name: known.get(name, {"played": 0, "failed": 0, "next": 0}) for name in STORIES}
 
 
-def _show_reached(played: Iterable[Played], clusters: int) -> bool:
-    """Write how often each rare state was reached; True if a long run missed some."""
-    reached: Counter[str] = Counter()
+def _show_reached(name: str, states: Sequence[str], played: Iterable[Played], is_long: bool, *, records: bool) -> bool:
+    """Write how often the seeds of a story reached each rare state; return True if a long run missed some."""
+    by_seed = {seed: found for each in played if each.name == name for seed, found in each.reached.items()}
+    times: Counter[str] = Counter()
     seeds: Counter[str] = Counter()
-    for each in played:
-        if each.name == "cluster":
-            reached += each.reached
-            seeds += each.seeds
-    if not clusters:
-        return False
-    missing = [state for state in rare_states() if not reached[state]]
-    for state in sorted({*reached, *missing}):
-        sys.stdout.write(f"  {state:<60} {reached[state]:>9,} times, by {seeds[state]:>7,} seeds\n")
-    if missing and clusters >= LONG:
-        sys.stdout.write(f"no seed of {clusters} has reached: {', '.join(missing)}\n")
+    for found in by_seed.values():
+        times.update(found)
+        seeds.update(found.keys())
+    missing = [state for state in states if not seeds[state]]
+    sys.stdout.write(f"{name}:\n")
+    for state in sorted({*times, *missing}):
+        sys.stdout.write(f"  {state:<60} {times[state]:>9,} times, by {seeds[state]:>7,} seeds\n")
+    if missing and is_long:
+        sys.stdout.write(f"no seed of {len(by_seed)} of {name} has reached: {', '.join(missing)}\n")
         return True
+    if records and not missing:
+        known = json.loads(RARE_SEEDS.read_text()) if RARE_SEEDS.exists() else {}
+        known[name] = _few_that_reach(states, by_seed)
+        RARE_SEEDS.write_text(json.dumps(known, indent=2) + "\n")
     return False
 
 
+def _few_that_reach(states: Iterable[str], by_seed: Mapping[int, Counter[str]]) -> list[int]:
+    """Return seeds that reach all of these states between them, each time the one that reaches most of the rest."""
+    left, chosen = set(states), []
+    while left:
+        best = max(sorted(by_seed), key=lambda seed: len(left & by_seed[seed].keys()))
+        chosen.append(best)
+        left -= by_seed[best].keys()
+    return sorted(chosen)
+
+
+def _in_chunks(name: str, seeds: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+    for start in range(0, len(seeds), CHUNK):
+        yield name, seeds[start : start + CHUNK]
+
+
 def _chunks(name: str, first: int, seeds: int) -> Iterator[tuple[str, Sequence[int]]]:
-    for start in range(first, first + seeds, CHUNK):
-        yield name, range(start, min(start + CHUNK, first + seeds))
+    return _in_chunks(name, range(first, first + seeds))
 
 
 def _in_turn(firsts: Mapping[str, int], until: float) -> Iterator[tuple[str, Sequence[int]]]:

@@ -336,6 +336,8 @@ class ClusterChecker:
             if leads >= 0 and leads == mirror.leads:
                 self._count_copies(key, partition, high_watermark, where)
         mirror.high_watermark = high_watermark
+        if mirror.leads > leads and high_watermark < mirror.end and partition.topic_partition.topic == OFFSETS:
+            self.world.reached["log: a coordinator resigns above its high watermark"] += 1
         if leads >= 0 and leads != mirror.leads:
             self._begins_to_lead(mirror, agreed, where)
             if high_watermark < mirror.end:

@@ -21,7 +21,7 @@ from simulation.cluster_actors import (
 from simulation.cluster_checker import OFFSETS, Broken, ClusterChecker
 from simulation.knobs import set_knobs, some_knobs
 from simulation.probes import Given, Probe
-from simulation.swarm import LOSSES, Swarm
+from simulation.swarm import LOSSES, Swarm, reported_states
 
 from barnabas import Admin
 from barnabas.adapters.system import SeededEntropy
@@ -32,7 +32,6 @@ from barnabas.ports.types import TopicPartition
 from barnabas.simulation import Disasters, SimulatedBroker, World
 
 SECONDS = 8.0
-PARTITIONS = 2
 SETTLED_WITHIN = 60.0
 REPAIRED_WITHIN = 300.0
 """A repair that found no other replica is tried again a minute later, then after two."""
@@ -57,6 +56,10 @@ class ClusterStory:
 
     name = "cluster"
     """What `make sim` calls it."""
+    partitions = 2
+    """The number of partitions of the topic."""
+    written: tuple[int, ...] = (0, 1, 0)
+    """The partition of each writer."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class ClusterStory:
             own["log_flush_interval_ms"] = 300
         self.world = World(seed, brokers=count, session_seconds=2.0, data_folders=1 + (seed % 4 == 1), **own)
         self.checker = ClusterChecker(self.world, self._checked_topics(), lossy=[FLEETING])
-        self.books = [Book() for _ in range(PARTITIONS)]
+        self.books = [Book() for _ in range(self.partitions)]
         self.positions = GroupPositions()
         self.given = Given()
         self.probes: list[Probe] = []
@@ -130,18 +133,19 @@ class ClusterStory:
             raise
         finally:
             set_knobs({})
+            self.world.reached += reported_states(self.world.reports)
 
     def _play(self) -> None:
         world = self.world
         self.checker.watch()
         with Admin(world.client("founder")) as admin:
-            admin.create_topic(TOPIC, partitions=PARTITIONS)
+            admin.create_topic(TOPIC, partitions=self.partitions)
         self.writers = [
-            ClusterWriter(world, f"writer-{n}", n % PARTITIONS, self.books[n % PARTITIONS], self.checker)
-            for n in range(PARTITIONS + 1)
+            ClusterWriter(world, f"writer-{n}", partition, self.books[partition], self.checker)
+            for n, partition in enumerate(self.written)
         ]
         self.readers = [ClusterReader(world, "reader", self.books)]
-        self.probes = [Probe(self.checker, each, self.given, PARTITIONS, GROUP) for each in world.brokers]
+        self.probes = [Probe(self.checker, each, self.given, self.partitions, GROUP) for each in world.brokers]
         for number in range(2):
             world.program(f"member-{number}", Member(self.positions, self.books, self.checker).run, restart_after=0.5)
         world.program("auditor", Auditor(self.positions).run, restart_after=0.5)
@@ -178,10 +182,10 @@ class ClusterStory:
         rotten = len(self._rotten())
         self._await("what has rotten is repaired", self._nothing_is_rotten, REPAIRED_WITHIN)
         world.reached["rot: found and repaired"] += rotten
-        ends = [self._end(number) for number in range(PARTITIONS)]
+        ends = [self._end(number) for number in range(self.partitions)]
         self._await(
             "the group reads everything",
-            lambda: all(self.positions.committed.get(n) == end for n, end in enumerate(ends)),
+            lambda: all(self.positions.committed.get(n, 0) == end for n, end in enumerate(ends)),
         )
         self._await("replicas are equal", lambda: not difference(world, (TOPIC, FLEETING)))
         self._await("nothing piles up", lambda: not self._piled_up())

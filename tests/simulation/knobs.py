@@ -20,6 +20,7 @@ from barnabas.core.log.manager import creation, data_folder
 from barnabas.core.log.producers import replay
 from barnabas.core.log.segment import offset_index, segment_list, transaction_index
 from barnabas.core.replica import alter_partition_manager
+from barnabas.core.tree import tree
 from barnabas.ports.entropy import Entropy
 
 
@@ -59,7 +60,9 @@ KNOBS = (
     Knob(transaction_index, "_BLOCK_ENTRIES", (1, 2)),
     Knob(transaction_index, "_CACHED_BLOCKS_MAX", (1,)),
 )
-_DEFAULTS = {(each.module, each.name): getattr(each.module, each.name) for each in KNOBS}
+LIMITS = (Knob(tree, "DATA_BYTES_MAX", ()),)
+"""A story may lower these, and no seed does it by chance."""
+_DEFAULTS = {(each.module, each.name): getattr(each.module, each.name) for each in (*KNOBS, *LIMITS)}
 
 
 def some_knobs(entropy: Entropy) -> dict[str, Any]:

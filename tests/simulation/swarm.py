@@ -4,14 +4,17 @@ With all faults at once, most stories look alike, and one fault hides what anoth
 Groce et al. 2012): so each seed has some of them only.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from attrs import define
 from simulation.cluster_actors import Operator
+from simulation.knobs import names_of
 
 from barnabas.ports.entropy import Entropy
 from barnabas.simulation import Disasters
+from barnabas.simulation.interference import POINTS
 
 LOSSES = ("power_cut", "lose_disk", "lose_folder", "old_disk", "rot")
 """The faults that take what was acknowledged from a disk."""
@@ -21,7 +24,15 @@ MILD = (
 )
 KINDS = (*Disasters.KINDS, *Disasters.MORE_KINDS)
 KINDS_MIN = 4
-RARE_STATES = (
+REPORTED = {
+    "isr: a change retried": "changing in-sync replicas failed",
+    "controller: resigned": "has resigned as the controller",
+    "log: an interrupted cleaning completed": "an interrupted cleaning is completed",
+    "log: a torn batch cut off": "truncated at its first corrupt batch",
+    "transaction: a marker passed over": "the partitions were deleted",
+}
+"""Rare states that the brokers report: what a line of their logs contains."""
+_OF_CLUSTERS = (
     *(f"fault: {kind}" for kind in KINDS),
     *(f"operator: {act}" for act in Operator.ACTS),
     "election: a member of the ISR",
@@ -44,14 +55,33 @@ RARE_STATES = (
     "tree: a write by an old version",
     "tree: an answer lost with the connection",
     "group: asked for offsets of a topic made again",
+    "isr: a change retried",
+    "controller: resigned",
+    "log: an interrupted cleaning completed",
+    "log: a torn batch cut off",
+    "log: a coordinator resigns above its high watermark",
+    *(f"point: {point}: {act}" for point, acts in POINTS.items() for act in acts),
+    *(f"knob: {name}" for name in names_of()),
     "rot: in a closed segment",
     "rot: in the active segment",
     "rot: met by a reader",
     "rot: found and repaired",
     "stray: renamed",
 )
-"""What some seed of a long run has to reach: what none does is not tested."""
+RARE_STATES: Mapping[str, Sequence[str]] = {
+    "cluster": _OF_CLUSTERS,
+    "transactions": ("transaction: a marker passed over", "fault: late markers", "fault: interfere"),
+    "restore": ("fault: restored coordination",),
+    "recreate": ("names: a topic deleted while its group reads",),
+    "partitions": ("election: by claims", "election: by claims that differ", "election: nobody can lead"),
+}
+"""By story: what some seed of a long run has to reach. What none does is not tested."""
 T = TypeVar("T")
+
+
+def reported_states(reports: Iterable[str]) -> Counter[str]:
+    """Return how often the brokers have reported which rare state."""
+    return Counter(state for line in reports for state, words in REPORTED.items() if words in line)
 
 
 @define(frozen=True, kw_only=True)

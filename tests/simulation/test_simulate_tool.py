@@ -37,7 +37,7 @@ def test_failing_seed_is_reported_with_replay_command(
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
     monkeypatch.setattr(tool, "be_quiet", lambda: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     assert run(tool, monkeypatch, "--seeds", "12", "--story", "cluster", "--jobs", "2") == 1
     out, err = capfd.readouterr()
     assert "12 of cluster" in out and "1 failed" in out
@@ -46,7 +46,7 @@ def test_failing_seed_is_reported_with_replay_command(
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
     assert (
         "20 of cluster from 8, 20 of billing from 8, 2 of transactions from 8, 2 of restore from 8, "
-        "2 of recreate from 8, 2 of durable from 8, 2 of group from 8, 2 of classic from 8"
+        "2 of recreate from 8, 2 of partitions from 8, 2 of durable from 8, 2 of group from 8, 2 of classic from 8"
     ) in capfd.readouterr().out
 
 
@@ -56,12 +56,12 @@ def test_a_long_run_that_misses_a_rare_state_fails(
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
     monkeypatch.setattr(tool, "be_quiet", lambda: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill", "fault: rot"])
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill", "fault: rot"]})
     assert run(tool, monkeypatch, "--seeds", "200", "--first", "10", "--story", "cluster", "--jobs", "1") == 1
     out = capfd.readouterr().out
-    assert "no seed of 200 has reached: fault: rot" in out
+    assert "no seed of 200 of cluster has reached: fault: rot" in out
     assert "400 times, by     200 seeds" in out
-    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     assert run(tool, monkeypatch, "--seeds", "200", "--first", "10", "--story", "cluster", "--jobs", "1") == 0
 
 
@@ -71,9 +71,31 @@ def test_fresh_seeds_begin_where_the_record_ends(
     monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
     monkeypatch.setattr(tool, "be_quiet", lambda: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(tool, "rare_states", lambda: ["fault: kill"])
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["fault: kill"]})
     monkeypatch.setattr(tool, "RECORD", tmp_path / "seeds.json")
+    monkeypatch.setattr(tool, "RARE_SEEDS", tmp_path / "rare_seeds.json")
     for first, failed in ((0, 1), (20, 0)):
         assert run(tool, monkeypatch, "--seeds", "20", "--fresh", "--record", "--story", "cluster") == failed
         assert f"20 of cluster from {first}" in capfd.readouterr().out
     assert json.loads((tmp_path / "seeds.json").read_text())["cluster"] == {"played": 40, "failed": 1, "next": 40}
+
+
+def test_few_seeds_that_reach_all_rare_states_are_recorded_and_played(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def reaches(seed: int) -> Counter[str]:
+        return Counter({f"state {seed % 4}": 1, "state 0": seed % 2})
+
+    monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, reaches))
+    monkeypatch.setattr(tool, "be_quiet", lambda: None)
+    monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": [f"state {number}" for number in range(4)]})
+    monkeypatch.setattr(tool, "RECORD", tmp_path / "seeds.json")
+    monkeypatch.setattr(tool, "RARE_SEEDS", tmp_path / "rare_seeds.json")
+    assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--record", "--story", "cluster") == 0
+    assert json.loads((tmp_path / "rare_seeds.json").read_text()) == {"cluster": [9, 10, 11]}
+    assert run(tool, monkeypatch, "--rare") == 0
+    assert "3 of cluster from 9" in capfd.readouterr().out
+    monkeypatch.setattr(tool, "rare_states", lambda: {"cluster": ["state 5"]})
+    assert run(tool, monkeypatch, "--rare") == 1
+    assert "no seed of 3 of cluster has reached: state 5" in capfd.readouterr().out

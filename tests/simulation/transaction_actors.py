@@ -7,7 +7,7 @@ from simulation.actors import Actor
 from simulation.client import TOPIC
 from simulation.cluster_checker import Broken
 
-from barnabas import Consumer, Producer
+from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.errors import AbortNeeded, ClientTimeout
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
@@ -20,6 +20,8 @@ from barnabas.simulation import Program, World
 PARTITIONS = 2
 PLACE = TopicPartition(TOPIC, 0)
 """Where a worker's group has its position: the number of the item that comes next."""
+REMOVED = "removed"
+"""A topic that is deleted in the middle of transactions."""
 TIMEOUT_MS = 3000
 CALLS: dict[str, Any] = {
     "request_timeout_ms": 1500,
@@ -126,6 +128,35 @@ class Worker:
             except ClientTimeout:
                 if attempt == 9:
                     raise BarnabasError("nobody says how the transaction ended") from None
+
+
+class Remover:
+    """Deletes a topic in the middle of a transaction that writes to it: the marker of its end is sent to nobody."""
+
+    def run(self, program: Program) -> None:
+        chance = program.world.entropy.child(f"{program.name} {program.lives}")
+        with (
+            Admin(program, request_timeout_ms=1500, default_api_timeout_ms=4000) as admin,
+            Producer(
+                program,
+                transactional_id=program.name,
+                transaction_timeout_ms=TIMEOUT_MS,
+                delivery_timeout_ms=TIMEOUT_MS,
+                max_block_ms=1000,
+                allow_auto_create_topics=False,
+                **CALLS,
+            ) as producer,
+        ):
+            producer.init_transactions(10)
+            while True:
+                if REMOVED not in admin.list_topics():
+                    admin.create_topic(REMOVED, partitions=1)
+                producer.begin_transaction(10)
+                producer.send(REMOVED, b"of a topic that is deleted", partition=0).result(5)
+                admin.delete_topics([REMOVED])
+                program.sleep(0.2 * chance.fraction())
+                producer.commit_transaction(10) if chance.below(2) else producer.abort_transaction(10)
+                program.sleep(0.5 * chance.fraction())
 
 
 @define

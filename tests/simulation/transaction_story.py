@@ -13,6 +13,7 @@ from simulation.transaction_actors import (
     Asker,
     Commitments,
     Identity,
+    Remover,
     SeenItems,
     Stray,
     Witness,
@@ -86,6 +87,8 @@ class TransactionStory(ClusterStory):
             world.program(f"asker-{name}", self.askers[name].run, restart_after=0.3)
         if self.seed % 4 > 1:
             world.program("twin", self.twin.run, restart_after=1.5)
+        if world.shared:
+            world.program("remover", Remover().run, restart_after=0.5)
         identities: list[Identity] = []
         self.strays = [Stray(world, each, identities) for each in world.brokers]
         for number, witness in enumerate(self.witnesses):
@@ -103,6 +106,8 @@ class TransactionStory(ClusterStory):
         for broker in world.brokers.values():
             if any(partition.log.failure is not None for partition in broker.partitions.values()):
                 broker.restart()  # as whoever has mended the disk does
+        if "remover" in world.programs:
+            world.programs["remover"].cut_power()
         self._await("all brokers are in sync", self._all_in_sync)
         self.twin.retired = True
         before = {name: book.commits for name, book in self.commitments.items()}

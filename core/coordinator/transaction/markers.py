@@ -9,6 +9,7 @@ from attrs import evolve
 from ....ports.broker_api.transactions import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
+from ....ports.report import info
 from ....ports.scheduler import Scheduler
 from ....ports.types import TopicPartition
 from ....ports.values import frozen
@@ -175,8 +176,7 @@ class MarkerSender:
         if later:
             self.without_leader += 1
             if sending.tries >= _TRIES_UNTOLD:
-                names = ", ".join(map(str, later[:_NAMED_MAX])) + (", ..." if len(later) > _NAMED_MAX else "")
-                self._complain(sending, f"no leader of {names}")
+                self._complain(sending, f"no leader of {_names_of(later)}")
 
             def again() -> None:
                 self.without_leader -= 1
@@ -218,8 +218,8 @@ class MarkerSender:
             self._is_looking_up = False
             deleted, not_known = frozenset(found.deleted), frozenset(found.not_known_here)
             for sending, partitions in absent.items():
-                sending.left.difference_update(
-                    each for each in partitions if each in deleted and self._leader_of(each) is None
+                self._pass_over(
+                    sending, [each for each in partitions if each in deleted and self._leader_of(each) is None]
                 )
                 self._look(sending)
             for sending, partitions in unconfirmed.items():
@@ -236,13 +236,21 @@ class MarkerSender:
         deleted: Collection[TopicPartition],
         not_known: Collection[TopicPartition],
     ) -> None:
-        sending.left.difference_update(each for each in partitions if each in deleted)
+        self._pass_over(sending, [each for each in partitions if each in deleted])
         self._look(sending)
         left = [each for each in partitions if each in sending.left]
         self._route(sending, [each for each in left if each not in not_known])
         later = [each for each in left if each in not_known]
         if later:
             self._retry(sending, lambda: self._confirm(sending, later))
+
+    def _pass_over(self, sending: _Sending, deleted: Sequence[TopicPartition]) -> None:
+        """Send no marker to deleted partitions."""
+        skipped = [each for each in deleted if each in sending.left]
+        sending.left.difference_update(skipped)
+        if skipped and not (sending.is_over or self._is_closed):
+            what = f"{_producer_of(sending.marker)}, is not sent to {_names_of(skipped)}"
+            self._report(info(f"{what}: the partitions were deleted"))
 
     def _retry(self, sending: _Sending, again: Callable[[], None]) -> None:
         delay_ms = min(_RETRY_MS_MAX, _RETRY_MS * 2**sending.tries)
@@ -325,8 +333,7 @@ class MarkerSender:
         """Report a failure, once for each transaction."""
         if not sending.was_reported:
             sending.was_reported = True
-            what = f"the marker of producer {sending.marker.producer_id}, epoch {sending.marker.producer_epoch}"
-            self._report(f"{what}, cannot be written everywhere yet: {why}")
+            self._report(f"{_producer_of(sending.marker)}, cannot be written everywhere yet: {why}")
 
     def _try_again(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
         self._retry(sending, lambda: self._route(sending, partitions))
@@ -335,3 +342,11 @@ class MarkerSender:
         if not sending.left and not sending.is_over and not self._is_closed:
             sending.is_over = True
             sending.done()
+
+
+def _producer_of(marker: TxnMarker) -> str:
+    return f"the marker of producer {marker.producer_id}, epoch {marker.producer_epoch}"
+
+
+def _names_of(partitions: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions[:_NAMED_MAX])) + (", ..." if len(partitions) > _NAMED_MAX else "")

@@ -87,17 +87,18 @@ class TransactionStory(ClusterStory):
             world.program(f"asker-{name}", self.askers[name].run, restart_after=0.3)
         if self.seed % 4 > 1:
             world.program("twin", self.twin.run, restart_after=1.5)
-        if world.shared:
+        late = world.shared and (self.late_markers or self.seed % 4 == 1)
+        if world.shared and not late:
             world.program("remover", Remover().run, restart_after=0.5)
         identities: list[Identity] = []
         self.strays = [Stray(world, each, identities) for each in world.brokers]
         for number, witness in enumerate(self.witnesses):
             world.program(f"witness-{number}", witness.run, restart_after=0.3)
-        late = LateMarkers(world) if world.shared and (self.late_markers or self.seed % 4 == 1) else None
+        late_markers = LateMarkers(world) if late else None
         with Disasters(world, every=self.every, lasting=self.lasting, kinds=self.kinds, spared=["founder"]):
             world.run(self.seconds)
-            if late is not None:
-                late.going_on = False
+            if late_markers is not None:
+                late_markers.going_on = False
         self._settle()
 
     def _settle(self) -> None:

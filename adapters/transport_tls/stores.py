@@ -1,6 +1,7 @@
 """Key stores and trust stores: PEM files, PEM texts in the configuration, PKCS#12 files."""
 
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from ...ports.errors import ConfigError
 from ...ports.values import Secret
 
 _PEM = "-----BEGIN "
+_BLOCK = re.compile(r"(-----BEGIN [^-]+-----)([A-Za-z0-9+/=\s]+)(-----END [^-]+-----)")
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 
 
@@ -21,7 +23,7 @@ def load_key_store(context: ssl.SSLContext, settings: SslSettings) -> None:
     if settings.keystore_certificate_chain:
         if settings.keystore_key is None:
             raise ConfigError("ssl.keystore.key is not set, though ssl.keystore.certificate.chain is")
-        text = f"{settings.keystore_key.value}\n{settings.keystore_certificate_chain}"
+        text = f"{_lines(settings.keystore_key.value)}\n{_lines(settings.keystore_certificate_chain)}"
         _load_text(context, text, settings.key_password, "ssl.keystore.key")
     elif settings.certificate_location:
         key = settings.key_location or settings.certificate_location
@@ -40,7 +42,7 @@ def load_key_store(context: ssl.SSLContext, settings: SslSettings) -> None:
 
 def load_trust_store(context: ssl.SSLContext, settings: SslSettings) -> bool:
     """Load the trusted authorities; False if the settings have none. Raises `ConfigError`."""
-    name, text = "ssl.truststore.certificates", settings.truststore_certificates
+    name, text = "ssl.truststore.certificates", _lines(settings.truststore_certificates or "")
     if not text and settings.truststore_location:
         path, name = settings.truststore_location, f"ssl.truststore.location={settings.truststore_location}"
         if _kind_of(path, settings.truststore_type, name) == "PEM":
@@ -55,6 +57,11 @@ def load_trust_store(context: ssl.SSLContext, settings: SslSettings) -> bool:
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{name}: there is no certificate in PEM form that can be read ({_reason(error)})") from None
     return True
+
+
+def _lines(text: str) -> str:
+    """Return a PEM text in lines: in a configuration file it may stand on one, with blanks, as Kafka allows."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n" + "\n".join(found[2].split()) + f"\n{found[3]}\n", text)
 
 
 def _kind_of(path: str, stated: str, name: str) -> str:
@@ -72,12 +79,12 @@ def _kind_of(path: str, stated: str, name: str) -> str:
 
 
 def _load_file(context: ssl.SSLContext, path: str, key: str, password: Secret[str] | None, name: str) -> None:
-    for each in (path, key):
-        _read(each, name)
+    _read(path, name)
+    is_encrypted = b"ENCRYPTED" in _read(key, name)
     try:
         context.load_cert_chain(path, key, password=_password(password))
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise ConfigError(f"{name}: {_key_problem(error, password)}") from None
+        raise ConfigError(f"{name}: {_key_problem(error, password, is_encrypted=is_encrypted)}") from None
 
 
 def _load_text(context: ssl.SSLContext, text: str, password: Secret[str] | None, name: str) -> None:
@@ -85,7 +92,8 @@ def _load_text(context: ssl.SSLContext, text: str, password: Secret[str] | None,
         try:
             context.load_cert_chain(path, password=_password(password))
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise ConfigError(f"{name}: {_key_problem(error, password)}") from None
+            problem = _key_problem(error, password, is_encrypted="ENCRYPTED" in text)
+            raise ConfigError(f"{name}: {problem}") from None
 
 
 @contextmanager
@@ -135,11 +143,11 @@ def _password(password: Secret[str] | None) -> str:
     return "" if password is None else password.value
 
 
-def _key_problem(error: Exception, password: Secret[str] | None) -> str:
+def _key_problem(error: Exception, password: Secret[str] | None, *, is_encrypted: bool) -> str:
     reason = _reason(error)
     if "KEY_VALUES_MISMATCH" in reason:
         return "the private key does not belong to the first certificate"
-    if any(each in reason for each in ("BAD_DECRYPT", "BAD_PASSWORD", "INTERRUPTED_OR_CANCELLED", "PASSWORD")):
+    if is_encrypted:
         return "the private key is encrypted, and ssl.key.password is " + ("wrong" if password else "not set")
     return f"there is no certificate with its private key in PEM form that can be read ({reason})"
 

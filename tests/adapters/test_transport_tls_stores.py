@@ -1,6 +1,7 @@
 """Certificates and keys are read from PEM files and texts and from PKCS#12; errors name the key to change."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -91,7 +92,7 @@ def test_java_key_store_is_refused_with_the_way_to_convert_it(tmp_path: Path) ->
         ({"truststore_certificates": "nothing", "client_auth": "required"}, "ssl.truststore.certificates"),
     ],
 )
-def test_bad_settings_name_the_key_to_change(change: dict[str, object], fault: str) -> None:
+def test_bad_settings_name_the_key_to_change(change: dict[str, Any], fault: str) -> None:
     from attrs import evolve
 
     base = server_settings()

@@ -12,7 +12,8 @@ from support.certificates import authority, certificate, chain, pem, write_pem
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
-from barnabas.ports.errors import ConfigError
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
 from barnabas.ports.transport import AuthenticationError
 from barnabas.testing import TestCluster
 
@@ -187,3 +188,30 @@ def test_three_brokers_replicate_over_tls_with_client_certificates(files: Files)
 def test_bad_settings_of_a_listener_are_a_configuration_error(files: Files, change: dict[str, str], fault: str) -> None:
     with pytest.raises(ConfigError, match=fault), Broker(storage="memory", config={**files.broker(), **change}):
         pass
+
+
+def test_name_from_the_certificate_decides_what_a_user_may_do(files: Files, tmp_path: Path) -> None:
+    config = files.broker(
+        ssl_client_auth="required", ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/L", super_users="User:alice"
+    )
+    config["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    bob = certificate("bob", common_name="bob")
+    bob_store = write_pem(tmp_path, "bob.pem", pem(bob.private_key_pem) + chain(bob))
+    with Broker(storage="memory", config=config) as broker:
+        with Admin(broker.bootstrap, config=files.client(ssl_keystore_location=files.alice_store)) as alice:
+            alice.create_topic("hers")
+            assert "hers" in alice.list_topics()
+        with Admin(broker.bootstrap, config=files.client(ssl_keystore_location=bob_store)) as stranger:
+            assert "hers" not in stranger.list_topics()
+            with pytest.raises(ApiError) as error:
+                stranger.create_topic("his")
+    assert error.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_subject_that_no_rule_matches_closes_the_connection(files: Files) -> None:
+    config = files.broker(ssl_client_auth="required", ssl_principal_mapping_rules="RULE:^CN=broker,.*$/broker/")
+    with Broker(storage="memory", config=config) as broker:
+        settings = files.client(ssl_keystore_location=files.alice_store)
+        refused = pytest.raises(BarnabasError)
+        with Admin(broker.bootstrap, config=settings, default_api_timeout_ms=2000) as alice, refused:
+            alice.list_topics()

@@ -141,3 +141,12 @@ def test_a_topic_count_beyond_the_frame_is_refused() -> None:
     end = ServerEnd()
     end.send(header(20, 0, 1) + i32(2**31 - 1))
     assert end.connection.is_closed
+
+
+@pytest.mark.parametrize("operation", [0, 16, -1])
+def test_acl_with_an_unknown_operation_closes_the_connection(operation: int) -> None:
+    end = ServerEnd()
+    entry = b"\x02" + text("t") + b"\x03" + text("User:a") + text("*") + pack(">bb", operation, 3)
+    end.send(header(30, 1, 1) + i32(1) + entry)
+    assert end.connection.is_closed
+    assert end.answers == []

@@ -387,7 +387,9 @@ class _ServerConnection:
         if throttle_ms and usage.is_fetch:
             result = FetchResult(partitions=(), throttle_ms=throttle_ms)
         elif throttle_ms > result.throttle_ms:
-            result = evolve(result, throttle_ms=throttle_ms)
+            # The bytes of a cached answer have another delay, and are those of other clients.
+            own = {"encoded": None} if getattr(result, "encoded", None) is not None else {}
+            result = evolve(result, throttle_ms=throttle_ms, **own)
         if result.throttle_ms > 0:
             self._mute(result.throttle_ms)
         return result

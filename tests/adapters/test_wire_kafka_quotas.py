@@ -129,6 +129,21 @@ def test_time_of_the_thread_beyond_its_share_delays_at_most_one_window() -> None
     assert house.end.connection.paused
 
 
+def test_delay_of_one_client_is_not_in_the_cached_answer_of_another() -> None:
+    house = House({"client-id": "greedy"}, request_percentage=0.0001)
+    cached = evolve(METADATA_RESULT, encoded={})
+
+    def answer(_request: Any) -> Any:
+        house.clock.advance(50)
+        return cached
+
+    for client_id, expected_ms in (("modest", 0), ("greedy", 1000), ("modest", 0)):
+        end = house.connect()
+        end.broker.script = answer
+        end.send(request_frame(METADATA, 9, 1, SAMPLES[METADATA].request, client_id))
+        assert result_of(METADATA, 9, end.answers[0]).throttle_ms == expected_ms
+
+
 def test_larger_delay_of_two_quotas_is_applied() -> None:
     house = House(request_percentage=1.0, producer_byte_rate=1000.0)
     house.handler_ms = 900.0

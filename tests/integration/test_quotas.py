@@ -11,15 +11,17 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from support.api_connection import ApiConnection
 from support.kafka_python import KafkaProducer
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Producer, SimpleConsumer
 from barnabas.app.embedded_broker import Broker
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
+from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.quotas import AlterClientQuotas, QuotaAlteration, QuotaOp
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.cluster import TestCluster
 
 pytestmark = pytest.mark.xdist_group("quotas")
 
@@ -94,6 +96,23 @@ def test_kafka_python_producer_stays_within_its_rate(broker: Broker) -> None:
             producer.send("kp", bytes(100_000)).get(PATIENCE_S)
     seconds = time.monotonic() - began
     assert 800_000 / (seconds + 2) <= RATE * 1.01  # the first windows pass at once
+
+
+def test_quota_that_one_broker_stores_applies_at_all_of_them() -> None:
+    with TestCluster(brokers=2, quota_window_num=2) as cluster:
+        first, second = cluster.bootstrap.split(",")
+        with ApiConnection(first) as connection:
+            ops = [QuotaOp(key="request_percentage", value=0.0001)]
+            request = AlterClientQuotas(entries=[QuotaAlteration(entity={"client-id": "greedy"}, ops=ops)])
+            assert connection.ask(request).entries[0].error is ErrorCode.NONE
+
+        def is_throttled() -> bool:
+            with ApiConnection(second) as connection:
+                return bool(connection.ask(Metadata(topics=None), 9, client_id="greedy").throttle_ms > 0)
+
+        wait_for(is_throttled)
+        with ApiConnection(second) as connection:
+            assert connection.ask(Metadata(topics=None), 9, client_id="modest").throttle_ms == 0
 
 
 @pytest.mark.slow

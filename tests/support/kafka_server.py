@@ -20,8 +20,11 @@ class KafkaServer(ServerProcess):
 
     name = "Kafka"
 
-    def __init__(self, folder: Path, users: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, users: Mapping[str, str] | None = None, tls: Mapping[str, str] | None = None
+    ) -> None:
         """With `users` and their passwords clients log in by SASL/PLAIN, ACLs decide, and `admin` is a super user.
+        With `tls`, settings of certificates, they also log in by SCRAM, over SASL_SSL.
 
         Skips the test where the jars, or Java, cannot be had.
         """
@@ -48,14 +51,21 @@ class KafkaServer(ServerProcess):
         if users:
             known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            addresses = {"SASL_PLAINTEXT": self.port, "INTERNAL": internal, "CONTROLLER": controller}
-            protocols = "SASL_PLAINTEXT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+            protocol = "SASL_SSL" if tls else "SASL_PLAINTEXT"
+            addresses = {protocol: self.port, "INTERNAL": internal, "CONTROLLER": controller}
+            protocols = f"{protocol}:{protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
             settings |= {
                 "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items()),
                 "listener.security.protocol.map": protocols,
                 "inter.broker.listener.name": "INTERNAL",
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {known};",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" if tls else "PLAIN",
+                **(tls or {}),
+                **{
+                    f"listener.name.{protocol.lower()}.scram-sha-{bits}.sasl.jaas.config": f"{scram} required;"
+                    for bits in ((256, 512) if tls else ())
+                },
+                f"listener.name.{protocol.lower()}.plain.sasl.jaas.config": f"{module} required {known};",
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin;User:ANONYMOUS",
             }

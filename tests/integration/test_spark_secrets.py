@@ -1,0 +1,34 @@
+"""Passwords in the options of Spark's source and sink are neither in plans nor in the event log."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipeline.session import local_session
+from barnabas.testing import TestBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PASSWORD = "planted-secret-4711"
+
+
+def test_password_of_options_is_in_no_plan_and_no_event_log(tmp_path: Path) -> None:
+    log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(tmp_path), "spark.eventLog.compress": "false"}
+    with TestBroker(users={"alice": PASSWORD}) as broker:
+        topic, target = broker.create_topic(), broker.create_topic()
+        broker.produce(topic, [b"one"])
+        secured = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": f'Module required username="alice" password="{PASSWORD}";',
+        }
+        with local_session("secrets", cores=1, config=log) as spark:
+            frame = spark.read.format("barnabas").options(**secured, subscribe=topic).load()
+            copied = frame.select("key", "value")
+            copied.write.format("barnabas").mode("append").options(**secured, topic=target).save()
+            assert PASSWORD not in frame._jdf.queryExecution().toString()
+        broker.assert_produced(target, [b"one"])
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert sum(each.stat().st_size for each in files) > 10_000
+    assert not any(PASSWORD in each.read_text(errors="replace") for each in files)

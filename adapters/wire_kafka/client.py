@@ -260,10 +260,7 @@ class KafkaLink:
         elif error is None and not self._has_answered:
             self._fail(_UNANSWERED, ClosedUnanswered)
         else:
-            closed = "closed by the broker"
-            if self._opened is not None:
-                closed += " before it answered; if its listener uses TLS or SASL, set security.protocol"
-            self._fail(str(error) if error is not None else closed)
+            self._fail(str(error) if error is not None else "closed by the broker")
 
     def _choose(self, request: Request[Any]) -> tuple[Api, int]:
         api = BY_REQUEST.get(type(request)) or SASL_BY_REQUEST.get(type(request))

@@ -10,8 +10,11 @@ from support.documents import blocks, read
 from support.etcd_server import EtcdServer
 
 from barnabas import Broker
+from barnabas.adapters.metrics_memory import MemoryMetrics
+from barnabas.adapters.system import ManualClock
 from barnabas.app.compose.coordination import COORDINATION_FILE
 from barnabas.app.config import BrokerConfig
+from barnabas.core.security.quotas.request_quotas import RequestQuotas
 
 PAGE = "docs/operations.md"
 
@@ -55,4 +58,8 @@ def test_the_metrics_that_the_page_names() -> None:
     """The dashboard's are compared with those of a broker by themselves."""
     named = set(re.findall(r"`((?:kafka|process)_[a-z_]+)`", read(PAGE)))
     assert len(named) > 10
-    assert {name for name in named if name not in read("docs/grafana.json")} == {"process_open_fds"}
+    metrics = MemoryMetrics()
+    RequestQuotas(ManualClock()).register_metrics(metrics)
+    of_quotas = {name for name in named if name in metrics.names()}
+    assert len(of_quotas) == 5
+    assert {name for name in named - of_quotas if name not in read("docs/grafana.json")} == {"process_open_fds"}

@@ -28,7 +28,7 @@ _AUTHORITY_DAYS = 3650
 
 
 @frozen
-class Written:
+class IssuedFile:
     """A certificate in the folder."""
 
     name: str
@@ -55,7 +55,7 @@ class DevelopmentAuthority:
         """The certificate of the authority, which clients and brokers trust."""
         return self.folder / AUTHORITY
 
-    def issue(self, name: str, hosts: Sequence[str], days: int) -> Written:
+    def issue(self, name: str, hosts: Sequence[str], days: int) -> IssuedFile:
         """Write NAME.pem for a broker with these hosts, or for a user without any; one that exists remains. Raises
         `ConfigError`."""
         from cryptography import x509
@@ -65,7 +65,7 @@ class DevelopmentAuthority:
         if not name or name != Path(name).name or path.name in (AUTHORITY, AUTHORITY_KEY):
             raise ConfigError(f"{name!r} cannot be the name of a certificate's file")
         if path.exists():
-            return Written(name, path, False)
+            return IssuedFile(name, path, False)
         key = _new_key()
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         builder = (
@@ -79,7 +79,7 @@ class DevelopmentAuthority:
             builder = builder.add_extension(names, critical=False)
         certificate = _signed(builder, self._key)
         _write(path, _pem(key) + _pem(certificate) + _pem(self._certificate))
-        return Written(name, path, True)
+        return IssuedFile(name, path, True)
 
     def _open(self) -> None:
         from cryptography import x509

@@ -144,6 +144,8 @@ def main() -> int:
     record = _recorded()
     firsts = {name: record[name]["next"] if chosen.fresh else chosen.first for name in names}
     began = time.monotonic()
+    if chosen.rare and not RARE_SEEDS.exists():
+        parser.error(f"--rare: {RARE_SEEDS.name} is not recorded yet; run --seeds {LONG} --record for each story first")
     rare = json.loads(RARE_SEEDS.read_text()) if chosen.rare else {}
     if chosen.rare:
         firsts = {name: min(rare.get(name, [0]), default=0) for name in names}

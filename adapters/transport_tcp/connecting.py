@@ -18,7 +18,7 @@ from ...ports.transport import (
     TransportError,
 )
 from .connection import Shared, TcpConnection, address_text
-from .handshake import Handshake, Tls, TlsSocket
+from .handshake import EncryptedSocket, Handshake, Tls
 from .polling import WRITE
 from .reporting import one_line
 from .timers import HeapTimer
@@ -138,7 +138,7 @@ class Connecting:
         if self._tls is None:
             self._report_result(TcpConnection(self._shared, sock, peer, self._limits))
             return
-        wrapped: TlsSocket = self._tls.wrap(sock, self._address[0])
+        wrapped: EncryptedSocket = self._tls.wrap(sock, self._address[0])
 
         def done(problem: tuple[str, bool] | None) -> None:
             if problem is None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address, AuthenticationError, ConnectionHandler, Limits, Piece, TransportError
-from .handshake import TlsSocket
+from .handshake import EncryptedSocket
 from .inbound import Inbound, ReceiveBuffers
 from .outbound import Outbound
 from .polling import READ, WRITE
@@ -111,7 +111,7 @@ class TcpConnection:
     def __init__(
         self,
         shared: Shared,
-        sock: socket.socket | TlsSocket,
+        sock: socket.socket | EncryptedSocket,
         peer: Address,
         limits: Limits,
         forget: Callable[[], None] | None = None,
@@ -287,7 +287,7 @@ class TcpConnection:
         if self._tls is not None:
             self._receive_pending_later(self._tls)
 
-    def _receive_pending_later(self, tls: TlsSocket) -> None:
+    def _receive_pending_later(self, tls: EncryptedSocket) -> None:
         """Receive what TLS has decrypted and the shared buffer had no place for: no event reports it."""
         if not self._held & _GONE and tls.pending_bytes and not self._is_receiving:
             self._is_receiving = True

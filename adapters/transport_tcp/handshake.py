@@ -10,7 +10,7 @@ from .polling import WRITE
 from .reactor import Reactor
 
 
-class TlsSocket(Protocol):
+class EncryptedSocket(Protocol):
     """A connected, non-blocking socket with TLS on it.
 
     `recv_into` and `send` behave as those of a socket, with one exception: a `send` that raised `BlockingIOError` must
@@ -57,7 +57,7 @@ class TlsSocket(Protocol):
 class Tls(Protocol):
     """Puts TLS on connected sockets; it raises `OSError` for one that is gone already."""
 
-    def wrap(self, sock: socket.socket, host: str) -> TlsSocket: ...
+    def wrap(self, sock: socket.socket, host: str) -> EncryptedSocket: ...
 
 
 @runtime_checkable
@@ -79,7 +79,7 @@ class Handshake:
     def __init__(
         self,
         reactor: Reactor,
-        sock: TlsSocket,
+        sock: EncryptedSocket,
         done: Callable[[tuple[str, bool] | None], None],
     ) -> None:
         self._reactor = reactor

@@ -8,7 +8,7 @@ from functools import partial
 from ...core.traffic.log_line_limit import LogLineLimit
 from ...ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
-from .handshake import Handshake, ListenerTls, TlsSocket
+from .handshake import EncryptedSocket, Handshake, ListenerTls
 from .polling import READ
 from .reporting import one_line
 
@@ -142,7 +142,7 @@ class TcpListener:
     def _failed_more(self, count: int) -> str:
         return f"listener {address_text(self.address)}: {count} more TLS handshakes failed"
 
-    def _serve(self, sock: socket.socket | TlsSocket, peer: Address, forget: Callable[[], None]) -> None:
+    def _serve(self, sock: socket.socket | EncryptedSocket, peer: Address, forget: Callable[[], None]) -> None:
         connection = TcpConnection(self._shared, sock, peer, self._limits, forget)
         try:
             handler = self._accept(connection)

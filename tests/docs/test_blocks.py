@@ -69,6 +69,7 @@ OTHERS = {
     "--barnabas-set",  # of pytest, by the plug-in
     "--faults", "--minutes", "--over", "--rate", "--record", "--seed", "--transactions",  # of make chaos
     "--update",  # of tools/language.py
+    "--rare",  # of tools/simulate.py
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from ...core.traffic.request_log import CompletedRequest, RequestLog
 from ...ports.broker_api.classic import ClassicFetch, ClassicFetchResult, ClassicOffsetsResult, ClassicProduceResult
-from ...ports.broker_api.envelope import BrokerApi, Caller, Request
+from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal, Request
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
@@ -27,6 +27,7 @@ class ClassicServer:
     max_in_flight: has no effect here: the protocol allows one request of a connection at a time.
     gone:     gets the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
+    principal_of: the principal of a connection by its client certificate; without it, ANONYMOUS.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class ClassicServer:
         max_in_flight: int = 1,  # noqa: ARG002  servers of all protocols are made with it
         gone: Callable[[int], None] | None = None,
         watch: RequestLog | None = None,
+        principal_of: Callable[[Connection], Principal] | None = None,
     ) -> None:
         self.api = api
+        self.principal_of = principal_of
         self.listener = listener
         self.report = report
         self.gone = gone
@@ -66,7 +69,13 @@ class _ServerConnection:
         self._waiting: _Waiting | None = None
         self._paused = False
         self._open = True
-        self._caller = Caller(host=connection.peer[0], listener=server.listener, connection=next(_numbers))
+        self._caller = Caller(
+            host=connection.peer[0],
+            listener=server.listener,
+            connection=next(_numbers),
+            principal=ANONYMOUS if server.principal_of is None else server.principal_of(connection),
+            is_encrypted=connection.is_encrypted,
+        )
         server.connections[self] = None
 
     def on_frame(self, content: memoryview) -> None:

@@ -207,7 +207,6 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         identity: Any,  # noqa: ARG001
         quotas: Any,  # noqa: ARG001
         sasl: Any,  # noqa: ARG001
-        principal_of: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer

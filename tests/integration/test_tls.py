@@ -142,26 +142,42 @@ def test_kafka_python_produces_and_consumes_with_certificates(files: Files, mutu
         consumer.close()
 
 
+OFFSETS_REQUEST = (
+    b"\x00\x04" + b"\x00\x01t" + (0).to_bytes(4, "big") + (-1).to_bytes(8, "big", signed=True) + (1).to_bytes(4, "big")
+)
+"""An offsets request of the classic protocol: id 4, topic, partition, latest, one offset (facts A3)."""
+
+
+def ask_classic(files: Files, listener: str, store: str = "") -> bytes:
+    """Return the first bytes of the answer to an offsets request over TLS; none: the broker closed the connection."""
+    host, port = listener.removeprefix("classic://").rsplit(":", 1)
+    context = ssl.create_default_context(cafile=files.authority)
+    if store:
+        context.load_cert_chain(store)
+    with (
+        socket.create_connection((host, int(port)), PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname=host) as sock,
+    ):
+        sock.sendall(len(OFFSETS_REQUEST).to_bytes(4, "big") + OFFSETS_REQUEST)
+        return sock.recv(4)
+
+
 def test_classic_protocol_over_tls_carries_messages(files: Files) -> None:
     config = files.broker(listeners="classic_ssl://127.0.0.1:0,SSL://127.0.0.1:0")
     with Broker(storage="memory", config=config) as broker:
-        host, port = broker.listeners[0].removeprefix("classic://").rsplit(":", 1)
-        context = ssl.create_default_context(cafile=files.authority)
-        with (
-            socket.create_connection((host, int(port))) as plain,
-            context.wrap_socket(plain, server_hostname=host) as sock,
-        ):
-            # An offsets request of the classic protocol: id 4, topic, partition, latest, one offset (facts A3).
-            body = (
-                b"\x00\x04"
-                + b"\x00\x01t"
-                + (0).to_bytes(4, "big")
-                + (-1).to_bytes(8, "big", signed=True)
-                + (1).to_bytes(4, "big")
-            )
-            sock.sendall(len(body).to_bytes(4, "big") + body)
-            sock.settimeout(PATIENCE_S)
-            assert len(sock.recv(4)) == 4
+        assert len(ask_classic(files, broker.listeners[0])) == 4
+
+
+def test_classic_listener_allows_the_certificate_subjects_that_it_lists(files: Files) -> None:
+    config = files.broker(
+        listeners="classic_ssl://127.0.0.1:0,SSL://127.0.0.1:0",
+        ssl_client_auth="requested",
+        ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/L",
+    )
+    config["classic.allowed.subjects"] = "User:alice"
+    with Broker(storage="memory", config=config) as broker:
+        assert len(ask_classic(files, broker.listeners[0], files.alice_store)) == 4
+        assert ask_classic(files, broker.listeners[0]) == b""
 
 
 def test_three_brokers_replicate_over_tls_with_client_certificates(files: Files) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .core.message.message import Message
     from .ports.error_codes import ErrorCode
     from .ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+    from .ports.transport import AuthenticationError
     from .ports.types import TopicPartition
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ _HOMES = {
     "AbortNeeded": "core.client.errors",
     "Admin": "app.clients.admin.admin",
     "ApiError": "ports.errors",
+    "AuthenticationError": "ports.transport",
     "AsyncConsumer": "app.clients.aio",
     "AsyncProducer": "app.clients.aio",
     "BarnabasError": "ports.errors",
@@ -83,6 +85,7 @@ __all__ = [
     "AbortNeeded",
     "Admin",
     "ApiError",
+    "AuthenticationError",
     "AsyncConsumer",
     "AsyncProducer",
     "BarnabasError",

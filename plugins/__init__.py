@@ -20,36 +20,57 @@ if TYPE_CHECKING:
     from ..core.log.retention import DeletionContext, DeletionPolicy, RecordPolicy, SegmentInfo
     from ..core.message.codec import Codec
     from ..core.replica.leader.replica_selector import NearReader, ReplicaSelector, ReplicaView
+    from ..core.security.sasl.oauthbearer import InvalidToken, TokenValidator, ValidatedToken
+    from ..core.security.sasl.plain import Authenticator
+    from ..core.security.sasl.server_authenticator import AuthenticationContext, PrincipalBuilder
+    from ..core.security.standard_authorizer import Authorizer
+    from ..ports.broker_api.envelope import Principal
     from ..ports.coordination import CoordinationBackend, SessionRequest
     from .host import PluginHost
 
 _HOMES = {
     "Assignor": "..core.client.group.assignor",
+    "AuthenticationContext": "..core.security.sasl.server_authenticator",
+    "Authenticator": "..core.security.sasl.plain",
+    "Authorizer": "..core.security.standard_authorizer",
     "BatchOutcome": "..core.client.producer.handlers",
     "CallbackHandler": "..core.client.producer.handlers",
-    "CoordinationBackend": "..ports.coordination",
     "Codec": "..core.message.codec",
+    "CoordinationBackend": "..ports.coordination",
     "Decoder": "..core.client.serde",
     "DeletionContext": "..core.log.retention",
     "DeletionPolicy": "..core.log.retention",
     "Encoder": "..core.client.serde",
     "EventHandler": "..core.client.producer.handlers",
+    "InvalidToken": "..core.security.sasl.oauthbearer",
     "MessageCounter": "..core.client.message_counter",
     "NearReader": "..core.replica.leader.replica_selector",
     "Partitioner": "..core.client.producer.partitioner",
     "PluginHost": ".host",
+    "Principal": "..ports.broker_api.envelope",
+    "PrincipalBuilder": "..core.security.sasl.server_authenticator",
     "ProducerItem": "..core.client.producer.handlers",
     "Rebalancer": "..core.classic.rebalancer",
     "RecordPolicy": "..core.log.retention",
     "ReplicaSelector": "..core.replica.leader.replica_selector",
     "ReplicaView": "..core.replica.leader.replica_selector",
-    "SessionRequest": "..ports.coordination",
     "SegmentInfo": "..core.log.retention",
+    "SessionRequest": "..ports.coordination",
     "Subscription": "..core.client.group.consumer_protocol",
+    "TokenValidator": "..core.security.sasl.oauthbearer",
+    "ValidatedToken": "..core.security.sasl.oauthbearer",
     "murmur2_partition": "..core.client.producer.hashing",
 }
 
 __all__ = [
+    "ValidatedToken",
+    "TokenValidator",
+    "PrincipalBuilder",
+    "Principal",
+    "InvalidToken",
+    "Authorizer",
+    "Authenticator",
+    "AuthenticationContext",
     "Assignor",
     "BatchOutcome",
     "CallbackHandler",

@@ -47,7 +47,7 @@ RUN = {
     "docs/deletion-policies.md": {"test_deletion_policies": 1},
     "docs/first-hour.md": {"test_first_hour": 11},
     "docs/operations.md": {"test_operations_docs": 3},
-    "docs/plugins.md": {"test_plugins_docs": 28},
+    "docs/plugins.md": {"test_plugins_docs": 34},
     "docs/queries.md": {"test_queries": 7},
     "docs/recovery.md": {"test_recovery_docs": 3},
     "docs/schemas.md": {"test_schema_docs": 3, "test_typed_docs": 3},

@@ -20,13 +20,15 @@ from ..ports.values import frozen
 
 ERROR_TEXT = "an error on demand"
 
-_NAMES = frozenset({"topic", "partition", "name", "group_id", "key", "resource", "member_id", "group_instance_id"})
+_NAMES = frozenset(
+    {"topic", "partition", "name", "group_id", "key", "resource", "member_id", "group_instance_id", "user", "entity"}
+)
 """Fields that say what an outcome is about; an error keeps them."""
 _OF_TRANSACTIONS = frozenset({"producer_id", "transactional_id", "partitions"})
 """Fields like `_NAMES`, in outcomes about transactions."""
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
 """APIs whose answers describe the cluster even if their topics have errors."""
-_NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members", "transactional_ids"})
+_NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members", "transactional_ids", "users"})
 OF_PARTITIONS_OF_GROUPS = frozenset(
     {
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
@@ -144,9 +146,11 @@ def _shape(request_type: type[Any]) -> Shape:
     if outcomes_field is None and not any(name in fields for name in ("topics", "partitions")):
         items_field = None  # lists of other things, such as the protocols of a member
     item_type = _element(fields[items_field].type) if items_field else request_type
+    is_mapping = items_field is not None and Mapping in _origins(fields[items_field].type)
+    if outcomes_field is not None and isinstance(getattr(request_type, outcomes_field, None), property):
+        items_field, item_type = outcomes_field, str  # several lists of the request name the same things, by name
     item_fields = _field_names(item_type) if item_type is not None else set()
     inner_type = _outcomes(outcome_type)[1] if outcome_type is not None else None
-    is_mapping = items_field is not None and Mapping in _origins(fields[items_field].type)
     inner_places = inner_type is not None and "partitions" in item_fields
     plain_topics = item_type is str and items_field not in _NO_TOPIC_FIELDS
     return Shape(

@@ -13,19 +13,20 @@ from support.waiting import PATIENCE_S
 from barnabas.app.embedded_broker import Broker
 from barnabas.core.log.manager.creation import LogOpening
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
+from barnabas.ports.storage import Folder
 
 
 def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, began = threading.Event(), threading.Event()
-    original = LogOpening.open
+    original = LogOpening.create
 
-    def slow(opening: LogOpening) -> UnifiedLog:
+    def slow(opening: LogOpening) -> tuple[UnifiedLog, Folder, bool]:
         if opening.partition.topic != "neighbour":
             began.set()
             assert go_on.wait(PATIENCE_S)
         return original(opening)
 
-    monkeypatch.setattr(LogOpening, "open", slow)
+    monkeypatch.setattr(LogOpening, "create", slow)
     with Broker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("neighbour", 1, 1)])["neighbour"].result(PATIENCE_S)

@@ -62,9 +62,8 @@ def test_file_comes_from_the_environment_or_the_profile(
 ) -> None:
     barnabas_here("profile", "set", "secured", bootstrap, "--command-config", file)
     assert b"client.properties" in barnabas_here("profile", "list").stdout
-    monkeypatch.delenv("BARNABAS_BOOTSTRAP")  # the commands before have set it, within this process
-    assert b"127.0.0.1" in barnabas_here("brokers", "list").stdout
     monkeypatch.delenv("BARNABAS_BOOTSTRAP", raising=False)
+    assert b"127.0.0.1" in barnabas_here("brokers", "list").stdout
     monkeypatch.setenv("BARNABAS_COMMAND_CONFIG", file)
     assert b"127.0.0.1" in barnabas_here("brokers", "list", "-b", bootstrap).stdout
 
@@ -72,7 +71,7 @@ def test_file_comes_from_the_environment_or_the_profile(
 def test_passwords_of_a_profile_go_to_its_own_cluster_only(bootstrap: str, file: str) -> None:
     barnabas_here("profile", "set", "secured", "elsewhere:9092", "--command-config", file)
     refused = barnabas_here("groups", "list", "-b", bootstrap, expect=1).stderr.decode()
-    assert "no answer in time" in refused
+    assert "its listener may want another security.protocol" in refused
 
 
 def test_wrong_password_is_one_line_without_it(bootstrap: str, file: str) -> None:

@@ -303,9 +303,12 @@ def test_a_message_committed_in_a_later_epoch_stays_when_a_replica_has_another_o
             world.network.partition(late, side)
         producer = Producer(world.client("producer"), acks="all", delivery_timeout_ms=600_000, request_timeout_ms=2000)
         sent = producer.send("t", b"precious")
-        world.run(0.5)
-        found = [world.partition(each, "t", 0) for each in (first, late, third)]
-        assert [0 if each is None else each.log.log_end_offset for each in found] == [2, 1, 2]
+
+        def log_ends() -> list[int]:
+            found = [world.partition(each, "t", 0) for each in (first, late, third)]
+            return [0 if each is None else each.log.log_end_offset for each in found]
+
+        world.run_until(lambda: log_ends() == [2, 1, 2])
         world.brokers[first].kill()
         world.run_until(lambda: world.look.states("t")[0].leader == late)
         other = Producer(world.client("other"), acks=1, enable_idempotence=False)
@@ -670,13 +673,14 @@ def read_all(world: World, count: int) -> list[bytes | None]:
 
 def test_a_deleted_topic_is_forgotten_by_a_late_broker_that_has_no_replica_of_it() -> None:
     """When it reads the tree again, the last of those that had replicas has removed the note of the deletion."""
-    with cluster(8, brokers=4) as world, Admin(world.client()) as admin:
+    with cluster(8, brokers=4) as world, Admin(world.client("admin")) as admin:
         admin.create_topic("t", partitions=1)
         world.run(1)
         late = next(
             each for each in world.brokers.values() if each.broker_id not in world.look.topics()["t"].partitions[0]
         )
-        world.network.partition(late.broker_id, COORDINATION)
+        for side in (COORDINATION, "admin"):
+            world.network.partition(late.broker_id, side)
         admin.delete_topics(["t"])
         world.run_until(lambda: world.node(layout.topic_path("t")) is None)
         world.run(1)

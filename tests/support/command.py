@@ -1,14 +1,17 @@
 """The command line within the test's process: quick, since nothing has to start."""
 
 import io
+import os
 import subprocess
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from attrs import frozen
 
+from barnabas.app.cli import command_config
 from barnabas.app.cli.main import main
 
 
@@ -29,7 +32,7 @@ class Command:
 
     def __call__(self, *words: str, expect: int = 0) -> Ended:
         self._capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with _own_environment(), pytest.raises(SystemExit) as ended:
             main([*words, *self._always])
         told = self._capsys.readouterr()
         code = ended.value.code
@@ -43,12 +46,23 @@ def barnabas_here(*arguments: str | Path, stdin: bytes = b"", expect: int = 0) -
     words = [*map(str, arguments)]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     given = patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-    with given, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+    outputs = redirect_stdout(out), redirect_stderr(err)
+    with _own_environment(), given, outputs[0], outputs[1], pytest.raises(SystemExit) as ended:
         main(words)
     code = ended.value.code
     done = subprocess.CompletedProcess(words, code if isinstance(code, int) else 0, _written(out), _written(err))
     assert done.returncode == expect, done
     return done
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Take back what a command has changed in this process: the variables and the client file of its profile."""
+    with patch.dict(os.environ), patch.dict(command_config._given):
+        try:
+            yield
+        finally:
+            command_config.use_file_of_profile(None)
 
 
 def _written(file: io.TextIOWrapper) -> bytes:

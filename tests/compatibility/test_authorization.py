@@ -1,4 +1,4 @@
-"""The same attempts without one right, at Apache Kafka and at Barnabas: both refuse them with the same error."""
+"""Apache Kafka and Barnabas refuse each attempt without one of its rights with the same error."""
 
 import struct
 from collections.abc import Iterator

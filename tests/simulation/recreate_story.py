@@ -23,7 +23,7 @@ CALLS: dict[str, Any] = {"request_timeout_ms": 2000, "default_api_timeout_ms": 5
 
 @define
 class Lives:
-    """What is known of the topics of this name. Each life is a number, in the order of their creation; a message says
+    """The known topics of this name. Each life is a number, in the order of their creation; a message says
     of which life it is."""
 
     last: int = 0

@@ -51,7 +51,7 @@ def _acl(rng: random.Random, kind: str) -> str:
 
 
 def answers(lines: Iterator[str]) -> Iterator[str]:
-    """What our authorizer answers to the questions in these lines."""
+    """Return the answers of our authorizer to the questions in these lines."""
     authorizer = StandardAuthorizer()
     acls: dict[str, list[AclBinding]] = {}
     changed = False

@@ -1,4 +1,4 @@
-"""What each API asks of its caller, by the table of Apache Kafka (facts A7): one case per API and operation."""
+"""The rights that each API needs, by the table of Apache Kafka (facts A7): one case per API and operation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

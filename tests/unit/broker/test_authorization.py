@@ -111,7 +111,7 @@ FILTERED = {"ListGroups", "ListTransactions", "DescribeCluster"}
 
 
 def asked(broker: ManualBroker, request: Request[Any]) -> tuple[list[Any], list[Any]]:
-    """What alice is answered, and what reaches the handlers; they answer nothing."""
+    """Alice's answers, and the requests that reach the handlers, which answer nothing."""
     api: Any = broker.node.api
     handlers = api._handlers
     handled: list[Any] = []

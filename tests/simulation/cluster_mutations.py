@@ -534,7 +534,9 @@ MUTATIONS = (
     Mutation(leads_with_all_committed, LOST, LEADERS_CHANGE),
     Mutation(cuts_to_the_high_watermark, LOST, LEADERS_CHANGE),
     Mutation(counts_followers_of_earlier_lives, LOST, ("power_cut", "kill", "slow_work")),
-    Mutation(joins_below_the_start_of_the_epoch, LOST | {"stale end"}, RETURNS, settings=SLOW_COPIES),
+    Mutation(
+        joins_below_the_start_of_the_epoch, LOST | {"stale end"}, RETURNS, settings=SLOW_COPIES, first=25, quick=True
+    ),
     Mutation(takes_the_leaders_high_watermark_as_it_is, frozenset({"high watermark"})),
     Mutation(ends_moves_at_once, LOST, ("restart", "kill", "pause"), MOVES),
     Mutation(forgets_who_joined_a_replaced_move, LOST, ("kill_program",), ("replace_move",), quick=True),

@@ -20,9 +20,8 @@ from harness import BareClient, Result, RunningBroker, broker, fetch_frame, prod
 
 from barnabas import Admin
 from barnabas.adapters.storage_fs import open_log_dir
-from barnabas.core.log.compaction.cleaner import Cleaner
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
-from barnabas.core.log.compaction.log_to_clean import measure_log, plan_cleaning
+from barnabas.core.log.compaction.log_cleaner import Cleaner, measure_log, plan_cleaning
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
 from barnabas.core.message.batch_writer import encode_columns

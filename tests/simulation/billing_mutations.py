@@ -10,7 +10,7 @@ from simulation.cluster_mutations import Mutation
 from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.log.compaction.cleaned_transactions import CleanedTransactions
 from barnabas.core.log.compaction.offset_map import OffsetMap
-from barnabas.core.log.partition_log.transactions import LogTransactions
+from barnabas.core.log.partition_log.unified_log import LogTransactions
 from barnabas.core.replica.partition.partition import Partition
 
 

@@ -69,7 +69,7 @@ def _segments(paths: Sequence[Path], *, records: bool) -> Iterator[SegmentRow]:
 
 def _figures_of(folder: "Folder", *, records: bool) -> Iterator[tuple[str, "LogStats"]]:
     from ....core.log.names import CLASSIC_SEGMENT_FILE, LOG_SUFFIX, SEGMENT_FILE
-    from ....core.logtools.stats.reader import batch_figures, classic_figures
+    from ....core.logtools.stats.log_stats import batch_figures, classic_figures
     from ....plugins.builtin.codecs import builtin_codecs
     from ....ports.storage import FileMissing
 

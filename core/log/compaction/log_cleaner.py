@@ -1,6 +1,7 @@
 """Background compaction of logs, the dirtiest first (Kafka: LogCleaner)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from attrs import evolve
 
@@ -10,22 +11,360 @@ from ....ports.report import Line, counted, info
 from ....ports.report import error as failure
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import StorageError
-from ....ports.types import Offset, TopicPartition
+from ....ports.types import Buffer, Offset, Position, TopicPartition
+from ....ports.values import frozen
+from ...message.batch_header import BatchHeader, parse_header
+from ...message.batch_reader import decode_batch
 from ...message.codec import Codecs
+from ...message.compacted_batch import make_empty_batch, retain_records
+from ..config import LONG_MAX, LogConfig
 from ..formats.registry import BATCHES
 from ..log_format import LogSegment
 from ..manager.data_folder import DataFolder
 from ..manager.log_lines import in_units
+from ..names import CLEANED_SUFFIX
+from ..partition_log.replacement import Replacement
 from ..partition_log.unified_log import UnifiedLog
-from ..retention import RecordPolicy
-from .cleaner import Cleaner, CleanerStats
-from .cleaning_job import CleanerSettings
+from ..producers.producer_state import NO_OFFSET
+from ..retention import LOOK_AGAIN_MS, RecordPolicy, record_policy
+from ..segment.offset_index import OFFSET_ENTRY, TIME_ENTRY
+from ..segment.segment import INT_MAX, NO_TIMESTAMP, Segment, SegmentFiles
+from .batch_filter import BatchFilter
+from .cleaning_job import SLOT_BYTES, CannotClean, CleanerSettings, CleaningJob, SourceSegment, read_chunks
 from .cleaning_run import CleaningResult, CleaningRun
-from .log_to_clean import LogToClean, measure_log, plan_cleaning
-from .policy_filter import PolicySchedule
+from .offset_map import OffsetMapBuilder, unpack_records
+from .suffixed_folder import SuffixedFolder
 from .throttler import Throttler
 
 DecidedTo = Callable[[TopicPartition], "Offset | None"]
+
+
+# The choice of logs to clean by their dirty ratio (Kafka: LogToClean), and the plan of a cleaning.
+
+
+@frozen(kw_only=True)
+class LogToClean:
+    """The clean and cleanable parts of a compacted log."""
+
+    log: UnifiedLog
+    first_dirty: Offset
+    upto: Offset
+    """First uncleanable offset: the base offset of the first segment that must not be cleaned yet."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int
+    """Time by which the oldest dirty message exceeds max.compaction.lag.ms."""
+
+    @property
+    def ratio(self) -> float:
+        """Return the cleanable ratio: cleanable bytes of all bytes up to `upto`."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def due(self) -> bool:
+        config = self.log.config
+        return self.cleanable_bytes > 0 and (self.ratio > config.min_cleanable_dirty_ratio or self.overdue_ms > 0)
+
+
+def measure_log(log: UnifiedLog, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> LogToClean:
+    """Measure the parts of a log. `cleaned_to` comes from the checkpoint; messages from `decided_to` on may still be
+    truncated or aborted (high watermark, open transactions). Raises `StorageError`, `ApiError`."""
+    segments = [segment for segment in log.segments if isinstance(segment, Segment)]
+    config, start = log.config, log.log_start_offset
+    first_dirty = cleaned_to if start <= cleaned_to <= log.log_end_offset else start
+    undecided = log.transactions.first_undecided_on_disk  # old records stay until the marker is durable
+    bound = min(decided_to, log.recovery_point, LONG_MAX if undecided is None else undecided)
+    lag = config.min_compaction_lag_ms
+    upto, oldest = segments[-1].base_offset, LONG_MAX
+    clean = cleanable = 0
+    for segment, following in pairwise(segments):
+        next_base, dirty = following.base_offset, following.base_offset > first_dirty
+        if next_base > bound or (lag > 0 and dirty and _newest(segment) > now_ms - lag):
+            upto = segment.base_offset
+            break
+        if dirty:
+            cleanable += segment.size
+            first = segment.first_timestamp if config.max_compaction_lag_ms < LONG_MAX else NO_TIMESTAMP
+            oldest = min(oldest, first) if first > 0 else oldest
+        else:
+            clean += segment.size
+    overdue = now_ms - oldest - config.max_compaction_lag_ms if oldest < LONG_MAX else 0
+    return LogToClean(
+        log=log,
+        first_dirty=min(first_dirty, upto),
+        upto=upto,
+        clean_bytes=clean,
+        cleanable_bytes=cleanable,
+        overdue_ms=max(0, overdue),
+    )
+
+
+def _newest(segment: Segment) -> int:
+    """Return the largest timestamp, or the modification time without timestamps."""
+    largest = segment.largest_timestamp
+    return largest if largest > 0 else segment.modified_ms
+
+
+_CHUNK_BYTES_MIN = 65_536
+_MAP_BYTES_MIN = 64 * SLOT_BYTES
+
+
+def plan_cleaning(
+    log_to_clean: LogToClean,
+    settings: CleanerSettings,
+    *,
+    now_ms: int,
+    codecs: Codecs,
+    secret: bytes,
+    policy: RecordPolicy | None = None,
+) -> CleaningJob:
+    """Plan the cleaning of a log. Owner thread only. Raises `StorageError`."""
+    log, threads = log_to_clean.log, max(1, settings.threads)
+    segments = log.segments
+    below = [
+        segment for segment in segments if segment.base_offset < log_to_clean.upto and isinstance(segment, Segment)
+    ]
+    ends = [segment.base_offset for segment in segments[1 : len(below) + 1]]
+    producers = log.producers.producers
+    return CleaningJob(
+        folder=log.folder,
+        config=log.config,
+        partition=log.topic_partition,
+        policy=policy,
+        codecs=codecs,
+        sources=[_source(segment, end) for segment, end in zip(below, ends, strict=True)],
+        first_dirty=log_to_clean.first_dirty,
+        upto=log_to_clean.upto,
+        now_ms=now_ms,
+        aborted=log.transactions.aborted(below[0].base_offset, log_to_clean.upto),
+        map_bytes=max(_MAP_BYTES_MIN, settings.dedupe_buffer_bytes // threads),
+        load_factor=settings.load_factor,
+        chunk_bytes=max(_CHUNK_BYTES_MIN, settings.io_buffer_bytes // threads // 2),
+        secret=secret,
+        last_of_producers={
+            number: (Offset(each.batches[-1].last_offset if each.batches else NO_OFFSET), each.epoch)
+            for number, each in producers.items()
+        },
+    )
+
+
+def _source(segment: Segment, end: Offset) -> SourceSegment:
+    return SourceSegment(
+        segment=segment,
+        base_offset=segment.base_offset,
+        next_offset=end,
+        records=segment.region(Position(0), segment.size),
+        index_bytes=max(segment.index.count * OFFSET_ENTRY.size, segment.time_index.count * TIME_ENTRY.size),
+        modified_ms=segment.modified_ms,
+    )
+
+
+# One cleaning of a log, as steps for a worker: each group of segments is cleaned into a new one (Kafka: Cleaner).
+#
+# New segments have the suffix .cleaned until they are durable. The log then replaces one group after the other, so
+# that messages deleted in a later group cannot reappear before the earlier groups are replaced.
+
+
+@frozen(kw_only=True)
+class CleanerStats:
+    """Statistics of a cleaning."""
+
+    next_dirty: int
+    """First dirty offset after the cleaning."""
+    bytes_read: int
+    bytes_written: int
+    map_bytes_read: int
+    """Bytes read to build the offset map."""
+    messages_read: int
+    messages_retained: int
+    map_utilization: float
+
+
+# Passes of deletion policies that decide on single messages: their schedule and their filter.
+
+
+class PolicySchedule:
+    """The last pass over each log; the first one is due at once. Owner thread only."""
+
+    def __init__(self) -> None:
+        self._next_ms: dict[UnifiedLog, float] = {}
+
+    def due(self, log: UnifiedLog, now_ms: float) -> RecordPolicy | None:
+        """Return the policy whose pass over this log is due. `now_ms`: monotonic."""
+        policy = record_policy(log.policy) if "delete" in log.config.cleanup_policy else None
+        return None if policy is None or now_ms < self._next_ms.get(log, now_ms) else policy
+
+    def begun(self, log: UnifiedLog, policy: RecordPolicy, now_ms: float) -> None:
+        self._next_ms = {each: next_ms for each, next_ms in self._next_ms.items() if not each.closed}
+        self._next_ms[log] = now_ms + getattr(policy, "look_again_ms", LOOK_AGAIN_MS)
+
+
+class PolicyFilter(BatchFilter):
+    """Filters batches by a deletion policy. Data of aborted transactions is dropped, as in a compaction."""
+
+    def __init__(self, order: CleaningJob, survivors: OffsetMapBuilder, policy: RecordPolicy) -> None:
+        super().__init__(order, survivors)
+        self._policy = policy
+
+    def _records(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
+        if self.transactions.aborts(header) or not header.count:
+            return None
+        keep = self._asked(data, at, header)
+        left = sum(keep)
+        self.messages_retained += left
+        if not left:
+            return None
+        if left == header.count:
+            return data[at : at + header.size]
+        codecs = self._order.codecs
+        body, begin, records = unpack_records(data, at, header, codecs)
+        codec = codecs.by_id(header.codec_id) if header.codec_id else None
+        return retain_records(header, body, begin, records, keep, codec=codec)
+
+    def _asked(self, data: bytes, at: int, header: BatchHeader) -> list[int]:
+        order, keeps = self._order, self._policy.keeps
+        topic, number = order.partition
+        batch = memoryview(data)[at : at + header.size]
+        messages = decode_batch(batch, order.codecs, topic=topic, partition=number, check_crc=False, header=header)
+        try:
+            return [1 if keeps(message, now_ms=order.now_ms) else 0 for message in messages]
+        except Exception as error:
+            text = f"the deletion policy {order.config.deletion_policy!r} failed: {type(error).__name__}: {error}"
+            raise CannotClean(text) from error
+
+
+class Cleaner:
+    """Runs the `steps` of a cleaning on any thread, one step at a time."""
+
+    def __init__(self, order: CleaningJob) -> None:
+        self.order = order
+        self.folder = order.folder
+        self.bytes_moved = 0
+        """Bytes read and written so far."""
+        self._survivors = OffsetMapBuilder(order)
+        self._filter = BatchFilter(order, self._survivors)
+        if order.policy is not None:
+            self._filter = PolicyFilter(order, self._survivors, order.policy)
+        self._bytes_read = self._bytes_written = 0
+        self._making: Segment | None = None
+
+    def steps(self) -> Iterator[Replacement | None]:
+        """Yield None after each piece of work, and a `Replacement` to apply to the log before the next step.
+
+        Raises `CannotClean`, `StorageError`; `abandon` then removes what was being made.
+        """
+        order, survivors = self.order, self._survivors
+        before = 0
+        for _ in survivors.build():
+            self.bytes_moved += survivors.bytes_read - before
+            before = survivors.bytes_read
+            yield None
+        below = [source for source in order.sources if source.base_offset < survivors.end]
+        for group in group_segments(below, order.config):
+            yield from self._clean(group)
+
+    def _clean(self, group: Sequence[SourceSegment]) -> Iterator[Replacement | None]:
+        order = self.order
+        made = self._making = Segment.create(
+            SuffixedFolder(order.folder, CLEANED_SUFFIX),
+            group[0].base_offset,
+            now_ms=group[-1].modified_ms,
+            index_interval_bytes=order.config.index_interval_bytes,
+            report=_silent,
+        )
+        changed = len(group) > 1 and order.policy is None  # where all messages stay, segments do, too
+        last: tuple[BatchHeader, bool] | None = None
+        for source in group:
+            for data, batches in read_chunks(source, order.chunk_bytes):
+                retained: list[Buffer] = []
+                for at, header in batches:
+                    batch = self._filter.keep(data, at, header)
+                    changed = changed or batch is None or isinstance(batch, bytearray)
+                    if batch is not None:
+                        retained.append(batch)
+                    self._bytes_read += header.size
+                    yield None
+                last = batches[-1][1], batch is not None
+                self._append(made, retained)
+                for entry in self._filter.transactions.retained_aborted:
+                    made.aborted.append(entry)
+                self._filter.transactions.retained_aborted.clear()
+                yield None
+        if last is not None and not last[1]:
+            # The end of the segment stays known: a crash in the midst of the exchange, and a start, go by it.
+            self._append(made, [make_empty_batch(last[0])])
+        yield from self._finish(made, group, changed=changed)
+
+    def _append(self, made: Segment, batches: Sequence[Buffer]) -> None:
+        if batches:
+            records = b"".join(batches)
+            made.append_run(memoryview(records), [parse_header(batch) for batch in batches], now_ms=made.modified_ms)
+            self._bytes_written += len(records)
+            self.bytes_moved += len(records)
+
+    def _finish(self, made: Segment, group: Sequence[SourceSegment], *, changed: bool) -> Iterator[Replacement | None]:
+        if not changed:
+            self.abandon()
+            return
+        made.seal()
+        yield None
+        for file in (made.file, *made.index_files()):
+            file.flush()
+            yield None
+        index, time_index, *aborted = [file.size for file in made.index_files()]
+        files = SegmentFiles(made.size, index, time_index, made.modified_ms, *aborted)
+        made.close()
+        self._making = None
+        yield Replacement(
+            base_offset=group[0].base_offset,
+            next_offset=group[-1].next_offset,
+            files=files,
+            names=made.names,
+            replaced=[source.segment for source in group],
+        )
+
+    def abandon(self) -> None:
+        """Delete the unfinished segment. Raises `StorageError`."""
+        made, self._making = self._making, None
+        if made is not None:
+            made.delete()
+
+    @property
+    def cleaned_to(self) -> Offset | None:
+        return self._survivors.end if self.order.policy is None else None
+
+    @property
+    def stats(self) -> CleanerStats:
+        return CleanerStats(
+            next_dirty=self._survivors.end,
+            bytes_read=self._bytes_read,
+            bytes_written=self._bytes_written,
+            map_bytes_read=self._survivors.bytes_read,
+            messages_read=self._filter.messages_read,
+            messages_retained=self._filter.messages_retained,
+            map_utilization=self._survivors.utilization,
+        )
+
+
+def group_segments(sources: Sequence[SourceSegment], config: LogConfig) -> Iterator[Sequence[SourceSegment]]:
+    """Group adjacent segments whose total size fits one segment and its indexes."""
+    group: list[SourceSegment] = []
+    size = index_bytes = 0
+    for source in sources:
+        size += source.records.size
+        index_bytes += source.index_bytes
+        fits = size <= config.segment_bytes and index_bytes <= config.segment_index_bytes
+        if group and not (fits and source.next_offset - 1 - group[0].base_offset <= INT_MAX):
+            yield group
+            group, size, index_bytes = [], source.records.size, source.index_bytes
+        group.append(source)
+    if group:
+        yield group
+
+
+def _silent(_: str) -> None:
+    """Ignore reports of an unfinished segment; its errors end the cleaning."""
 
 
 class LogCleaner:

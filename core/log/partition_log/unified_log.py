@@ -11,16 +11,16 @@ from attrs import evolve
 
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
+from ....ports.errors import ApiError, ClosedError
 from ....ports.storage import Folder, StorageError
-from ....ports.types import Offset, TopicPartition
+from ....ports.types import Offset, Position, TopicPartition
 from ...message.batch_header import HEADER_SIZE, BatchHeader, is_crc_valid, parse_header
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ...message.control_records import EndTransactionMarker, encode_marker, read_marker
 from ...traffic.steps import Steps, complete
 from ..append_origin import AppendOrigin
 from ..check_budget import CheckBudget
-from ..checkpoints import LogCheckpoint, SealedSegment, read_epochs
+from ..checkpoints import LogCheckpoint, SealedSegment, format_epochs, read_epochs
 from ..config import LONG_MAX, LogConfig
 from ..formats.validation import LOG_APPEND_TIME, ValidationTakesLong
 from ..leader_epoch_cache import LeaderEpochCache
@@ -28,19 +28,224 @@ from ..log_format import LogSegment, ValidatedBatch
 from ..names import DELETED_SUFFIX
 from ..producers.producer_state import ProducerStates
 from ..retention import DeletionPolicy, removable
+from ..segment.offset_index import CorruptIndex
 from ..segment.segment import INT_MAX, Segment, count_fitting
-from ..segment.segment_list import SegmentList
-from .flushes import LogFlushes
+from ..segment.segment_list import FoundRecord, SegmentList
+from ..segment.transaction_index import AbortedTxn
+from .durability import FlushWork
 from .loading import load, start_new
 from .log_state import LogState
 from .replacement import SegmentReplacer
 from .results import EMPTY_SLICE, AppendResult, LogSlice, ReplicatedAppendResult, TimestampOffset
-from .times import TimestampLookup
-from .transactions import LogTransactions
 
 __all__ = ["AppendResult", "UnifiedLog", "LogSlice", "TimestampOffset"]
 
 _new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
+
+
+# Offsets by timestamp, for ListOffsets and the classic OffsetRequest (facts A4, B3).
+
+
+class TimestampLookup:
+    """Finds offsets by timestamp. Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[Offset]:
+        """Return base offsets, newest first, from the newest segment modified at `time_ms` or before on (facts A4).
+
+        LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
+        """
+        state = self._state
+        found = state.segments.offsets_before(time_ms, state.start, state.readable_end, now_ms)
+        return found[: max(0, max_offsets)]
+
+    def find_first_at(self, timestamp: int) -> Steps[TimestampOffset | None]:
+        """Find the first record at `timestamp` (ms) or later; None without one.
+
+        In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        """
+        state = self._state
+        return self._looking(lambda segments: segments.find_first_at(timestamp, state.start, state.end, state.codecs))
+
+    def find_max_timestamp(self) -> Steps[TimestampOffset | None]:
+        """Find the first record with the largest timestamp; None if no record has a timestamp."""
+        state = self._state
+        return self._looking(lambda segments: segments.find_max_timestamp(state.start, state.end, state.codecs))
+
+    def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
+        """Run `find` on the segments, and again if one of them was removed meanwhile."""
+        state = self._state
+        while True:
+            present = state.segments
+            try:
+                found = yield from find(present)
+            except (StorageError, ClosedError):
+                if state.closed:
+                    text = f"{state.topic_partition} was closed meanwhile"
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text) from None
+                if set(present.items) <= set(state.segments.items):
+                    raise
+                continue
+            if found is None:
+                return None
+            return TimestampOffset(found.timestamp, found.offset, state.epochs.epoch_at(found.offset))
+
+
+# Flushes of a log: the work for another thread, and the handling of its failure.
+
+
+class LogFlushes:
+    """Begins and completes the flushes of one log. Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def due(self, now_ms: int) -> bool:
+        """Return True if `flush.messages` or `flush.ms` requires a flush now."""
+        state = self._state
+        return state.durable.due(state.end, state.config, now_ms)
+
+    @property
+    def under_way(self) -> bool:
+        return self._state.durable.under_way
+
+    def begin_flush(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
+        """Return the work that makes the log durable up to now (`sealed_only`: without the active segment).
+
+        None if there is nothing to flush or a flush is in progress. Call `end_flush` afterwards, also on failure.
+        """
+        state = self._state
+        durable, active = state.durable, state.segments.active
+        target = active.base_offset if sealed_only else state.end
+        if not durable.may_begin(target):
+            return None
+        try:
+            work = self._work(target, now_ms, durable.at_roll if sealed_only else durable.appended)
+        except StorageError:
+            return None  # no disk space for the small files; the roll reports a lasting error
+        durable.under_way = True
+        return work
+
+    def _work(self, target: Offset, now_ms: int, messages: int) -> FlushWork:
+        state = self._state
+        durable, epochs = state.durable, state.epochs
+        files = state.segments.to_flush(durable.recovery_point, target, state.end)
+        changed_epochs = format_epochs(epochs.entries) if epochs.changed else None
+        epochs.changed = False
+        return FlushWork(
+            target=target,
+            files=files,
+            folder=state.folder,
+            new_names=durable.take_new_names(),
+            epochs=changed_epochs,
+            truncations=durable.truncations,
+            began_ms=now_ms,
+            appended_messages=messages,
+            snapshots=state.producers.take_pending_snapshots(),
+        )
+
+    def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
+        """Complete the work. After a failure on a segment file, records may be lost and the log refuses appends."""
+        state = self._state
+        state.durable.under_way = False
+        if error is not None:
+            self._failed(work, error)
+            if not work.files_flushed:
+                return
+        if not state.durable.done(work, state.end):
+            state.producers.delete_written_snapshots(work.snapshots)
+
+    def _failed(self, work: FlushWork, error: StorageError) -> None:
+        self._state.epochs.changed = True
+        if not work.files_flushed:
+            self._state.durable.failure = error
+
+    def now(self, now_ms: int = 0) -> None:
+        """Flush in this call, blocking. Raises `StorageError`."""
+        state = self._state
+        work = self._work(state.end, now_ms, state.durable.appended)
+        try:
+            work()
+        except StorageError as error:
+            self._failed(work, error)
+            raise
+        state.durable.done(work, state.end)
+
+
+# The first unstable offset and the aborted transactions of a log, for read_committed readers (KIP-98).
+
+
+class LogTransactions:
+    """Answers read_committed fetches. Owner thread only."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def first_unstable_offset(self, high_watermark: int) -> Offset | None:
+        """Return the first offset of a transaction that is open, or whose marker is not below the high watermark."""
+        opened = self._state.producers.states.open
+        first = opened.first_unstable(high_watermark) if opened.may_hold_back else None
+        return None if first is None else Offset(first)
+
+    @property
+    def first_undecided_on_disk(self) -> int | None:
+        """Return the first offset of a transaction that is open, or whose marker is not durable."""
+        state = self._state
+        return state.producers.states.open.first_not_durable(state.durable.recovery_point)
+
+    def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
+        """Return the aborted transactions with records in [from_offset, upto), ordered by their markers.
+
+        Raises `StorageError`.
+        """
+        if not self._state.segments.may_have_aborted(from_offset):
+            return ()
+        return self._aborted(from_offset, upto)
+
+    def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedTxn]:
+        """Return the aborted transactions of a read slice, bounded by the offset index. Raises `StorageError`."""
+        state = self._state
+        if not state.segments.may_have_aborted(from_offset):
+            return ()
+        end_position = Position(found.position + found.size)
+        upto = state.segments.end_of_slice(found.segment_base_offset, end_position, state.end)
+        return self._aborted(from_offset, upto)
+
+    def _aborted(self, from_offset: int, upto: int) -> Sequence[AbortedTxn]:
+        state = self._state
+        try:
+            return state.segments.aborted(from_offset, upto)
+        except CorruptIndex:
+            self._rebuild_damaged()
+        return state.segments.aborted(from_offset, upto)
+
+    def rebuild_marked_indexes(self) -> None:
+        """Rebuild the transaction indexes that loading marked as corrupt. Raises `StorageError`."""
+        if any(segment.aborted.is_marked_corrupt for segment in self._segments()):
+            self._rebuild_damaged()
+
+    def _segments(self) -> list[Segment]:
+        return [segment for segment in self._state.segments.items if isinstance(segment, Segment)]
+
+    def _rebuild_damaged(self) -> None:
+        """Rebuild all corrupt transaction indexes: this is rare, and one is seldom alone."""
+        state, segments = self._state, self._segments()
+        wrong: list[Segment] = []
+        for segment in segments:
+            try:
+                segment.aborted.check()
+            except CorruptIndex as error:
+                state.report(f"{state.folder.name}/{segment.aborted.name} is corrupt and is rebuilt: {error}")
+                wrong.append(segment)
+        state.producers.rebuild_transaction_indexes(segments, wrong, state.end)
 
 
 class UnifiedLog:

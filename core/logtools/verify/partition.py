@@ -1,12 +1,15 @@
 """The check of a partition folder with batches: every defect in it (facts B3)."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from struct import Struct
 from typing import TypeVar
 
-from ....ports.storage import FileInfo, FileMissing, Folder
-from ....ports.types import Offset, Position, TopicPartition
+from ....ports.storage import File, FileInfo, FileMissing, Folder
+from ....ports.types import Buffer, Offset, Position, TopicPartition
 from ....ports.values import frozen
+from ...log.batch_scan import SCAN_CHUNK_BYTES, BatchIterator, crc_matches
 from ...log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, SealedSegment, format_epochs, parse_epochs
 from ...log.config import LONG_MAX
 from ...log.names import (
@@ -26,7 +29,8 @@ from ...log.producers.snapshot import decode_snapshot
 from ...log.recovery.stale_files import StaleFiles, parsed
 from ...log.recovery.stray_segments import quarantine_stray_segments
 from ...log.segment.damage import Gap, walk
-from ...log.segment.segment import Segment
+from ...log.segment.segment import INT_MAX, Segment
+from ...message.batch_header import CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader
 from .findings import Finding, Fix, Loss
 from .fixes import (
     RENAMED,
@@ -40,10 +44,136 @@ from .fixes import (
     Write,
     opened_segment,
 )
-from .index_checks import OffsetIndexCheck, TimeIndexCheck
 from .overlay_folder import OverlayFolder
-from .segment_scan import Excision, SegmentScan
 from .state_checks import EpochCheck, ProducerCheck, TransactionCheck
+
+# Checks of the indexes of a segment against its batches (facts B3).
+
+_NO_TIMESTAMP = -1
+_SPARSE_BYTES = 4096 + 2 * 1_048_588
+"""Maximum distance of two entries, with the defaults of Kafka."""
+
+
+class _IndexCheck(ABC):
+    _entry: Struct
+
+    def __init__(self, content: Buffer, base_offset: int) -> None:
+        self.problem: str | None = None
+        self._content = content
+        self._base = base_offset
+        self._count = len(content) // self._entry.size
+        self._next = 0
+        if len(content) % self._entry.size:
+            self.problem = f"{len(content)} bytes are no multiple of {self._entry.size}"
+        elif not self._in_order():
+            self._next = self._count
+
+    def _in_order(self) -> bool:
+        before: tuple[int, int] | None = None
+        for number, entry in enumerate(self._entry.iter_unpack(self._content)):
+            one: tuple[int, int] = (entry[0], entry[1])
+            if before is not None and not self._follows(one, before):
+                self.problem = f"entry {number}, {one}, is not above the previous one, {before}"
+                return False
+            before = one
+        return True
+
+    @abstractmethod
+    def _follows(self, one: tuple[int, int], before: tuple[int, int]) -> bool: ...
+
+    def _at(self, number: int) -> tuple[int, int]:
+        one, other = self._entry.unpack_from(self._content, number * self._entry.size)
+        return one, other
+
+
+class OffsetIndexCheck(_IndexCheck):
+    """Checks an offset index. `problem` is the first one; call `end` last."""
+
+    _entry = Struct(">ii")
+
+    def __init__(self, content: Buffer, base_offset: int) -> None:
+        super().__init__(content, base_offset)
+        self._widest = self._last = 0
+
+    def _follows(self, one: tuple[int, int], before: tuple[int, int]) -> bool:
+        return one[0] > before[0] and one[1] > before[1]
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        while self._next < self._count and self.problem is None:
+            delta, place = self._at(self._next)
+            if place > position:
+                return
+            offset = self._base + delta
+            if place < position:
+                self.problem = f"the entry for offset {offset} points to position {place}, where no batch begins"
+            elif not header.base_offset <= offset <= header.last_offset:
+                self.problem = f"the entry for offset {offset} points to the batch at {header.base_offset}"
+                self.problem += str(header.last_offset)
+            self._took(place)
+
+    def _took(self, place: int) -> None:
+        self._widest, self._last = max(self._widest, place - self._last), place
+        self._next += 1
+
+    def cut(self, position: int, end: int) -> None:
+        """Exclude the entries for these bytes; call it before the next batch."""
+        while self._next < self._count and self._at(self._next)[1] < end:
+            if self._at(self._next)[1] < position:
+                break
+            self._took(self._at(self._next)[1])
+
+    def end(self, size: int) -> str | None:
+        """Check the end of the index; `size` is that of the segment."""
+        if self.problem is None and self._next < self._count:
+            delta, place = self._at(self._next)
+            self.problem = f"the entry for offset {self._base + delta} points to position {place}, outside the segment"
+        if self.problem is None and size - self._last > max(_SPARSE_BYTES, 2 * self._widest):
+            self.problem = f"entries are missing: the last one points to position {self._last} of {size}"
+        return self.problem
+
+
+class TimeIndexCheck(_IndexCheck):
+    """Checks a time index. `problem` is the first one; call `end` last."""
+
+    _entry = Struct(">qi")
+
+    def __init__(self, content: Buffer, base_offset: int) -> None:
+        super().__init__(content, base_offset)
+        self._largest = _NO_TIMESTAMP
+
+    def _follows(self, one: tuple[int, int], before: tuple[int, int]) -> bool:
+        return one[0] >= before[0] and one[1] >= before[1]
+
+    def batch(self, _position: int, header: BatchHeader) -> None:
+        self._largest = max(self._largest, header.max_timestamp)
+        while self._next < self._count and self.problem is None:
+            timestamp, delta = self._at(self._next)
+            offset = self._base + delta
+            if offset > header.last_offset:
+                return
+            self._next += 1
+            if offset < header.base_offset:
+                self.problem = f"the entry for time {timestamp} has offset {offset}, which is in no batch"
+            elif timestamp != header.max_timestamp:
+                self.problem = f"the entry for time {timestamp} has offset {offset}, whose batch has "
+                self.problem += f"{header.max_timestamp}"
+
+    def pass_over(self, first_offset: int, next_offset: int) -> None:
+        """Exclude the entries for these offsets; call it before the next batch."""
+        while self._next < self._count and first_offset <= self._base + self._at(self._next)[1] < next_offset:
+            self._next += 1
+
+    def end(self) -> str | None:
+        if self.problem is not None:
+            return self.problem
+        if self._next < self._count:
+            timestamp, delta = self._at(self._next)
+            return f"the entry for time {timestamp} has offset {self._base + delta}, outside the segment"
+        last = self._at(self._count - 1)[0] if self._count else _NO_TIMESTAMP
+        if last < self._largest:
+            return f"it ends with time {last}, but a batch has {self._largest}"
+        return None
+
 
 CheckT = TypeVar("CheckT", OffsetIndexCheck, TimeIndexCheck)
 
@@ -80,6 +210,174 @@ class PartitionContext:
         """Return True if the next start scans the segment that ends there in any case."""
         beyond = self.recovery_point is None or next_offset > self.recovery_point or newest
         return beyond and (not self.in_order or (self.bare and newest))
+
+
+# One pass over a segment of batches: which are intact, which can be restored, and which must be cut out.
+#
+# Base offset, length, leader epoch and magic of a batch are not covered by its CRC (facts B1). If the content is
+# intact and the neighbours leave only one possibility, these are restored, and nothing is lost.
+
+_OUTSIDE_CRC = 17
+
+
+@frozen
+class Excision:
+    """Bytes [position, end) without a batch of this log."""
+
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int
+    """Exclusive; -1 if the end of the loss is unknown."""
+    messages: int | None
+    reason: str
+
+
+@frozen
+class Patch:
+    """The correct bytes at `position`."""
+
+    position: int
+    content: bytes
+    first_offset: int
+    next_offset: int
+    reason: str
+
+
+class SegmentScan:
+    """Iterate `batches` once; the other attributes are valid afterwards."""
+
+    def __init__(
+        self,
+        file: File,
+        size: int,
+        base_offset: Offset,
+        next_base: int | None,
+        likely_end: int,
+        belongs: Callable[[int, int], bool] = lambda _offset, _crc: False,
+    ) -> None:
+        """`next_base`: base offset of the next segment; `likely_end`: see `walk`. `belongs` returns whether a batch
+        with this offset and CRC is missing in another segment, or is there too."""
+        self.file, self.size, self.base_offset = file, size, base_offset
+        self.end = base_offset
+        """The offset after the last batch."""
+        self.batch_count = self.message_count = 0
+        self.has_holes = False
+        """True if offsets are missing between intact batches, as after a compaction."""
+        self.cuts: list[Excision] = []
+        self.patches: list[Patch] = []
+        self._next_base = next_base
+        self._below = Offset(min(base_offset + INT_MAX + 1, LONG_MAX if next_base is None else next_base))
+        self._likely_end = likely_end
+        self._belongs = belongs
+
+    def batches(self) -> BatchIterator:
+        """Yield the good batches, restored ones included. Raises `StorageError`."""
+        items = walk(
+            self.file,
+            Position(0),
+            Position(self.size),
+            expected=self.base_offset,
+            below=self._below,
+            check_crc=True,
+            likely_end=self._likely_end,
+        )
+        after_damage = False
+        for item in items:
+            if isinstance(item, Gap):
+                for place in self._restored(item):
+                    self._count(place[1])
+                    yield place
+                self.end = max(self.end, item.next_offset if item.intact_behind else self.end)
+                after_damage = True
+            else:
+                self.has_holes = self.has_holes or (item[1].base_offset > self.end and not after_damage)
+                after_damage = False
+                self._count(item[1])
+                yield item
+
+    def _count(self, header: BatchHeader) -> None:
+        self.end = header.next_offset
+        self.batch_count += 1
+        self.message_count += header.count
+
+    def _restored(self, gap: Gap) -> Iterator[tuple[Position, BatchHeader]]:
+        position, expected = gap.position, gap.first_offset
+        following: int = gap.next_offset
+        if not gap.intact_behind:
+            following = self._likely_end if self._next_base is None else self._next_base
+        while position < gap.end:
+            header = self._restore(position, gap.end, expected, following)
+            if header is None:
+                break
+            outside = HEADER.pack(*header)[:_OUTSIDE_CRC]
+            if self.file.read(position, _OUTSIDE_CRC) != outside:
+                self.patches.append(Patch(position, outside, header.base_offset, header.next_offset, gap.reason))
+            yield position, header
+            position, expected = Position(position + header.size), header.next_offset
+        if position < gap.end:
+            self.cuts.append(self._cut(gap, position, expected))
+
+    def _restore(self, position: Position, end: int, expected: Offset, following: int) -> BatchHeader | None:
+        """Return the batch with its only possible base offset, length and magic; None if that is uncertain."""
+        head = self.file.read(position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE or position + HEADER_SIZE > end:
+            return None
+        found = BatchHeader._make(HEADER.unpack(head))
+        sizes = dict.fromkeys(size for size in (found.size, end - position) if HEADER_SIZE <= size <= end - position)
+        whole = (found._replace(batch_length=size - LENGTH_OVERHEAD, magic=MAGIC) for size in sizes)
+        header = next((one for one in whole if crc_matches(self.file, position, one)), None)
+        if header is None or header.last_offset_delta < 0 or header.count < 0:
+            return None
+        claimed, last = header.base_offset, header.last_offset_delta
+        if expected + last + 1 == following or (following < 0 and (claimed ^ expected).bit_count() == 1):
+            base = expected
+        elif expected <= claimed:
+            base = claimed
+        else:
+            return None
+        if base + last >= self._below or (following >= 0 and base + last >= following):
+            return None
+        if base != claimed and (self._stands_at(claimed, header.crc) or self._belongs(claimed, header.crc)):
+            return None
+        return header._replace(base_offset=Offset(base))
+
+    def _stands_at(self, offset: int, crc: int) -> bool:
+        """Return True if the segment has this batch at its offset: the found one is a copy."""
+        for item in walk(self.file, Position(0), Position(self.size), expected=self.base_offset, below=self._below):
+            if not isinstance(item, Gap) and item[1].base_offset == offset:
+                return item[1].crc == crc
+        return False
+
+    def _cut(self, gap: Gap, position: int, expected: int) -> Excision:
+        if gap.intact_behind:
+            lost = max(0, gap.next_offset - expected)
+            return Excision(position, gap.end, expected, max(expected, gap.next_offset), lost, gap.reason)
+        if self._next_base is not None:
+            lost = max(0, self._next_base - expected)
+            return Excision(position, gap.end, expected, expected + lost, lost, gap.reason)
+        next_offset, messages = self._claimed(position, gap.end, expected)
+        if next_offset < 0 and self._likely_end > expected:
+            next_offset, messages = self._likely_end, self._likely_end - expected
+        return Excision(position, gap.end, expected, next_offset, messages, gap.reason)
+
+    def _claimed(self, position: int, end: int, expected: int) -> tuple[int, int | None]:
+        """Return (next offset, messages) by the headers of damaged batches, as far as they follow each other."""
+        first, messages = expected, 0
+        while position + HEADER_SIZE <= end:
+            header = BatchHeader._make(HEADER.unpack(self.file.read(position, HEADER_SIZE)))
+            plausible = header.magic == MAGIC and header.batch_length >= CRC_COVERS_FROM
+            if not plausible or header.base_offset != expected or not 0 < header.count <= header.last_offset_delta + 1:
+                break
+            expected, messages, position = header.next_offset, messages + header.count, position + header.size
+        if expected == first and not self._has_content(position, end):
+            return first, 0
+        return (expected, messages) if expected > first else (-1, None)
+
+    def _has_content(self, position: int, end: int) -> bool:
+        """Return False if there are only zeros."""
+        pieces = range(position, end, SCAN_CHUNK_BYTES)
+        return any(self.file.read(at, min(SCAN_CHUNK_BYTES, end - at)).strip(b"\0") for at in pieces)
 
 
 class BatchPartition:

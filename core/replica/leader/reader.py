@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from struct import Struct
 
 from ....ports.broker_api.fetch import AbortedTransaction, FetchPartition, FetchResultPartition
 from ....ports.clock import Clock
@@ -10,8 +11,7 @@ from ....ports.errors import ApiError, broker_failed
 from ....ports.storage import Region, StorageError, size_of
 from ....ports.types import Buffer, TopicPartition
 from ...cluster.topics import ReplicaId
-from ...message.batch_header import ZSTD_ID
-from ...message.codec_prefix import bytes_without_codec
+from ...message.batch_header import BATCH_LENGTH_MIN, CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, ZSTD_ID
 from ..partition.fetch_isolation import FetchIsolation
 from ..partition.isr_manager import IsrManager
 from ..partition.local_partitions import LocalPartitions
@@ -275,6 +275,36 @@ class ReplicaReader:
                 waiting.ready = waiting.ready_bytes()
             awaited[key] = waiting
         return awaited
+
+
+# The prefix of a fetch whose batches use no codec that the client lacks, found by the headers alone.
+
+_FIELDS = Struct(">8xi4xb4xh")
+"""Batch length, magic byte and attributes."""
+
+
+def bytes_without_codec(records: Buffer | Region, codec_id: int, *, headers_max: int) -> tuple[int, int]:
+    """Return (size of the batches before the first one with `codec_id`, number of headers read).
+
+    At most `headers_max` headers are read, and batches beyond them are left out. Batches after a corrupt
+    header are left out as well, unless it is the first: then the client reports the corruption.
+    """
+    size, position, looked = size_of(records), 0, 0
+    while looked < headers_max and size - position >= HEADER_SIZE:
+        length, magic, attributes = _FIELDS.unpack(_head(records, position))
+        looked += 1
+        if length < BATCH_LENGTH_MIN or magic != MAGIC:
+            return position or size, looked
+        if attributes & CODEC_MASK == codec_id:
+            return position, looked
+        position += LENGTH_OVERHEAD + length
+    return (position if looked == headers_max and position < size else size), looked
+
+
+def _head(records: Buffer | Region, position: int) -> Buffer:
+    if isinstance(records, bytes | bytearray | memoryview):
+        return records[position : position + _FIELDS.size]
+    return records.read(position, _FIELDS.size)
 
 
 def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchParams) -> Buffer | Region:

@@ -10,8 +10,14 @@ from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.app.cli.log.stats_page import page, short
 from barnabas.app.cli.log.stats_rows import SegmentRow, fields, gather
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.logtools.stats.log_stats import EXACT_MAX, DistinctCount, LogStats, Throughput
-from barnabas.core.logtools.stats.reader import batch_figures, classic_figures
+from barnabas.core.logtools.stats.log_stats import (
+    EXACT_MAX,
+    DistinctCount,
+    LogStats,
+    Throughput,
+    batch_figures,
+    classic_figures,
+)
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.storage import File
 from barnabas.testing.logs import batch, numbered, open_log

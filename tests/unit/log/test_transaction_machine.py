@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.adapters.system import SeededEntropy
+from barnabas.core.client.consumer.fetch_position import filter_aborted
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.partition_log.unified_log import UnifiedLog
-from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.control_records import read_marker

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.message.aborted_transactions import filter_aborted
+from barnabas.core.client.consumer.fetch_position import ValidationContext, filter_aborted, validate_batches
 from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, assign_offset, write_crc
-from barnabas.core.message.batch_sequence import ValidationContext, validate_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.fetch import AbortedTransaction

@@ -5,7 +5,7 @@ from support.messages import NOW_MS
 
 from barnabas import Message
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.codec_prefix import bytes_without_codec
+from barnabas.core.replica.leader.reader import bytes_without_codec
 from barnabas.plugins.builtin.codecs import builtin_codecs
 
 ZSTD = 4

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.core.coordinator.log_loader import KeysAndValues, TransactionSpan, read_plain_batches
 from barnabas.core.message.batch_header import assign_offset, write_crc
 from barnabas.core.message.batch_reader import decode_columns
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.control_records import EndTransactionMarker, encode_marker
-from barnabas.core.message.key_value_reader import KeysAndValues, TransactionSpan, read_plain_batches
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.core.log.segment.segment_list import find_first_record
 from barnabas.core.message.batch_header import set_max_timestamp, write_crc
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
-from barnabas.core.message.timestamp_search import find_first_record
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

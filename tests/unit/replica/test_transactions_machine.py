@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from support.replica_cluster import KEY, Member
 
+from barnabas.core.client.consumer.fetch_position import filter_aborted
 from barnabas.core.log.append_origin import AppendOrigin
-from barnabas.core.message.aborted_transactions import filter_aborted
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet

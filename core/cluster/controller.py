@@ -13,13 +13,12 @@ from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.types import TopicPartition
 from . import layout
-from .balance import unbalanced
 from .brokers import count_up, end_earlier_controller, is_earlier_controller
 from .change_queue import ChangeQueue, elsewhere, is_unreachable
 from .deltas import BrokersChanged, ConfigsChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from .election import Brokers, ElectionRules, awaits_unclean_election, describe_loss, preferred, settled
 from .image import ClusterImage
-from .reassignment import finished_moves
+from .reassignment import finished_moves, is_moving
 from .registry import ClusterRegistry, Deposed
 from .topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId, Topic
 
@@ -30,6 +29,30 @@ UNCLEAN_WAIT_MS = 5000.0
 """The time that an unclean election waits for replicas that have not reported their log ends, or are not back yet."""
 
 Rules = Callable[[Topic], ElectionRules]
+
+
+# The partitions that should get their preferred leader again (facts D2, `leader.imbalance.*`).
+
+
+def unbalanced(image: ClusterImage, percentage: int) -> Sequence[TopicPartition]:
+    """Return the partitions to give back to their preferred leaders: those of live brokers of whose preferred
+    partitions others lead more than `percentage` percent."""
+    preferred: dict[int, int] = {}
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for topic in image.topics.values():
+        for number, replicas in topic.partitions.items():
+            first = replicas[0]
+            preferred[first] = preferred.get(first, 0) + 1
+            key = TopicPartition(topic.name, number)
+            state = image.state(key)
+            if state.leader != first and first in state.isr and not is_moving(topic, number):
+                elsewhere.setdefault(first, []).append(key)
+    return [
+        key
+        for broker, keys in elsewhere.items()
+        if broker in image.brokers and 100 * len(keys) > percentage * preferred[broker]
+        for key in keys
+    ]
 
 
 class Controller:

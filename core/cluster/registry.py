@@ -21,10 +21,10 @@ from ...ports.coordination import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.report import error
+from ...ports.report import Line, counted, error, info
 from ...ports.types import TopicPartition
 from ...ports.values import frozen
-from . import entity_store, layout, topic_log_lines, topic_store
+from . import entity_store, layout, topic_store
 from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
@@ -102,6 +102,39 @@ def _by_node(states: Mapping[int, PartitionState]) -> dict[int, dict[int, Partit
     for number, state in states.items():
         found.setdefault(layout.states_node(number), {})[number] = state
     return found
+
+
+def _created_line(topic: Topic) -> Line:
+    """Return the line about a new topic."""
+    own = "".join(f", {name}={value}" for name, value in sorted(topic.configs.items()))
+    text = f"topic {topic.name} was made: {_partitions(topic)}, replication factor {topic.replication_factor}{own}"
+    return info(text, topic=topic.name, partitions=len(topic.partitions), configs=dict(topic.configs))
+
+
+def _resized_line(before: Topic, after: Topic) -> Line:
+    """Return the line about a changed number of partitions."""
+    text = f"topic {after.name} has {_partitions(after)} now, {len(before.partitions)} before"
+    return info(text, topic=after.name, partitions=len(after.partitions))
+
+
+def _deleted_line(topic: Topic) -> Line:
+    """Return the line about a deleted topic; its files are removed later."""
+    return info(f"topic {topic.name} was deleted: {_partitions(topic)}", topic=topic.name)
+
+
+def _changed_configs_line(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Line | None:
+    """Return the line about changed configs of a topic or broker; None if they did not change."""
+    changes = [
+        f"{name}={after[name]}" + (f" (was {before[name]})" if name in before else "")
+        for name in sorted(after)
+        if after[name] != before.get(name)
+    ]
+    changes += [f"{name} is no longer set (was {before[name]})" for name in sorted(before.keys() - after.keys())]
+    return info(f"configuration of {what}: {', '.join(changes)}", configs=dict(after)) if changes else None
+
+
+def _partitions(topic: Topic) -> str:
+    return counted(len(topic.partitions), "partition")
 
 
 class ClusterRegistry:
@@ -379,7 +412,7 @@ class ClusterRegistry:
             await self.reread(topic.name)
         else:
             self.apply(TopicSet(topic=topic, states={}))
-        self._report(topic_log_lines.made(topic))
+        self._report(_created_line(topic))
 
     async def create_all(self, made: Sequence[tuple[Topic, Mapping[int, PartitionState]]]) -> bool:
         """Store several planned topics, with names that do not collide, in one commit.
@@ -395,7 +428,7 @@ class ClusterRegistry:
         for topic, states in made:
             if not states:
                 self.apply(TopicSet(topic=topic, states={}))
-            self._report(topic_log_lines.made(topic))
+            self._report(_created_line(topic))
         return True
 
     async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
@@ -403,7 +436,7 @@ class ClusterRegistry:
         restore the former topic. Raises `BadVersion` when another broker has changed it in between."""
         before = self.image.topic(topic.name)
         await self._write_topic(before, topic, added or {})
-        self._report(topic_log_lines.resized(before, topic))
+        self._report(_resized_line(before, topic))
 
     async def move(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         """Store other replicas of a topic's partitions, with states that change with them. Raises as `resize`."""
@@ -448,7 +481,7 @@ class ClusterRegistry:
         topic = self.image.topic(name)
         topic = await elsewhere(partial(topic_store.mark_deleting, self._coordination, topic, brokers))
         self.apply(TopicDeleting(topic=topic))
-        self._report(topic_log_lines.deleted(topic))
+        self._report(_deleted_line(topic))
         return topic
 
     async def finish_delete(self, topic: Topic) -> None:
@@ -563,6 +596,6 @@ class ClusterRegistry:
         self._report_configured("all brokers" if broker_id is None else f"broker {broker_id}", before, configs)
 
     def _report_configured(self, what: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        line = topic_log_lines.configured(what, before, after)
+        line = _changed_configs_line(what, before, after)
         if line is not None:
             self._report(line)

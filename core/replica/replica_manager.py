@@ -1,10 +1,17 @@
 """The replica manager: opens, drops, appends to and reads the partitions of a broker, and calls their listeners."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
+from attrs import evolve
+
+from ...ports.broker_api.groups import PartitionOutcome
+from ...ports.broker_api.topics import DeleteRecordsPartition, DeleteRecordsResultPartition
+from ...ports.broker_api.transactions import TxnMarker, WrittenTxnMarker
 from ...ports.clock import Clock
-from ...ports.errors import ApiError, BarnabasError
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError
@@ -12,24 +19,22 @@ from ...ports.types import Offset, TopicPartition
 from ...ports.values import frozen
 from ..client.driver import Submit
 from ..cluster.change_queue import on_disk, on_disk_together
-from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
+from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId, Topic
 from ..log.manager.log_manager import LogManager
 from ..log.partition_log.unified_log import UnifiedLog
 from .follower.fetcher import NoFetchers, PartitionDataProcessor, ReplicaFetcherManager
 from .leader.appender import ReplicaAppender
-from .leader.delete_records import RecordDeleter
+from .leader.delayed_produce import NONE, ProducePartitionStatus
 from .leader.durable_flushes import DurableFlushes
 from .leader.fetch_sessions import FetchSessionManager
 from .leader.reader import ReplicaReader
-from .leader.txn_markers import TxnMarkerWriter
 from .leader.verified_appends import VerifiedAppends, Verify
-from .leadership import Following, LeadershipManager
 from .partition.isr_manager import IsrManager, SubmitAlterPartition
 from .partition.local_partitions import LocalPartitions
 from .partition.partition import Partition
 from .partition.replication_quota import ReplicationQuotaManager, leader_throttled_replicas
 from .partition.topic_stats import BrokerTopicStats
-from .purgatory import Purgatory
+from .purgatory import DelayedOperation, Purgatory
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
 
 
@@ -49,6 +54,395 @@ class AssignedReplica:
     topic_id: bytes
     replicas: Sequence[int]
     state: PartitionState
+
+
+# DeleteRecords: the leader deletes at once, and answers when all live replicas have done so (facts C6, D8).
+
+DeletionResults = Callable[[Sequence[DeleteRecordsResultPartition] | ApiError], None]
+"""Called with the results in the order of the request, or with an `ApiError` when the broker itself failed."""
+
+
+class _DeleteRecordsPartitionStatus:
+    """The offset below which one partition is to be deleted on all its live replicas."""
+
+    def __init__(self, partition: Partition, offset: int, is_alive: Callable[[int], bool]) -> None:
+        self.partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._offset = offset
+        self._is_alive = is_alive
+
+    def lost(self) -> bool:
+        """Return True if this broker no longer leads the partition in that leader epoch."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self._leader_epoch
+
+    @property
+    def low_watermark(self) -> int:
+        return self.partition.low_watermark(self._is_alive)
+
+    def reached(self) -> bool:
+        return self.low_watermark >= self._offset
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """A deletion that waits for the followers; what is left in `pending` when it finishes has timed out."""
+
+    __slots__ = ("pending",)
+
+    def __init__(
+        self,
+        pending: dict[Hashable, _DeleteRecordsPartitionStatus],
+        finish: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> None:
+        super().__init__(finish, failed)
+        self.pending = pending
+
+    def check(self, key: Hashable) -> bool:
+        target = self.pending.get(key)
+        if target is not None and (target.lost() or target.reached()):
+            del self.pending[key]
+        return not self.pending
+
+
+class RecordDeleter:
+    """Deletes records. A failure in one partition does not affect the others. Owner thread only."""
+
+    def __init__(self, local: LocalPartitions, purgatory: Purgatory, is_alive: Callable[[int], bool]) -> None:
+        self._local = local
+        self._purgatory = purgatory
+        self._is_alive = is_alive
+
+    def delete(self, entries: Sequence[DeleteRecordsPartition], done: DeletionResults, *, timeout_ms: float) -> None:
+        """Delete the records below an offset (-1 = below the high watermark) of partitions that this broker leads.
+
+        `done` is called once, when no live replica has them, at the latest after `timeout_ms` (REQUEST_TIMED_OUT).
+        POLICY_VIOLATION for a topic whose cleanup.policy lacks delete, OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        targets: dict[Hashable, _DeleteRecordsPartitionStatus] = {}
+        refused: dict[Hashable, ErrorCode] = {}
+        for entry in entries:
+            key = TopicPartition(entry.topic, entry.partition)
+            try:
+                targets[key] = self._begin(entry)
+            except ApiError as error:
+                refused[key] = error.code
+            except StorageError as error:
+                self._local.storage_failed(key, error)
+                refused[key] = ErrorCode.KAFKA_STORAGE_ERROR
+        pending = {key: target for key, target in targets.items() if not target.reached()}
+
+        def finish() -> None:
+            done([_outcome(entry, targets, refused, pending) for entry in entries])
+
+        if pending and timeout_ms > 0:
+            waiting = DelayedDeleteRecords(pending, finish, lambda: done(broker_failed()))
+            self._purgatory.watch(waiting, tuple(pending), timeout_ms)
+        else:
+            finish()
+        for each in targets:
+            self._purgatory.check(each)
+
+    def _begin(self, entry: DeleteRecordsPartition) -> _DeleteRecordsPartitionStatus:
+        partition = self._local.led(entry.topic, entry.partition)
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
+        return _DeleteRecordsPartitionStatus(partition, partition.delete_records(entry.offset), self._is_alive)
+
+
+def _outcome(
+    entry: DeleteRecordsPartition,
+    targets: dict[Hashable, _DeleteRecordsPartitionStatus],
+    refused: dict[Hashable, ErrorCode],
+    pending: dict[Hashable, _DeleteRecordsPartitionStatus],
+) -> DeleteRecordsResultPartition:
+    key = (entry.topic, entry.partition)
+    target = targets.get(key)
+    code = refused.get(key, ErrorCode.NONE)
+    if target is None:
+        return DeleteRecordsResultPartition(topic=entry.topic, partition=entry.partition, error=code)
+    if target.lost():
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif key in pending:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    low = target.low_watermark if code is ErrorCode.NONE else -1
+    return DeleteRecordsResultPartition(topic=entry.topic, partition=entry.partition, error=code, low_watermark=low)
+
+
+# Transaction markers in the partitions that a broker leads, and listeners for completed transactions (facts C6).
+
+MarkerResults = Callable[[Sequence[WrittenTxnMarker]], None]
+"""Called with the results, in the order of the markers and of the partitions of each."""
+OnTxnCompleted = Callable[[TopicPartition, int, int, bool], None]
+"""Called with (partition, producer id, producer epoch, committed) when the in-sync replicas have the marker."""
+
+_WATCH_MS = 3_600_000.0
+"""The interval at which the watch of a marker is renewed after its request, while this broker leads the partition."""
+
+
+class _AppendedMarker:
+    """A marker in one partition: the offsets that it must reach, or the error of its append."""
+
+    __slots__ = ("code", "key", "marker", "required")
+
+    def __init__(self, key: TopicPartition, marker: TxnMarker) -> None:
+        self.key = key
+        self.marker = marker
+        self.code = ErrorCode.NONE
+        self.required: ProducePartitionStatus | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while not all in-sync replicas have it, and it may yet count."""
+        return self.required is not None and not self.required.reached()
+
+    @property
+    def counts(self) -> bool:
+        required = self.required
+        return required is not None and required.reached() and not (required.lost() or required.failed())
+
+    def outcome(self) -> PartitionOutcome:
+        """Return the outcome for the response now."""
+        code, required = self.code, self.required
+        if required is not None and required.lost():
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif required is not None and required.failed():
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif self.is_waiting:
+            code = ErrorCode.REQUEST_TIMED_OUT
+        elif required is not None and required.partition.under_min_isr:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return PartitionOutcome(self.key.topic, self.key.partition, code)
+
+
+class _DelayedMarkers(DelayedOperation):
+    """Markers that not all in-sync replicas have yet; `reached` is called with each marker that they have."""
+
+    __slots__ = ("_reached", "waiting")
+
+    def __init__(
+        self,
+        placed: Sequence[_AppendedMarker],
+        reached: Callable[[_AppendedMarker], None],
+        finish: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> None:
+        super().__init__(finish, failed)
+        self._reached = reached
+        self.waiting: dict[Hashable, list[_AppendedMarker]] = {}
+        for each in placed:
+            self.waiting.setdefault(each.key, []).append(each)
+
+    def check(self, key: Hashable) -> bool:
+        some = self.waiting.pop(key, [])
+        left = [each for each in some if each.is_waiting]
+        if left:
+            self.waiting[key] = left
+        for each in some:
+            if each.counts:
+                self._reached(each)
+        return not self.waiting
+
+
+class TxnMarkerWriter:
+    """Writes transaction markers. Owner thread only."""
+
+    def __init__(self, local: LocalPartitions, purgatory: Purgatory, flushes: DurableFlushes, clock: Clock) -> None:
+        self._local = local
+        self._purgatory = purgatory
+        self._flushes = flushes
+        self._clock = clock
+        self._when_ended: list[OnTxnCompleted] = []
+
+    def when_ended(self, listener: OnTxnCompleted) -> None:
+        """Add a listener for each transaction that completes in a partition which this broker leads."""
+        self._when_ended.append(listener)
+
+    def write(self, markers: Sequence[TxnMarker], done: MarkerResults, timeout_ms: float) -> None:
+        """Write markers into partitions that this broker leads.
+
+        `done` is called once, when the in-sync replicas have them, and after a flush where the topic asks for one, at
+        the latest after `timeout_ms` (REQUEST_TIMED_OUT: the marker is in the log, and may yet count).
+        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a late marker, NOT_ENOUGH_REPLICAS where too few
+        replicas are in sync.
+        """
+        now_ms = self._clock.now_ms()
+        placed = [[self._place(key, marker, now_ms) for key in marker.partitions] for marker in markers]
+        written = [each for some in placed for each in some if each.required is not None]
+
+        def finish() -> None:
+            done(
+                [
+                    WrittenTxnMarker(producer_id=marker.producer_id, partitions=[each.outcome() for each in some])
+                    for marker, some in zip(markers, placed, strict=True)
+                ]
+            )
+            self._watch_on(written)
+
+        waiting = _DelayedMarkers(written, self._reached, finish, lambda: done(_all_failed(markers)))
+        for key in tuple(waiting.waiting):
+            waiting.check(key)
+        if waiting.waiting and timeout_ms > 0:
+            self._purgatory.watch(waiting, tuple(waiting.waiting), timeout_ms)
+        else:
+            finish()
+        for key in {each.key: None for each in written}:
+            self._purgatory.check(key)
+
+    def _place(self, key: TopicPartition, marker: TxnMarker, now_ms: int) -> _AppendedMarker:
+        placed = _AppendedMarker(key, marker)
+        try:
+            partition = self._local.led(*key)
+            if partition.under_min_isr:
+                text = f"{len(partition.isr)} in sync, {partition.min_isr} are needed"
+                raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+            appended = partition.append_marker(
+                marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms=now_ms
+            )
+            end = Offset(appended.last_offset + 1)
+            flushing = self._flushes.begin_if_due(partition, now_ms)
+            placed.required = ProducePartitionStatus(partition, end, recovery_point=end if flushing else NONE)
+        except ApiError as error:
+            placed.code = error.code
+        except StorageError as error:
+            self._local.storage_failed(key, error)
+            placed.code = ErrorCode.KAFKA_STORAGE_ERROR
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._local.failed(f"ending a transaction in {key}", error)
+            placed.code = broker_failed().code
+        return placed
+
+    def _reached(self, placed: _AppendedMarker) -> None:
+        marker = placed.marker
+        for listener in self._when_ended:
+            try:
+                listener(placed.key, marker.producer_id, marker.producer_epoch, marker.committed)
+            except Exception as error:  # noqa: BLE001  reported; the other listeners are still called
+                self._local.failed(f"taking the end of a transaction in {placed.key}", error)
+
+    def _watch_on(self, placed: Sequence[_AppendedMarker]) -> None:
+        """Watch the markers whose request has timed out, so that the listeners are called when they count."""
+        late = [each for each in placed if each.is_waiting]
+        if late and self._when_ended:
+            waiting = _DelayedMarkers(late, self._reached, lambda: self._watch_on(late), lambda: None)
+            self._purgatory.watch(waiting, tuple(waiting.waiting), _WATCH_MS)
+
+
+def _all_failed(markers: Sequence[TxnMarker]) -> list[WrittenTxnMarker]:
+    code = broker_failed().code
+    return [
+        WrittenTxnMarker(
+            producer_id=each.producer_id,
+            partitions=[PartitionOutcome(key.topic, key.partition, code) for key in each.partitions],
+        )
+        for each in markers
+    ]
+
+
+# The manager that lets a broker's partitions lead, follow or rest, as the partition states say (facts D3).
+
+
+class Following(Protocol):
+    """The component that fetches from leaders (`ReplicaFetcherManager`)."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the leader that the partition names, in its leader epoch, and stop fetching from any other."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """Stop fetching for this partition; one that is not followed is no error."""
+        ...
+
+    def close(self) -> None:
+        """Stop all fetching."""
+        ...
+
+
+class LeadershipManager:
+    """Applies partition states to the open partitions, and calls the leadership listeners. Owner thread only."""
+
+    def __init__(
+        self, own: ReplicaId, purgatory: Purgatory, following: Following, clock: Clock, metrics: Metrics
+    ) -> None:
+        self.own = own
+        """This broker with its present broker epoch; with an unknown epoch it leads nothing."""
+        self.when_led: list[Callable[[Partition], None]] = []
+        self.when_resigned: list[Callable[[Partition], None]] = []
+        self._purgatory = purgatory
+        self._following = following
+        self._clock = clock
+        name = "kafka_server_replicamanager_isr"
+        self._shrinks = metrics.counter(f"{name}shrinks_total", "Members that left ISRs whose leader is here.")
+        self._expands = metrics.counter(f"{name}expands_total", "Members that came into ISRs whose leader is here.")
+
+    def start_partition(self, partition: Partition) -> None:
+        """Start leading or following a partition that was just opened, in the state that it has."""
+        self._settle(partition, began=True)
+        if partition.is_leader:
+            self._notify(self.when_led, partition)
+
+    def apply(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
+        """Apply another partition state, unless it is older than the known one."""
+        known = partition.state
+        if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
+            return
+        if state == known and tuple(replicas) == partition.replicas:
+            return
+        self._take(partition, state, replicas)
+
+    def end_leadership(self, partition: Partition) -> None:
+        """Stop leading a partition whose topic was deleted, whatever its stored state says."""
+        state = partition.state
+        ended = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
+        if partition.is_leader:
+            self._take(partition, ended, partition.replicas)
+
+    def on_broker_epoch_changed(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
+        """Apply another broker epoch, or an unknown one: the broker leads a partition in one broker epoch only."""
+        if broker_epoch == self.own.broker_epoch:
+            return
+        self.own = ReplicaId(self.own.broker_id, broker_epoch)
+        for partition in partitions:
+            self._take(partition, partition.state, partition.replicas)
+
+    def take_offline(self, partition: Partition) -> None:
+        """Neither lead nor follow a partition whose log is out of use."""
+        partition.offline = True
+        self._take(partition, partition.state, partition.replicas)
+
+    def end(self, partition: Partition) -> None:
+        """Stop leading and following a partition that is removed."""
+        was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
+        self._following.forget(partition)
+        if was_leader:
+            self._notify(self.when_resigned, partition)
+        self._purgatory.check(partition.topic_partition)
+
+    def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
+        was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
+        in_sync = set(partition.isr)
+        risen = partition.apply_state(state, replicas, self.own, self._clock.monotonic_ms())
+        again = before == (partition.leader, partition.leader_epoch)
+        if again and was_leader:
+            self._shrinks.add(len(in_sync - set(partition.isr)))
+            self._expands.add(len(set(partition.isr) - in_sync))
+        self._settle(partition, began=not again)
+        if was_leader and not partition.is_leader:
+            self._notify(self.when_resigned, partition)
+        elif partition.is_leader and not again:
+            self._notify(self.when_led, partition)
+        if risen or not again:
+            self._purgatory.check(partition.topic_partition)
+
+    def _settle(self, partition: Partition, *, began: bool) -> None:
+        """Follow the leader if there is one elsewhere, else stop following."""
+        if partition.is_leader or partition.leader == NO_LEADER or partition.offline:
+            self._following.forget(partition)
+        elif began:
+            self._following.follow(partition)
+
+    def _notify(self, listeners: Iterable[Callable[[Partition], None]], partition: Partition) -> None:
+        for listener in listeners:
+            listener(partition)
 
 
 class ReplicaManager:

@@ -18,13 +18,6 @@ REASONS = {
     "app/config/replica_lists.py": "one file for each group of configuration keys",
     "app/config/scrub_keys.py": "one file for each group of configuration keys",
     "app/config/transaction_keys.py": "one file for each group of configuration keys",
-    "core/cluster/balance.py": "a pure rule (leader.imbalance.*), apart from the controller that applies it",
-    "core/cluster/topic_log_lines.py": "log lines, apart from the registry that causes them",
-    "core/coordinator/group/causes.py": "a bounded list; the group does not know its limits",
-    "core/coordinator/group/rebalance_log_line.py": "log lines, apart from the state machine that causes them",
-    "core/coordinator/group/transacting.py": "an index with an invariant of its own",
-    "core/replica/follower/follower_flushes.py": "flush.messages of followers is a rule of its own",
-    "core/replica/leader/early_batches.py": "a bounded wait with a state of its own",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
 }

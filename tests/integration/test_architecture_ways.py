@@ -197,7 +197,7 @@ WAYS: dict[str, Callable[[CallTracer], None]] = {
     "A schema registered": register_schema,
 }
 BEFORE_THE_REQUEST = {
-    "A follower's fetch": {"core/replica/leadership.py:LeadershipManager.apply"},
+    "A follower's fetch": {"core/replica/replica_manager.py:LeadershipManager.apply"},
     "A schema registered": {"schemas/registry/http.py:make_app"},
 }
 """Once, before requests: the broker becomes a follower, and the registry makes its routes."""

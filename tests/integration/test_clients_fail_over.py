@@ -81,7 +81,7 @@ def test_an_idempotent_producer_brings_each_message_once_and_in_order(cluster: T
 
 
 def test_a_leader_that_hangs_is_left(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.core.client.network.overdue_requests.LATE_MS", 100)
+    monkeypatch.setattr("barnabas.app.clients.shared.client_shell.LATE_MS", 100)
     topic = cluster.create_topic(configs=KEPT)
     cluster.wait_in_sync(topic)
     with sending(cluster, topic) as sent, cluster.consumer(auto_offset_reset="earliest") as consumer:

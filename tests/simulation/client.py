@@ -1,12 +1,12 @@
 """The clients of the house in the simulation: the same state machines, links and driver, without threads and locks."""
 
 from barnabas.adapters.wire_kafka.client import connect_kafka
+from barnabas.app.clients.shared.client_shell import OverdueRequests
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
 from barnabas.core.client.network.connection import ConnectCallback
 from barnabas.core.client.network.links import LinkDependencies, Links
-from barnabas.core.client.network.overdue_requests import OverdueRequests
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World

@@ -12,9 +12,9 @@ from attrs import define
 
 from barnabas.core.cluster import layout, registry
 from barnabas.core.coordinator import log, log_loader, runtime
-from barnabas.core.coordinator.group import describing as groups_describing
+from barnabas.core.coordinator.group import coordinator as groups_describing
 from barnabas.core.coordinator.group import positions
-from barnabas.core.coordinator.transaction import describing, markers
+from barnabas.core.coordinator.transaction import coordinator, markers
 from barnabas.core.log.compaction import offset_map
 from barnabas.core.log.manager import creation, data_folder
 from barnabas.core.log.producers import replay
@@ -46,7 +46,7 @@ KNOBS = (
     Knob(runtime, "_BATCH_BYTES", (200,)),
     Knob(groups_describing, "_GROUPS_PER_STEP", (1,)),
     Knob(positions, "_POSITIONS_PER_STEP", (1,)),
-    Knob(describing, "_IDS_PER_STEP", (1,)),
+    Knob(coordinator, "_IDS_PER_STEP", (1,)),
     Knob(markers, "_AT_ONCE", (1,)),
     Knob(markers, "_PARTITIONS_MAX", (1,)),
     Knob(markers, "_ABSENT_MS", (200.0,)),

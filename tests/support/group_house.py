@@ -10,7 +10,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
 from barnabas.core.coordinator.log import ProducerEpoch, Record
-from barnabas.core.coordinator.open_records import OpenRecords
+from barnabas.core.coordinator.log_loader import OpenRecords
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.groups import (
     DeleteGroups,

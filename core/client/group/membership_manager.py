@@ -1,23 +1,25 @@
 """The state machine of one member: joining, revocation before it, and leaving."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from typing import Any
 
+from attrs import define
+
+from ....ports.broker_api.groups import Heartbeat, HeartbeatResult, LeaveGroup, LeavingMember
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
-from ..coordinator_finder import CoordinatorFinder
-from ..effects import NEVER, Poll
+from ..coordinator_finder import CoordinatorFinder, is_gone
+from ..effects import NEVER, Poll, Send
 from .assignor import Assignor
 from .commit_request_manager import CommitIdentity, CommitRequestManager
-from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, TopicPartitions
+from .events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Lost, Revoke, TopicPartitions
 from .generation import FENCED_ERRORS, Generation, explained
-from .heartbeat import HeartbeatRequests
 from .joiner import Joiner
-from .leave_group import LeaveRequests
-from .owned_partitions import OwnedPartitions
 from .subscribed_topics import GroupTopics, SubscribedTopics
 
 
@@ -32,6 +34,232 @@ class MembershipState(Enum):
 
 ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
 """The states of a member that is in the group, or joining it."""
+
+
+# Heartbeats by which the coordinator knows that the member lives, independent of its user's work.
+
+HeartbeatErrorCallback = Callable[[ErrorCode, float], None]
+"""Takes the coordinator's error for a heartbeat of the present generation; never NONE."""
+
+
+class HeartbeatRequests:
+    """Sends one heartbeat at a time, every `heartbeat.interval.ms`, while it is polled."""
+
+    def __init__(
+        self,
+        finder: CoordinatorFinder,
+        settings: GroupSettings,
+        generation: Generation,
+        on_error: HeartbeatErrorCallback,
+    ) -> None:
+        self._finder = finder
+        self._settings = settings
+        self._generation = generation
+        self._on_error = on_error
+        self._next_ms = -NEVER
+        self._since_ms = -NEVER
+        self._turn = 0
+        self._in_flight = False
+
+    def start(self, now_ms: float) -> None:
+        """Restart the interval, because the coordinator has just heard of the member."""
+        self._turn += 1
+        self._in_flight = False
+        self._since_ms = now_ms
+        self._next_ms = now_ms + self._settings.heartbeat_interval_ms
+
+    def stop(self) -> None:
+        """Ignore pending responses to heartbeats of the earlier membership."""
+        self._turn += 1
+
+    def poll(self, now_ms: float) -> Poll:
+        silent_ms = self._since_ms + self._settings.session_timeout_ms
+        if now_ms >= silent_ms:
+            text = f"it has not answered for session.timeout.ms={self._settings.session_timeout_ms}"
+            self._finder.mark_coordinator_unknown(ApiError(ErrorCode.REQUEST_TIMED_OUT, text), now_ms)
+            self.start(now_ms)
+            self._next_ms = now_ms
+            silent_ms = now_ms + self._settings.session_timeout_ms
+        if self._in_flight:
+            return Poll([], silent_ms)
+        if now_ms < self._next_ms:
+            return Poll([], min(self._next_ms, silent_ms))
+        node = self._finder.node()
+        if node is None:
+            return Poll([], silent_ms)
+        self._in_flight = True
+        self._next_ms = now_ms + self._settings.heartbeat_interval_ms
+        now = self._generation
+        request = Heartbeat(
+            group_id=self._settings.group_id,
+            generation_id=now.generation_id,
+            member_id=now.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        turn = self._turn
+        return Poll([Send(node, request, lambda result, now: self._answered(turn, result, now))], silent_ms)
+
+    def _answered(self, turn: int, result: Any, now_ms: float) -> None:
+        if turn != self._turn:
+            return
+        self._in_flight = False
+        error: BarnabasError | None = result if isinstance(result, BarnabasError) else None
+        if isinstance(result, HeartbeatResult):
+            code = result.error
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._since_ms = now_ms
+                self._finder.reset_backoff()
+            if code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+                return
+            error = ApiError(code, "heartbeat")
+        if error is None or is_gone(error):
+            self._next_ms = now_ms  # as soon as the coordinator is found
+            self._finder.mark_coordinator_unknown(
+                error or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no answer"), now_ms
+            )
+        elif isinstance(error, ApiError):
+            self._on_error(error.code, now_ms)
+
+
+# LeaveGroup requests, so that the other members need not wait for the end of a leaving member's session.
+
+
+@define(eq=False)
+class _Leave:
+    request: LeaveGroup
+    done: Callable[[], None]
+    last_error: BarnabasError | None
+    """The error of the last coordinator lookup when the wait began."""
+
+    def to(self, node: int) -> Send:
+        return Send(node, self.request, lambda _result, _now: self.done())
+
+
+class LeaveRequests:
+    """Sends each request once; a second time if the connection turns out to be dead and the coordinator is found again.
+
+    There is one lookup only: a leaving member does not wait for an unreachable cluster.
+    """
+
+    def __init__(self, finder: CoordinatorFinder, group_id: str) -> None:
+        self._finder = finder
+        self._group_id = group_id
+        self._sends: list[Send] = []
+        self._waiting: list[_Leave] = []
+
+    def send(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
+        """Send to `node`, or to the coordinator once it is found. `done` is called once, after answer or failure."""
+        leaving = LeavingMember(member_id=member_id, reason=reason)
+        request = LeaveGroup(group_id=self._group_id, members=[leaving])
+
+        def answered(result: Any, now_ms: float) -> None:
+            if isinstance(result, BarnabasError) and is_gone(result):
+                self._finder.mark_coordinator_unknown(result, now_ms)
+                self._wait(request, done)
+            else:
+                done()
+
+        if node is None:
+            self._wait(request, done)
+        else:
+            self._sends.append(Send(node, request, answered))
+
+    def poll(self) -> list[Send]:
+        sends, self._sends = self._sends, []
+        if self._waiting:
+            node = self._finder.node()
+            if node is not None:
+                sends += [each.to(node) for each in self._waiting]
+                self._waiting.clear()
+            for each in [each for each in self._waiting if each.last_error is not self._finder.last_error]:
+                self._waiting.remove(each)
+                each.done()
+        return sends
+
+    def _wait(self, request: LeaveGroup, done: Callable[[], None]) -> None:
+        self._waiting.append(_Leave(request, done, self._finder.last_error))
+
+
+class OwnedPartitions:
+    """Partitions of one member, and the events that wait for its user. At most one `Revoke` is open at a time."""
+
+    def __init__(self) -> None:
+        self.assigned: set[TopicPartition] = set()
+        """The partitions of the last assignment, without those given up since."""
+        self.user_partitions: set[TopicPartition] = set()
+        """The partitions that the user has, or will have when all events are taken."""
+        self.events: deque[GroupEvent] = deque()
+        self._open: Revoke | None = None
+        self._taken = False
+
+    @property
+    def revoking(self) -> bool:
+        """True while the user has something to give up."""
+        return self._open is not None
+
+    @property
+    def has_lost(self) -> bool:
+        """True while the user has not taken the event of a loss."""
+        return any(isinstance(event, Lost) for event in self.events)
+
+    def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
+        """Give the user these partitions, if they are the member's and new to the user."""
+        new = {tp: positions[tp] for tp in sorted(positions) if tp in self.assigned - self.user_partitions}
+        self.user_partitions |= new.keys()
+        self.events.append(Assigned(positions=new, generation_id=generation_id))
+
+    def revoke(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
+        wanted = set(partitions)
+        self.assigned -= wanted - self.user_partitions
+        asked = sorted(wanted & self.user_partitions)
+        if asked:
+            self._open = Revoke(partitions=asked, reason=reason)
+            self._taken = False
+            self.events.append(self._open)
+
+    def take_event(self) -> GroupEvent | None:
+        if not self.events:
+            return None
+        event = self.events[0]
+        if not (isinstance(event, Failed) and event.final):
+            self.events.popleft()
+        if event is self._open:
+            self._taken = True
+        return event
+
+    def revoked_done(self) -> None:
+        """Note that the user has given up the partitions of the open `Revoke`; does nothing if it has taken none."""
+        if self._open is not None and self._taken:
+            self._drop(self._open.partitions)
+            self._open = None
+
+    def lose_partitions(self, reason: str, *, report_empty: bool = False) -> None:
+        """Drop everything, and report by `Lost` what the user has, without the partitions of a taken `Revoke`.
+
+        If the user has no others, the event is added only on request.
+        """
+        if self._open is not None:
+            if self._taken:
+                self._drop(self._open.partitions)
+            else:
+                self.events.remove(self._open)
+            self._open = None
+        if self.user_partitions or report_empty:
+            self.events.append(Lost(partitions=sorted(self.user_partitions), reason=reason))
+        self.user_partitions.clear()
+        self.assigned.clear()
+
+    def clear(self) -> None:
+        """Drop everything without events, because the user has given it up."""
+        self.assigned.clear()
+        self.user_partitions.clear()
+        self.events.clear()
+        self._open = None
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        self.user_partitions.difference_update(partitions)
+        self.assigned.difference_update(partitions)
 
 
 class MembershipManager:

@@ -3,12 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
+from attrs import evolve
+
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import (
     DeleteGroups,
     DeleteGroupsResult,
     DescribeGroups,
     DescribeGroupsResult,
+    GroupDescription,
+    GroupMember,
     GroupOutcome,
     Heartbeat,
     HeartbeatResult,
@@ -17,6 +21,7 @@ from ....ports.broker_api.groups import (
     LeaveGroup,
     LeaveGroupResult,
     LeftMember,
+    ListedGroup,
     ListGroups,
     ListGroupsResult,
     OffsetCommit,
@@ -25,9 +30,11 @@ from ....ports.broker_api.groups import (
     OffsetDeleteResult,
     OffsetFetch,
     OffsetFetchResult,
+    PartitionOutcome,
     SyncGroup,
     SyncGroupResult,
 )
+from ....ports.broker_api.operations import GROUP_OPERATIONS
 from ....ports.broker_api.transactions import TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
@@ -35,22 +42,227 @@ from ....ports.error_codes import ErrorCode
 from ....ports.report import info
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.types import TopicPartition
-from ...traffic.steps import StepRunner
+from ...traffic.steps import StepRunner, Steps
 from ..runtime import Append
 from .config import GroupConfig
 from .counters import GroupCounters
-from .describing import describe_groups, list_groups
-from .entry import GroupEntry
+from .entry import GroupEntry, GroupTable
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
 from .positions import Positions, TopicIdOf, end_of, tombstones
-from .shard import GroupShard, group_error
+from .shard import GroupShard, commit_error, group_error
 from .states import GroupState
-from .transactional import TransactionalPositions, Verify
 
 _EXPIRE_AT_ONCE = 1000
 """The number of groups whose old positions expire in one step, before other work gets its turn."""
 _ID_PREFIX_MAX = 255
+
+
+# ListGroups and DescribeGroups: answers built in steps, since they may be large.
+
+GROUP_TYPE = "classic"
+"""The generation of the group protocol that is spoken here (KIP-848 calls it so)."""
+
+_GROUPS_PER_STEP = 64
+
+
+def list_groups(table: GroupTable, request: ListGroups) -> Steps[ListGroupsResult]:
+    """Return the groups in the requested states, of the requested types."""
+    states = {state.lower() for state in request.states}
+    types = {kind.lower() for kind in request.types}
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if table.is_loading else ErrorCode.NONE
+    groups = []
+    for number, entry in enumerate(tuple(table) if not types or GROUP_TYPE in types else (), 1):
+        state = entry.group.state
+        if table.get(entry.group.group_id) is entry and (not states or state.value.lower() in states):
+            groups.append(_listed(entry))
+        if not number % _GROUPS_PER_STEP:
+            yield None
+    return ListGroupsResult(groups=groups, error=error)
+
+
+def _listed(entry: GroupEntry) -> ListedGroup:
+    return ListedGroup(
+        group_id=entry.group.group_id,
+        protocol_type=entry.group.protocol_type or "",
+        state=entry.group.state.value,
+        group_type=GROUP_TYPE,
+    )
+
+
+def describe_groups(table: GroupTable, request: DescribeGroups) -> Steps[DescribeGroupsResult]:
+    """Return the description of each requested group, once."""
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        group = _described(table, group_id)
+        if request.include_authorized_operations and group.error is ErrorCode.NONE:
+            group = evolve(group, authorized_operations=GROUP_OPERATIONS)  # every client may do everything
+        groups.append(group)
+        yield None
+    return DescribeGroupsResult(groups=groups)
+
+
+def _described(table: GroupTable, group_id: str) -> GroupDescription:
+    error = table.check_key(group_id, may_be_empty=True)
+    entry = table.get(group_id) if error is ErrorCode.NONE else None
+    if entry is None:
+        state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
+        return GroupDescription(group_id=group_id, state=state, error=error)
+    group = entry.group
+    protocol = group.protocol or "" if group.state is GroupState.STABLE else None
+    members = [
+        GroupMember(
+            member_id=each.member_id,
+            group_instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            metadata=b"" if protocol is None else each.protocols.get(protocol, b""),
+            assignment=b"" if protocol is None else each.assignment,
+        )
+        for each in group.roster
+    ]
+    return GroupDescription(
+        group_id=group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol=protocol or "",
+        members=members,
+    )
+
+
+# TxnOffsetCommit: positions that count when the transaction of a producer commits (facts C6, KIP-447).
+
+_IN_THE_LOG = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""Outcomes of an append whose records the marker is going to end."""
+
+_SAID_OF_THE_TRANSACTION = (
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
+VerifyCallback = Callable[[ErrorCode], None]
+Verify = Callable[[TxnOffsetCommit, int, VerifyCallback], None]
+"""Asks the transaction's coordinator if this partition of `__consumer_offsets` belongs to it (KIP-890)."""
+
+
+class _Question:
+    """A request that waits for the transaction's coordinator."""
+
+    __slots__ = ("is_late",)
+
+    def __init__(self) -> None:
+        self.is_late = False
+        """A marker has ended the transaction meanwhile."""
+
+
+class TransactionalPositions:
+    """The offset commits of transactional producers, from the request to the marker. Owner thread only.
+
+    The first commit of a transaction is verified: a late one, after the marker, would wait for the next transaction of
+    its producer, or for ever.
+    """
+
+    def __init__(self, shard: GroupShard, positions: Positions, verify: Verify | None) -> None:
+        self._shard = shard
+        self._runtime = shard.runtime
+        self._positions = positions
+        self._verify = verify
+        self._asking: dict[tuple[int, int], list[_Question]] = {}
+        """By partition of `__consumer_offsets` and producer."""
+
+    def commit(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
+        """Commit the positions; the reply comes when the in-sync replicas have them."""
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE:
+            self._refuse(request, reply, error)
+        elif self._verify is None or self._is_open(request):
+            self._write(request, reply)
+        else:
+            self._ask(self._verify, request, reply)
+
+    def ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """End the producer's transaction: the in-sync replicas of this partition of `__consumer_offsets` have the
+        marker."""
+        runtime = self._runtime
+        for question in self._asking.get((partition, producer_id), ()):
+            question.is_late = True
+        for group_id in self._shard.transactions.end(partition, producer_id):
+            entry = self._shard.table.get(group_id)
+            if entry is not None:
+                self._shard.counters.commits.add(entry.offsets.end(producer_id, committed=committed))
+                runtime.on_event(entry)
+
+    def _refusal(self, request: TxnOffsetCommit) -> ErrorCode:
+        table = self._shard.table
+        error = table.check_key(request.group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.producer_id < 0 or request.producer_epoch < 0:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        entry = table.get(request.group_id)
+        if entry is None:
+            return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        return entry.group.check_transactional_commit(request)
+
+    def _refuse(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult], error: ErrorCode) -> None:
+        failed = [PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
+        self._runtime.respond(reply, TxnOffsetCommitResult(partitions=failed))
+
+    def _is_open(self, request: TxnOffsetCommit) -> bool:
+        table = self._shard.table
+        return self._shard.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
+
+    def _ask(self, verify: Verify, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
+        partition, question = self._shard.table.partition_of(request.group_id), _Question()
+        key = partition, request.producer_id
+        self._asking.setdefault(key, []).append(question)
+
+        def on_verified(error: ErrorCode) -> None:
+            self._asking[key].remove(question)
+            if not self._asking[key]:
+                del self._asking[key]
+            if error is ErrorCode.NONE:
+                error = ErrorCode.INVALID_TXN_STATE if question.is_late else self._refusal(request)
+            else:
+                error = _verification_error(error)
+            if error is ErrorCode.NONE:
+                self._write(request, reply)
+            else:
+                self._refuse(request, reply, error)
+
+        verify(request, partition, on_verified)
+
+    def _write(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
+        runtime, producer_id = self._runtime, request.producer_id
+        accepted = self._positions.accept(request.group_id, request.partitions)
+        if not accepted.positions:
+            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.outcomes))
+            return
+        entry = self._shard.table.get(request.group_id) or self._shard.create(request.group_id)
+        # `ended` is called when a marker is replicated, which may be before `done` is called for this write.
+        self._shard.transactions.add(entry.partition, producer_id, request.group_id)
+        commit = entry.offsets.prepare_commit(accepted.positions, producer_id)
+
+        def done(error: ErrorCode) -> None:
+            if error in _IN_THE_LOG:
+                entry.offsets.written(commit)
+            else:
+                entry.offsets.finish(commit, stored=False)
+                if self._shard.table.get(request.group_id) is entry and not entry.offsets.is_open(producer_id):
+                    self._shard.transactions.discard(entry.partition, producer_id, request.group_id)
+            runtime.on_event(entry)
+            runtime.respond(reply, TxnOffsetCommitResult(partitions=accepted.build_outcomes(commit_error(error))))
+
+        runtime.write(entry.partition, accepted.records.values(), done, (producer_id, request.producer_epoch))
+
+
+def _verification_error(error: ErrorCode) -> ErrorCode:
+    """Return the client's error for a failed verification; temporary errors become one that the client retries."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error if error in _SAID_OF_THE_TRANSACTION else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class GroupCoordinator:

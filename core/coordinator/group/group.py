@@ -7,10 +7,14 @@ waiting request gets exactly one answer.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from enum import IntEnum
+
+from attrs import define
 
 from ....ports.broker_api.envelope import Caller
 from ....ports.broker_api.groups import (
     Heartbeat,
+    JoinedMember,
     JoinGroup,
     JoinGroupResult,
     LeaveGroup,
@@ -23,18 +27,234 @@ from ....ports.broker_api.groups import (
 )
 from ....ports.broker_api.transactions import TxnOffsetCommit
 from ....ports.error_codes import ErrorCode
-from .agreement import Agreement
-from .causes import Causes, said
 from .config import GroupConfig
 from .deadlines import Deadlines
 from .effects import Answer, Effects, Store, StoreReason, To
-from .member import Member, protocols_by_name
-from .members import REBALANCE, SYNC, Due, Members, answer_sync, refuse_join
+from .member import Member, Roster, protocols_by_name
 from .records import StoredGroup
 from .states import TRANSITIONS, GroupChange, GroupState
+from .subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+
+
+# The agreement of a group's members in a rebalance, and its form in responses and in the log.
+
+
+@define(eq=False)
+class Agreement:
+    """The present generation. `protocol` and `leader` are None while there is none."""
+
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+
+    def joined(self, member: Member, roster: Roster, *, stable: bool, leader: str | None = None) -> JoinGroupResult:
+        """Return the answer to a member of this generation. Only the leader, or the one named by `leader`, gets the
+        list of members."""
+        leader = self.leader or "" if leader is None else leader
+        leads = member.member_id == leader
+        protocol = self.protocol or ""
+        return JoinGroupResult(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=leader,
+            member_id=member.member_id,
+            members=[
+                JoinedMember(
+                    member_id=each.member_id,
+                    metadata=each.protocols[protocol],
+                    group_instance_id=each.group_instance_id,
+                )
+                for each in roster
+            ]
+            if leads
+            else (),
+            skip_assignment=leads and stable,
+        )
+
+    def assigned(self, member: Member) -> SyncGroupResult:
+        return SyncGroupResult(
+            protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
+        )
+
+    def stored(self, roster: Roster, assignments: Mapping[str, bytes]) -> StoredGroup:
+        protocol = self.protocol or ""
+        return StoredGroup(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            members=[each.stored(protocol, assignments.get(each.member_id, b"")) for each in roster],
+        )
+
+    def topics_of(self, member: Member) -> frozenset[str] | None:
+        """Return the topics that a member subscribes to; None where that cannot be known."""
+        metadata = None if self.protocol is None else member.protocols.get(self.protocol)
+        if metadata is None or self.protocol_type != CONSUMER_PROTOCOL:
+            return None
+        return subscribed_topics(metadata)
+
+    def subscribed_topics(self, roster: Roster) -> frozenset[str] | None:
+        """The topics of all members together; None where that cannot be known. A step per member."""
+        if not len(roster):
+            return frozenset()
+        if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
+            return None
+        found: set[str] = set()
+        for metadata in {member.protocols.get(self.protocol) for member in roster}:
+            topics = None if metadata is None else subscribed_topics(metadata)
+            if topics is None:
+                return None
+            found |= topics
+        return frozenset(found)
+
+
+# The reasons for which members joined and left, for the log.
+
+CAUSES_MAX = 5
+"""The most causes that the log names for a rebalance; a large group has one for each of its members."""
+_REASON_MAX = 200
+
+
+class Causes:
+    """The first few causes since the last `take`."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> None:
+        if len(self._texts) < CAUSES_MAX:
+            self._texts.append(text)
+
+    def take_texts(self) -> list[str]:
+        texts, self._texts = self._texts, []
+        return texts
+
+
+def said(reason: str | None) -> str:
+    """Return the reason that a client gives for joining or leaving, as a part of a log line."""
+    return f" ({reason[:_REASON_MAX]})" if reason else ""
+
+
+# The members of a group with the answers that they wait for and their session deadlines.
+
+
+class Due(IntEnum):
+    """The purpose of a deadline."""
+
+    SESSION = 0
+    PENDING_MEMBER = 1
+    """A member id that was given out must be used by then."""
+    REBALANCE = 2
+    SYNC = 3
+    """A member that has not synchronized by then is dropped."""
+
+
+REBALANCE = (Due.REBALANCE, "")
+SYNC = (Due.SYNC, "")
+
+
+class Members:
+    """The members and the pending members. A member that waits for an answer needs no session meanwhile."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.roster = Roster()
+        self.pending_members: set[str] = set()
+        """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
+        self._deadlines = deadlines
+
+    def identify(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return NONE if this member exists and no other member id has taken its static instance id."""
+        if instance_id is not None:
+            known = self.roster.static_id(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # --- pending members
+
+    def promise(self, member_id: str, until_ms: float) -> None:
+        """Note a member id that was given out and must be used until this time."""
+        self.pending_members.add(member_id)
+        self._deadlines.set((Due.PENDING_MEMBER, member_id), until_ms)
+
+    def break_promise(self, member_id: str) -> None:
+        self.pending_members.discard(member_id)
+        self._deadlines.drop((Due.PENDING_MEMBER, member_id))
+
+    # --- sessions
+
+    def alive(self, member_id: str, now_ms: float) -> None:
+        """Renew the session of a member from which a request came."""
+        member = self.roster.get(member_id)
+        if member is not None:
+            self.refresh(member, now_ms)
+
+    def refresh(self, member: Member, now_ms: float) -> None:
+        """Begin a new session, unless the member waits for an answer."""
+        if member.joining is None and member.syncing is None:
+            self._deadlines.set((Due.SESSION, member.member_id), now_ms + member.session_timeout_ms)
+
+    def stop_session(self, member_id: str) -> None:
+        self._deadlines.drop((Due.SESSION, member_id))
+
+    # --- what they wait for
+
+    def wait(self, member: Member, to: To, until_ms: float, out: Effects) -> None:
+        """Let the member wait for the next generation, whatever its session timeout; a new member at most until
+        `until_ms`."""
+        self.displace(member, out)
+        self.roster.wait(member, to)
+        if member.is_new:
+            self._deadlines.set((Due.SESSION, member.member_id), until_ms)
+        else:
+            self.stop_session(member.member_id)
+
+    def displace(self, member: Member, out: Effects) -> None:
+        """Answer the member's earlier join with REBALANCE_IN_PROGRESS: it has joined again, perhaps over another
+        connection."""
+        earlier = self.roster.stop_waiting(member)
+        if earlier is not None:
+            result = JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            out.append(Answer(earlier, result))
+
+    def let_go(self, member: Member, error: ErrorCode, out: Effects) -> None:
+        """Answer the requests with which the member waits."""
+        to = self.roster.stop_waiting(member)
+        if to is not None:
+            out.append(Answer(to, JoinGroupResult(error=error, member_id=member.member_id)))
+        answer_sync(member, error, out)
+
+    def remove(self, member: Member, error: ErrorCode, out: Effects) -> None:
+        """Answer the member's waiting requests and remove it."""
+        self.let_go(member, error, out)
+        self.roster.remove(member)
+        self.stop_session(member.member_id)
+
+    def clear(self, error: ErrorCode, out: Effects) -> None:
+        """Answer the waiting requests of all members and remove them. The caller clears their deadlines."""
+        for member in self.roster:
+            self.let_go(member, error, out)
+        self.roster.clear()
+        self.pending_members.clear()
+
+
+def answer_sync(member: Member, error: ErrorCode, out: Effects) -> bool:
+    """Answer a sync that waits with an error; False if none does."""
+    to, member.syncing = member.syncing, None
+    if to is not None:
+        out.append(Answer(to, SyncGroupResult(error=error)))
+    return to is not None
+
+
+def refuse_join(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:
+    """Answer a join with an error."""
+    out.append(Answer(to, JoinGroupResult(error=error, member_id=request.member_id)))
 
 
 class Group:

@@ -7,6 +7,7 @@ from attrs import evolve
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.report import Line, counted, info
 from ....ports.scheduler import Scheduler
 from ...traffic.steps import StepRunner
 from ..runtime import Append, CoordinatorRuntime, write_error
@@ -17,10 +18,8 @@ from .entry import GroupEntry
 from .group import Group
 from .loading import LoadedGroup, Loading
 from .offsets import GroupOffsets
-from .rebalance_log_line import rebalance
 from .records import encode_group, encode_group_key
 from .states import GroupState
-from .transacting import TransactingGroups
 
 _LEASE_CHECK_MS = 500.0
 """The interval at which a coordinator without the session lease checks whether it may answer again."""
@@ -37,6 +36,74 @@ def group_error(error: ErrorCode) -> ErrorCode:
 def commit_error(error: ErrorCode) -> ErrorCode:
     """Return the error that clients get when offsets could not be written."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else write_error(error)
+
+
+# Log lines about a group: the begin of a rebalance with its causes, and the resulting generation.
+
+MEMBERS_MAX = 10
+"""The most members that a line names."""
+
+
+def rebalance(group: Group, before: int) -> Line | None:
+    """Return the line after a change of state or generation, or None; `before` is the last generation reported."""
+    begins = group.state is GroupState.PREPARING_REBALANCE
+    if group.generation == before and not begins:
+        return None
+    causes = group.causes.take_texts()
+    why = f"; {', '.join(causes)}" if causes else ""
+    names = [member.name for member in group.roster]
+    text = f"group {group.group_id}: "
+    if begins:
+        text += f"rebalance after generation {group.generation} begins{why}"
+    elif names:
+        more = f" and {len(names) - MEMBERS_MAX} more" if len(names) > MEMBERS_MAX else ""
+        shown = ", ".join(names[:MEMBERS_MAX]) + more
+        text += f"generation {group.generation} ({group.protocol}) with {counted(len(names), 'member')}: {shown}{why}"
+    else:
+        text += f"generation {group.generation} has no members{why}"
+    return info(
+        text,
+        group=group.group_id,
+        generation=group.generation,
+        state=group.state.value,
+        members=names[:MEMBERS_MAX],
+        member_count=len(names),
+        causes=causes,
+    )
+
+
+# The groups that have positions in the open transaction of a producer: one marker ends it for all of them.
+
+
+class TransactingGroups:
+    """The groups by partition of `__consumer_offsets`, since a marker belongs to one, and by producer. Owner thread
+    only."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, dict[int, dict[str, None]]] = {}
+
+    def add(self, partition: int, producer_id: int, group_id: str) -> None:
+        self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = None
+
+    def is_open(self, partition: int, producer_id: int) -> bool:
+        """True if a group has positions in the producer's transaction."""
+        return producer_id in self._groups.get(partition, {})
+
+    def discard(self, partition: int, producer_id: int, group_id: str) -> None:
+        """Remove a group that has no positions left in the transaction."""
+        producers = self._groups.get(partition, {})
+        groups = producers.get(producer_id, {})
+        groups.pop(group_id, None)
+        if not groups:
+            producers.pop(producer_id, None)
+
+    def end(self, partition: int, producer_id: int) -> list[str]:
+        """The transaction has ended; returns the groups that had positions in it (some may be gone by now)."""
+        return list(self._groups.get(partition, {}).pop(producer_id, ()))
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition that another broker leads."""
+        self._groups.pop(partition, None)
 
 
 class GroupShard:

@@ -1,35 +1,37 @@
 """Appends to the partitions that a broker leads, answered at once or when acks is satisfied (facts B2, C6, D8)."""
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from attrs import evolve
 
 from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.broker_api.produce import ProducePartition, ProduceResultPartition, RecordError
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, broker_failed
-from ....ports.scheduler import Scheduler
+from ....ports.scheduler import Outcome, Scheduler
 from ....ports.storage import StorageError
 from ....ports.types import Offset, TopicPartition
 from ...cluster.topics import INTERNAL_TOPICS, check_not_internal
 from ...log.append_origin import AppendOrigin
 from ...log.check_budget import AlwaysChecked, CheckBudget
 from ...log.config import LogConfig
-from ...log.formats.validation import ValidationTakesLong
+from ...log.formats.validation import DecompressedTooLarge, ValidationTakesLong
 from ...log.log_format import ValidatedBatch
 from ...log.partition_log.unified_log import AppendResult
 from ...log.producers.producer_state import ProducerStates
-from ...message.batch_header import parse_header
+from ...message.batch_header import BatchHeader, parse_header
+from ...message.codec import DECOMPRESSED_BYTES_MAX
 from ...message.record_validation import InvalidRecords
-from ...traffic.steps import Steps
+from ...traffic.steps import StepRunner, Steps
 from ..partition.local_partitions import LocalPartitions
 from ..partition.partition import Partition
 from ..partition.topic_stats import BrokerTopicStats
 from ..purgatory import Purgatory
 from .delayed_produce import NONE, DelayedProduce, ProducePartitionStatus
 from .durable_flushes import DurableFlushes
-from .early_batches import EarlyBatches
-from .long_appends import LongAppend, LongAppends
 
 AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
 """Called with the results in the order of the appends, or with an `ApiError` when the broker itself failed."""
@@ -44,6 +46,197 @@ _OF_THE_PRODUCER = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 )
 """The errors that result from the producer state of the log."""
+
+
+# Batches for partitions whose log is not open yet: producers may know a new topic before its leader has the log.
+
+PATIENCE_MS = 30_000
+"""The age beyond which a refused batch is no longer expected again."""
+BATCHES_MAX = 1_000
+"""The limit, beyond which all are forgotten: a producer may then begin with a later batch than its first."""
+
+
+class EarlyBatches:
+    """Remembers the first batch of each producer that was refused because the partition is not open here.
+
+    When the partition opens, its producer has to begin with that batch, not with a later one. Owner thread only.
+    """
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, int], dict[int, tuple[BatchHeader, int]]] = {}
+        self._count = 0
+
+    def record_refusal(self, entry: ProducePartition, now_ms: int) -> None:
+        """Record a refused batch."""
+        try:
+            header = parse_header(entry.records)
+        except ApiError:
+            return
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return
+        if self._count >= BATCHES_MAX:
+            self._by_place, self._count = {}, 0
+        refused = self._by_place.setdefault((entry.topic, entry.partition), {})
+        known = refused.get(header.producer_id)
+        if known is None:
+            self._count += 1
+        elif known[0].producer_epoch == header.producer_epoch and now_ms - known[1] <= PATIENCE_MS:
+            return
+        refused[header.producer_id] = header, now_ms
+
+    def opened(self, partition: Partition, now_ms: int) -> None:
+        """Apply the noted batches to the producers of a partition that was opened."""
+        refused = self._by_place.pop(partition.topic_partition, {})
+        self._count -= len(refused)
+        for header, since_ms in refused.values():
+            if now_ms - since_ms <= PATIENCE_MS:
+                partition.log.producers.reject_batch_retriable(header, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+# Produce requests whose records take long to decompress: they are validated in turns with other work.
+#
+# The reasons are in docs/design/log.md, 'Long appends'.
+#
+# Requests that are validated quickly never come here. Records are decompressed where a topic requires it: compaction,
+# log-append time of messages without a timestamp, a compression of the topic, `record.validation`.
+
+COPIED_BYTES_MAX = 256 << 20
+"""The limit for the records of all such requests; a single request may exceed it."""
+_OVERHEAD_BYTES = 1_000
+"""The memory of a request in addition to its records."""
+
+
+class LongAppend:
+    """A produce request that is being appended, with its own copy of the records."""
+
+    def __init__(
+        self,
+        entries: Sequence[ProducePartition],
+        results: list[ProduceResultPartition],
+        pending: dict[Hashable, Any],
+        done: Callable[[Any], None],
+        *,
+        acks: int,
+        timeout_ms: float,
+        allows_zstd: bool,
+        origin: AppendOrigin,
+        owner: Hashable,
+        through: Callable[[], None] | None,
+    ) -> None:
+        self.entries = entries
+        self.results = results
+        """The results of the first entries, as many as are done."""
+        self.pending = pending
+        self.done = done
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.allows_zstd = allows_zstd
+        self.origin = origin
+        self.owner: Hashable = self if owner is None else owner
+        self.through = through
+        self.size = _OVERHEAD_BYTES + sum(len(each.records) for each in entries[len(results) :])
+        self.admitting: tuple[int, ProducerStates] | None = None
+        """The transactional entry whose records are being validated, and the producers of its partition."""
+
+    @property
+    def rest(self) -> Sequence[ProducePartition]:
+        """The entries that are not done."""
+        return self.entries[len(self.results) :]
+
+    def keep(self) -> None:
+        """Copy the records: the caller will soon reuse their memory."""
+        done = len(self.results)
+        copies = [evolve(each, records=memoryview(bytearray(each.records))) for each in self.entries[done:]]
+        self.entries = [*self.entries[:done], *copies]
+
+
+class _Lane:
+    """Requests whose batches decompress to at most `unpacked_max` bytes; at most `at_a_time` of them run."""
+
+    def __init__(self, unpacked_max: int, at_a_time: int) -> None:
+        self.unpacked_max = unpacked_max
+        self.free = at_a_time
+        self.waiting: deque[LongAppend] = deque()
+
+
+AppendSteps = Generator[Callable[[], Any] | None, Any, None]
+
+
+class LongAppends:
+    """Runs the requests. Owner thread only.
+
+    One request of an owner is under way at a time; later ones wait behind it, so that the requests of one connection
+    are appended in their order. `append_steps` appends the rest of a request; `finish` answers it.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        clock: Clock,
+        *,
+        append_steps: Callable[[LongAppend, int], AppendSteps],
+        finish: Callable[[LongAppend, BaseException | None], None],
+        report: Callable[[BaseException], None],
+    ) -> None:
+        self._steps = StepRunner(scheduler, clock, report)
+        self._append_steps = append_steps
+        self._finish = finish
+        self._report = report
+        # Batches that decompress to many bytes must not delay the others, nor fill the memory.
+        self._large = _Lane(DECOMPRESSED_BYTES_MAX, 2)
+        self._small = _Lane(4 << 20, 32)
+        self.by_owner: dict[Hashable, deque[LongAppend]] = {}
+        """The requests of each owner; the first of each is under way."""
+        self.copied_bytes = 0
+
+    def is_busy(self, owner: Hashable) -> bool:
+        """Return True while a request of this owner is being validated."""
+        return owner in self.by_owner
+
+    def add(self, request: LongAppend) -> bool:
+        """Accept a request and copy its records; returns False, and takes nothing, if too many bytes are waiting."""
+        if self.copied_bytes and self.copied_bytes + request.size > COPIED_BYTES_MAX:
+            return False
+        request.keep()
+        self.copied_bytes += request.size
+        waiting = self.by_owner.get(request.owner)
+        if waiting is not None:
+            waiting.append(request)
+        else:
+            self.by_owner[request.owner] = deque((request,))
+            self._enter(self._small, request)
+        return True
+
+    def _enter(self, lane: _Lane, request: LongAppend) -> None:
+        if not lane.free:
+            lane.waiting.append(request)
+            return
+        lane.free -= 1
+
+        def done(outcome: Outcome[None]) -> None:
+            lane.free += 1
+            if lane.waiting:
+                self._enter(lane, lane.waiting.popleft())
+            if isinstance(outcome.error, DecompressedTooLarge) and lane is not self._large:
+                self._enter(self._large, request)
+            else:
+                self._end(request, outcome.error)
+
+        self._steps.run(self._append_steps(request, lane.unpacked_max), done)
+
+    def _end(self, request: LongAppend, error: BaseException | None) -> None:
+        self.copied_bytes -= request.size
+        waiting = self.by_owner[request.owner]
+        waiting.popleft()
+        try:
+            self._finish(request, error)
+        finally:
+            if waiting:
+                self._enter(self._small, waiting[0])
+            elif self.by_owner.get(request.owner) is waiting:
+                del self.by_owner[request.owner]
+            if request.through is not None:
+                request.through()
 
 
 class ReplicaAppender:

@@ -13,9 +13,9 @@ from barnabas.app.clients.arrow.placing import batch_firsts, murmur2_of, partiti
 from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
 from barnabas.app.clients.arrow.record_layout import Rows, headers_laid_out, lay_out
 from barnabas.app.clients.arrow.varints import undo_zigzags, varint_sizes, write_varints, zigzags
+from barnabas.app.clients.producer.send_arrow import PrebuiltBatch
 from barnabas.core.client.cluster_view import TopicView
 from barnabas.core.client.producer.hashing import murmur2
-from barnabas.core.client.producer.prebuilt_batch import PrebuiltBatch
 from barnabas.core.message.batch_reader import decode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.varint import encode_varint

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.adapters.system import ManualClock
+from barnabas.app.clients.shared.client_shell import LATE_MS, OverdueRequests
 from barnabas.core.client.effects import NEVER
-from barnabas.core.client.network.overdue_requests import LATE_MS, OverdueRequests
 from barnabas.ports.broker_api.envelope import Request
 from barnabas.ports.broker_api.fetch import Fetch
 from barnabas.ports.broker_api.groups import JoinGroup

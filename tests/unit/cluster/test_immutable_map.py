@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.cluster.immutable_map import ImmutableMap
+from barnabas.core.cluster.image import ImmutableMap
 
 KEYS = st.integers(0, 60)
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers())), max_size=150)

@@ -4,8 +4,8 @@ import pytest
 from attrs import evolve
 
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.core.cluster.balance import unbalanced
 from barnabas.core.cluster.change_queue import complete
+from barnabas.core.cluster.controller import unbalanced
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
 from barnabas.core.cluster.election import ElectionRules, new_state, settled
 from barnabas.core.cluster.image import ClusterImage

@@ -5,7 +5,7 @@ import re
 from support.group_house import CALLER, House
 from support.log_lines import infos_of
 
-from barnabas.core.coordinator.group.rebalance_log_line import MEMBERS_MAX
+from barnabas.core.coordinator.group.shard import MEMBERS_MAX
 from barnabas.ports.broker_api.groups import GroupProtocol, JoinGroup, LeaveGroup, LeavingMember
 from barnabas.ports.report import Line
 

@@ -8,7 +8,7 @@ from support.group_house import ID, House
 
 from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import StoredOffset
-from barnabas.core.coordinator.open_records import OpenRecords
+from barnabas.core.coordinator.log_loader import OpenRecords
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.types import TopicPartition
 

@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.core.message.batch_writer import encode_columns
 from barnabas.core.message.record_validation import PIECE
-from barnabas.core.replica.leader import long_appends
-from barnabas.core.replica.leader.long_appends import LongAppends
+from barnabas.core.replica.leader import appender
+from barnabas.core.replica.leader.appender import LongAppends
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.envelope import Caller
 from barnabas.ports.broker_api.produce import Produce, ProducePartition, ProduceResult
@@ -159,7 +159,7 @@ def test_batches_that_decompress_to_much_wait_for_each_other_and_hold_up_no_othe
 
 
 def test_more_than_the_memory_for_them_is_refused_for_now(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_appends, "COPIED_BYTES_MAX", 2 * (len(keyed(LONG)) + 1_000))
+    monkeypatch.setattr(appender, "COPIED_BYTES_MAX", 2 * (len(keyed(LONG)) + 1_000))
     answers = [house.send(keyed(LONG), Caller(connection=9 + each)) for each in range(3)]
     house.run()
     assert [outcome(each)[0] for each in answers] == [E.NONE, E.NONE, E.NOT_ENOUGH_REPLICAS]

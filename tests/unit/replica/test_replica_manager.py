@@ -8,7 +8,7 @@ from support.replica_house import ME, OTHER, ReplicaHouse, reached
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.message_set import MessageSet
-from barnabas.core.replica.leader import early_batches
+from barnabas.core.replica.leader import appender
 from barnabas.core.replica.partition.fetch_isolation import FetchIsolation
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api.fetch import FetchResultPartition
@@ -58,9 +58,9 @@ def test_a_producer_that_was_early_begins_where_it_was_refused(house: ReplicaHou
 
 
 def test_what_came_too_early_is_not_remembered_for_ever(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_batches, "BATCHES_MAX", 10)
+    monkeypatch.setattr(appender, "BATCHES_MAX", 10)
     sent(house, 0)
-    house.clock.advance(early_batches.PATIENCE_MS + 1)
+    house.clock.advance(appender.PATIENCE_MS + 1)
     for producer in range(2, 14):
         sent(house, 0, producer)
     house.open()

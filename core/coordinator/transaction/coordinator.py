@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from attrs import define
+
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.broker_api.groups import PartitionOutcome
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
@@ -30,9 +32,9 @@ from ...cluster.topics import INTERNAL_TOPICS
 from ...traffic.steps import StepRunner, Steps
 from ..regular_expression import RegularExpression
 from ..runtime import Append, CoordinatorRuntime
+from ..table import CoordinatorTable
 from .config import TransactionConfig
 from .effects import Again, Effect, Effects, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
-from .entry import TransactionEntry, TransactionTable
 from .loading import TransactionLoading
 from .markers import MarkerSender
 from .records import StoredTransaction, encode_key, encode_value
@@ -50,6 +52,31 @@ _LOOK_AT_ONCE = 1000
 
 _IDS_PER_STEP = 64
 _WORDS = {state.word for state in TransactionState}
+
+
+# One transactional id of a coordinator, with its timer and its marker sending.
+
+
+@define(kw_only=True, eq=False)
+class TransactionEntry:
+    """A transactional id as the coordinator holds it: `partition` is that of `__transaction_state` which stores it. The
+    timer is for the request that waits (`timed`)."""
+
+    transaction: TransactionalId
+    partition: int
+    size_bytes: int = 0
+    """The memory of the id, as counted so far."""
+    timer: Timer | None = None
+    timed: TransactionAsked | None = None
+    stop_marking: Callable[[], None] | None = None
+    """Ends the sending of markers; None while none are being sent."""
+
+    @property
+    def key(self) -> str:
+        return self.transaction.transactional_id
+
+
+TransactionTable = CoordinatorTable[TransactionEntry, TransactionLoading]
 
 
 def list_transactions(table: TransactionTable, request: ListTransactions, now_ms: int) -> Steps[ListTransactionsResult]:

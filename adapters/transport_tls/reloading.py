@@ -1,13 +1,17 @@
 """Certificates that change while the process runs: files are read again when they changed.
 
-Kafka's checks: a new certificate must verify with the trust store, and keep its subject and its alternative names
-unless ssl.allow.dn.changes or ssl.allow.san.changes say otherwise. Connections that exist keep their session.
+Kafka's checks: a new certificate of the listener for other brokers must verify with its trust store, and each one must
+keep its subject and its alternative names unless ssl.allow.dn.changes or ssl.allow.san.changes say otherwise.
+Connections that exist keep their session.
 """
 
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+from attrs import define
 
 from ...core.security.distinguished_name import alternative_names_of, subject_of
 from ...core.security.ssl_settings import SslSettings
@@ -22,6 +26,19 @@ _CHECK_MS = 10_000.0
 _Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
+@define(eq=False)
+class _Followed:
+    tls: TlsServer | TlsClient
+    name: str
+    must_verify: bool
+    wanted: SslSettings
+    """The settings to use; those of `tls` are the last ones that could be used."""
+    tried: tuple[SslSettings, _Stamps]
+    """The settings and files that were read last, with success or not."""
+    is_reading: bool = False
+    has_failed: bool = False
+
+
 class CertificateReloading:
     """Looks at the files of listeners and clients from time to time; a change is read by a worker thread."""
 
@@ -29,17 +46,33 @@ class CertificateReloading:
         self._scheduler = scheduler
         self._report = report
         self._check_ms = check_ms
-        self._followed: dict[TlsServer | TlsClient, tuple[str, _Stamps]] = {}
+        self._followed: dict[TlsServer | TlsClient, _Followed] = {}
         self._timer: Timer | None = None
         self._is_closed = False
 
-    def follow(self, tls: TlsServer | TlsClient, name: str) -> None:
-        """Reload it whenever one of its files has changed; `name` stands in log lines."""
-        if not tls.settings.files:
-            return
-        self._followed[tls] = (name, _stamps(tls.settings))
+    def follow(self, tls: TlsServer | TlsClient, name: str, *, must_verify: bool = True) -> None:
+        """Reload it whenever one of its files has changed; `name` stands in log lines.
+
+        `must_verify`: a new certificate of a listener has to verify with its own trust store, which other brokers use.
+        """
+        settings = tls.settings
+        self._followed[tls] = _Followed(tls, name, must_verify, settings, (settings, _stamps(settings)))
         if self._timer is None:
             self._timer = self._scheduler.call_later(self._check_ms, self._check)
+
+    def checked_change(self, tls: TlsServer | TlsClient, settings: SslSettings) -> Callable[[], None] | None:
+        """Return work for a worker thread that raises `ConfigError` if the settings cannot be used now; None: neither
+        they nor their files have changed since they were used."""
+        followed = self._followed[tls]
+        if not followed.has_failed and followed.tried == (settings, _stamps(settings)):
+            return None
+        return partial(_prepare, followed, settings)
+
+    def change(self, tls: TlsServer | TlsClient, settings: SslSettings) -> None:
+        """Use other settings for new connections; the same ones are read again if their files changed."""
+        followed = self._followed[tls]
+        followed.wanted = settings
+        self._look_at(followed)
 
     def close(self) -> None:
         """End the checks of files."""
@@ -48,39 +81,47 @@ class CertificateReloading:
             self._timer.cancel()
 
     def _check(self) -> None:
-        for tls, (name, stamps) in self._followed.items():
-            found = _stamps(tls.settings)
-            if found != stamps and None not in found:  # None: it is being replaced
-                self._followed[tls] = (name, found)
-                self._scheduler.offload(_reloading(tls), self._reporting(name))
+        for followed in self._followed.values():
+            self._look_at(followed)
         self._timer = self._scheduler.call_later(self._check_ms, self._check)
 
-    def _reporting(self, name: str) -> Callable[[Outcome[None]], None]:
-        def done(outcome: Outcome[None]) -> None:
-            if self._is_closed:
-                return
-            if outcome.error is None:
-                self._report(info(f"{name}: reloaded its certificates; new connections use them"))
-            else:
-                self._report(f"{name}: the changed certificates are not used: {outcome.error}")
+    def _look_at(self, followed: _Followed) -> None:
+        if followed.is_reading:
+            return  # looked at again afterwards
+        settings, stamps = followed.wanted, _stamps(followed.wanted)
+        before, seen = followed.tried
+        if settings == before and (stamps == seen or None in stamps):  # None: it is being replaced
+            return
+        followed.tried, followed.is_reading = (settings, stamps), True
+        self._scheduler.offload(partial(_reload, followed, settings), partial(self._done, followed))
 
-        return done
+    def _done(self, followed: _Followed, outcome: Outcome[None]) -> None:
+        followed.is_reading, followed.has_failed = False, outcome.error is not None
+        if self._is_closed:
+            return
+        if outcome.error is None:
+            self._report(info(f"{followed.name}: reloaded its certificates; new connections use them"))
+        else:
+            self._report(f"{followed.name}: the changed certificates are not used: {outcome.error}")
+        self._look_at(followed)
 
 
-def _reloading(tls: TlsServer | TlsClient) -> Callable[[], None]:
-    def work() -> None:
-        settings = tls.settings
-        if isinstance(tls, TlsServer):
-            check_change(tls, TlsServer(settings))
-        tls.reload(settings)
-
-    return work
+def _prepare(followed: _Followed, settings: SslSettings) -> None:
+    if isinstance(followed.tls, TlsServer):
+        check_change(followed.tls, TlsServer(settings), must_verify=followed.must_verify)
+    else:
+        TlsClient(settings)
 
 
-def check_change(old: TlsServer, new: TlsServer) -> None:
+def _reload(followed: _Followed, settings: SslSettings) -> None:
+    _prepare(followed, settings)
+    followed.tls.reload(settings)
+
+
+def check_change(old: TlsServer, new: TlsServer, *, must_verify: bool) -> None:
     """Raise `ConfigError` if a listener may not change from one certificate to the other."""
     settings = new.settings
-    before, after = _certificate(old, None), _certificate(new, settings)
+    before, after = _certificate(old, None), _certificate(new, settings if must_verify else None)
     if not settings.allow_dn_changes and subject_of(before) != subject_of(after):
         raise ConfigError(
             f"the subject changes from {subject_of(before)} to {subject_of(after)}; ssl.allow.dn.changes=true allows it"

@@ -116,7 +116,7 @@ def outside_of(
         shared=shared,
         token_validator=token_validator,
         connect=_connect(config, transport, scheduler, entropy, shared, tls),
-        listener_tls=tls.of_listener,
+        listener_tls=tls,
     )
 
 

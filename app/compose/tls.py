@@ -9,6 +9,8 @@ from ...ports.errors import ConfigError
 from ..config.tls_keys import ssl_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...adapters.transport_tls import CertificateReloading, TlsClient, TlsServer
     from ...ports.report import Report
     from ...ports.scheduler import Scheduler
@@ -17,25 +19,32 @@ if TYPE_CHECKING:
 
 
 class BrokerTls:
-    """The TLS of a broker: of its listeners and of its connections to others. Changed files are read again."""
+    """Fulfils `ListenerTls`: the TLS of a broker's listeners and of its connections to others. Owner thread only.
+
+    Changed files are read again, and changed settings are used for new connections.
+    """
 
     def __init__(self, config: BrokerConfig, scheduler: Scheduler, report: Report) -> None:
         self._config = config
         self._scheduler = scheduler
         self._report = report
         self._reloading: CertificateReloading | None = None
+        self._followed: list[tuple[TlsServer | TlsClient, str]] = []
+        """Each TLS, with the name of the listener that its settings are of."""
 
-    def of_listener(self, listener: ListenAddress) -> TlsServer | None:
+    def of_listener(self, listener: ListenAddress, config: BrokerConfig) -> TlsServer | None:
         """Return the TLS of a listener; None: it has none. Raises `ConfigError`, which names the listener."""
         if not listener.has_tls:
             return None
         from ...adapters.transport_tls import server_tls
 
         try:
-            tls = server_tls(ssl_settings(self._config, listener.name))
+            tls = server_tls(ssl_settings(config, listener.name))
         except ConfigError as error:
             raise ConfigError(f"listener {listener.name} ({listener.address_text}): {error}") from None
-        self._follow(tls, f"listener {listener.name}")
+        index = config.inter_broker_listener
+        is_for_brokers = index is not None and config.listener_list[index].name == listener.name
+        self._follow(tls, listener.name, f"listener {listener.name}", must_verify=is_for_brokers)
         return tls
 
     def of_other_brokers(self) -> TlsClient | None:
@@ -51,20 +60,47 @@ class BrokerTls:
             tls = client_tls(ssl_settings(self._config, listener.name))
         except ConfigError as error:
             raise ConfigError(f"connections to other brokers by listener {listener.name}: {error}") from None
-        self._follow(tls, "connections to other brokers")
+        self._follow(tls, listener.name, "connections to other brokers", must_verify=False)
         return tls
+
+    def checked_change(self, config: BrokerConfig) -> Callable[[], None] | None:
+        """Return work for a worker thread that raises `ConfigError` if the settings of a listener in `config` cannot be
+        used; None: it changes none."""
+        if self._reloading is None:
+            return None
+        changes = [
+            (listener, work)
+            for tls, listener in self._followed
+            if (work := self._reloading.checked_change(tls, ssl_settings(config, listener))) is not None
+        ]
+
+        def check() -> None:
+            for listener, work in changes:
+                try:
+                    work()
+                except ConfigError as error:
+                    raise ConfigError(f"listener {listener}: {error}") from None
+
+        return check if changes else None
+
+    def change(self, config: BrokerConfig) -> None:
+        """Use the settings of `config` for new connections; also read files again that have changed."""
+        if self._reloading is not None:
+            for tls, listener in self._followed:
+                self._reloading.change(tls, ssl_settings(config, listener))
 
     def close(self) -> None:
         """End the checks of files."""
         if self._reloading is not None:
             self._reloading.close()
 
-    def _follow(self, tls: TlsServer | TlsClient, name: str) -> None:
+    def _follow(self, tls: TlsServer | TlsClient, listener: str, name: str, *, must_verify: bool) -> None:
         if self._reloading is None:
             from ...adapters.transport_tls import CertificateReloading
 
             self._reloading = CertificateReloading(self._scheduler, self._report)
-        self._reloading.follow(tls, name)
+        self._reloading.follow(tls, name, must_verify=must_verify)
+        self._followed.append((tls, listener))
 
 
 def client_tls_of(security: SecuritySettings) -> TlsClient | None:

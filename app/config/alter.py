@@ -1,13 +1,18 @@
 """Changes of configs while the broker runs (IncrementalAlterConfigs), as pure functions over the stored overrides."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from attrs import evolve
 
 from ...ports.broker_api.configs import ConfigAlteration, ConfigOp, ConfigType
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
+from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
+from .tls_keys import RELOADABLE_KEYS
 from .topic_config import BrokerLayers, inherited, layers_of, topic_key
 
 
@@ -28,21 +33,37 @@ def alter_topic_configs(
 
 
 def alter_broker_configs(
-    stored: Mapping[str, str], alterations: Sequence[ConfigAlteration], broker: BrokerConfig
+    stored: Mapping[str, str],
+    alterations: Sequence[ConfigAlteration],
+    broker: BrokerConfig,
+    *,
+    everywhere: bool = False,
 ) -> dict[str, str]:
-    """Return the settings of a broker, or of all brokers, after the changes, which are made all or none.
+    """Return the settings of a broker, or of all brokers (`everywhere`), after the changes, which are made all or none.
 
     Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a key that cannot change while it runs.
     """
 
     def from_above(name: str) -> str | None:
-        return KEYS[name].text(layers_of(broker).effective(name))
+        return None if is_of_listener(name) else KEYS[name].text(layers_of(broker).effective(name))
 
-    return _altered(stored, alterations, _dynamic_key, from_above)
+    alterations = [
+        evolve(each, name=name_of_scope(each.name)) if is_of_listener(each.name) else each for each in alterations
+    ]
+    return _altered(stored, alterations, partial(_dynamic_key, everywhere=everywhere), from_above)
 
 
-def _dynamic_key(name: str) -> ConfigKey:
-    key = KEYS.get(name)
+def _dynamic_key(name: str, *, everywhere: bool) -> ConfigKey:
+    if is_of_listener(name):
+        _, _, base = scoped_key(name, KEYS)
+        if everywhere and base.name in RELOADABLE_KEYS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} differs between brokers; set it for a broker by its id")
+        key: ConfigKey | None = evolve(base, name=name)
+    else:
+        key = KEYS.get(name)
+        if name in RELOADABLE_KEYS:
+            text = f"{name} can be changed per listener only: listener.name.NAME.{name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
     if key is None:
         raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
     if not key.dynamic:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
-from .topic_config import TOPIC_KEYS, BrokerLayers, classic_values, inherited, layers_of
+from .listener_names import is_of_listener
+from .topic_config import TOPIC_KEYS, BrokerLayers, broker_key, classic_values, inherited, layers_of
 
 
 def topic_config_entries(
@@ -55,7 +56,44 @@ def broker_config_entries(
         entries.append(
             _entry(key, value, found, read_only=not key.dynamic, synonyms=synonyms, documentation=documentation)
         )
+    entries += _listener_entries(layers, keys, synonyms=synonyms, documentation=documentation)
     return entries
+
+
+def _listener_entries(
+    layers: BrokerLayers, keys: Collection[str] | None, *, synonyms: bool, documentation: bool
+) -> list[ConfigEntry]:
+    """Return the settings of single listeners, which have a value only where they are set."""
+    found: dict[str, list[ConfigSynonym]] = {}
+    for source, stored in (
+        (ConfigSource.DYNAMIC_BROKER, layers.dynamic),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.dynamic_default),
+        (ConfigSource.STATIC_BROKER, _static_listener_texts(layers)),
+    ):
+        for name, value in stored.items():
+            key = broker_key(name) if is_of_listener(name) else None
+            if key is not None:
+                shown = None if key.type is ConfigType.PASSWORD else value
+                found.setdefault(name, []).append(ConfigSynonym(name=name, value=shown, source=source))
+    entries = []
+    for name, values in sorted(found.items()):
+        key = broker_key(name)
+        if key is not None and (keys is None or name in keys):
+            read_only = not key.dynamic
+            entries.append(
+                _entry(
+                    key, values[0].value, values, read_only=read_only, synonyms=synonyms, documentation=documentation
+                )
+            )
+    return entries
+
+
+def _static_listener_texts(layers: BrokerLayers) -> dict[str, str | None]:
+    """Return the settings of single listeners in the static configuration, by name."""
+    return {
+        ".".join(filter(None, ("listener.name", listener.lower(), mechanism.lower(), key))): KEYS[key].text(value)
+        for (listener, mechanism, key), value in layers.static.listener_settings.items()
+    }
 
 
 def dynamic_default_entries(
@@ -65,7 +103,7 @@ def dynamic_default_entries(
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
         _entry(
-            KEYS[name],
+            key,
             configs[name],
             [ConfigSynonym(name=name, value=configs[name], source=source)],
             read_only=False,
@@ -73,7 +111,7 @@ def dynamic_default_entries(
             documentation=documentation,
         )
         for name in sorted(configs)
-        if name in KEYS and (keys is None or name in keys)
+        if (keys is None or name in keys) and (key := broker_key(name)) is not None
     ]
 
 

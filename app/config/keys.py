@@ -231,9 +231,9 @@ def text_key(
     )
 
 
-def password_key(name: str, *, doc: str, scope: str = "") -> Any:
+def password_key(name: str, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:
     """A `Secret`; unset by default, and never shown."""
-    return _setting(ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, scope=scope))
+    return _setting(ConfigKey(name=name, type=ConfigType.PASSWORD, default=None, doc=doc, dynamic=dynamic, scope=scope))
 
 
 def list_key(

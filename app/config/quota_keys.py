@@ -5,6 +5,14 @@ from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .keys import INT_MAX, int_key, list_key
 
+CONNECTION_KEYS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+)
+"""The limits of connections, which change while the broker runs."""
+
 
 @frozen(kw_only=True, slots=False)
 class QuotaKeys:
@@ -15,19 +23,24 @@ class QuotaKeys:
         10_000,
         1,
         doc="Connections at a time, of the broker and of each listener; more wait until one closes.",
+        dynamic=True,
         scope="listener",
     )
     max_connections_per_ip: int = int_key(
-        "max.connections.per.ip", INT_MAX, 0, doc="Connections from one address; more are closed at once."
+        "max.connections.per.ip", INT_MAX, 0, doc="Connections from one address; more are closed at once.", dynamic=True
     )
     max_connections_per_ip_overrides: tuple[str, ...] = list_key(
-        "max.connections.per.ip.overrides", (), doc="ADDRESS:NUMBER,...: other limits for some addresses."
+        "max.connections.per.ip.overrides",
+        (),
+        doc="ADDRESS:NUMBER,...: other limits for some addresses.",
+        dynamic=True,
     )
     max_connection_creation_rate: int = int_key(
         "max.connection.creation.rate",
         INT_MAX,
         1,
         doc="New connections per second, of the broker and of each listener; more wait.",
+        dynamic=True,
         scope="listener",
     )
     quota_window_num: int = int_key("quota.window.num", 11, 1, doc="The number of samples of a client quota.")

@@ -8,48 +8,93 @@ from .keys import flag_key, list_key, password_key, text_key
 
 _SCOPE = "listener"
 
+RELOADABLE_KEYS = frozenset(
+    f"ssl.{key}"
+    for key in (
+        "keystore.type",
+        "keystore.location",
+        "keystore.password",
+        "key.password",
+        "keystore.key",
+        "keystore.certificate.chain",
+        "truststore.type",
+        "truststore.location",
+        "truststore.password",
+        "truststore.certificates",
+    )
+)
+"""The keys that AlterConfigs changes for one listener of one broker, Kafka's `SslConfigs.RECONFIGURABLE_CONFIGS`."""
+
 
 @frozen(kw_only=True, slots=False)
 class TlsKeys:
     """A part of the table; see `BrokerConfig`."""
 
     ssl_keystore_type: str = text_key(
-        "ssl.keystore.type", "JKS", STORE_TYPES, doc="PEM or PKCS12; the content of the file counts.", scope=_SCOPE
+        "ssl.keystore.type",
+        "JKS",
+        STORE_TYPES,
+        doc="PEM or PKCS12; the content of the file counts.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_keystore_location: str | None = text_key(
         "ssl.keystore.location",
         None,
         doc="The file of the listener's private key and certificate chain: PEM, or PKCS12 with the extra security.",
+        dynamic=True,
         scope=_SCOPE,
     )
     ssl_keystore_password: Secret[str] | None = password_key(
-        "ssl.keystore.password", doc="The password of the key store.", scope=_SCOPE
+        "ssl.keystore.password",
+        doc="The password of the key store.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_key_password: Secret[str] | None = password_key(
-        "ssl.key.password", doc="The password of the private key.", scope=_SCOPE
+        "ssl.key.password",
+        doc="The password of the private key.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_keystore_key: Secret[str] | None = password_key(
-        "ssl.keystore.key", doc="The private key as PEM text, in place of a file.", scope=_SCOPE
+        "ssl.keystore.key",
+        doc="The private key as PEM text, in place of a file.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_keystore_certificate_chain: Secret[str] | None = password_key(
         "ssl.keystore.certificate.chain",
         doc="The certificate, and those of its authorities, as PEM text, in place of a file.",
+        dynamic=True,
         scope=_SCOPE,
     )
     ssl_truststore_type: str = text_key(
-        "ssl.truststore.type", "JKS", STORE_TYPES, doc="PEM or PKCS12; the content of the file counts.", scope=_SCOPE
+        "ssl.truststore.type",
+        "JKS",
+        STORE_TYPES,
+        doc="PEM or PKCS12; the content of the file counts.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_truststore_location: str | None = text_key(
         "ssl.truststore.location",
         None,
         doc="The file of the authorities whose certificates are trusted; unset: those of the system.",
+        dynamic=True,
         scope=_SCOPE,
     )
     ssl_truststore_password: Secret[str] | None = password_key(
-        "ssl.truststore.password", doc="The password of the trust store.", scope=_SCOPE
+        "ssl.truststore.password",
+        doc="The password of the trust store.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_truststore_certificates: Secret[str] | None = password_key(
-        "ssl.truststore.certificates", doc="The trusted authorities as PEM text, in place of a file.", scope=_SCOPE
+        "ssl.truststore.certificates",
+        doc="The trusted authorities as PEM text, in place of a file.",
+        dynamic=True,
+        scope=_SCOPE,
     )
     ssl_client_auth: str = text_key(
         "ssl.client.auth",

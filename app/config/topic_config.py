@@ -14,7 +14,9 @@ from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
 from .ignored_keys import IGNORED_TOPIC_DEFAULTS, IGNORED_TOPIC_KEYS
 from .keys import ConfigKey, Value
+from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
+from .quota_keys import CONNECTION_KEYS
 from .replica_lists import THROTTLED_REPLICAS
 
 DYNAMIC_LAYERS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -55,6 +57,35 @@ class BrokerLayers:
         for _, factor, value, _ in self.sources(name):
             return scaled(value, factor)
         return None
+
+    def running_config(self) -> BrokerConfig:
+        """Return the static configuration with the dynamic settings of listeners and limits of connections over it.
+
+        Raises `ConfigError`.
+        """
+        limits: dict[str, str] = {}
+        of_listeners = dict(self.static.listener_settings)
+        for layer in (self.dynamic_default, self.dynamic):
+            for name, text in layer.items():
+                if is_of_listener(name):
+                    listener, mechanism, key = scoped_key(name_of_scope(name), KEYS)
+                    of_listeners[listener, mechanism, key.name] = _parsed(key, text)
+                elif name in CONNECTION_KEYS:
+                    limits[KEYS[name].attribute] = text
+        if not limits and of_listeners == self.static.listener_settings:
+            return self.static
+        return evolve(self.static, listener_settings=of_listeners, **limits)  # type: ignore[arg-type]  # converted
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """Return the key of a broker's setting, `listener.name.NAME.[MECHANISM.]KEY` included; None: there is none."""
+    if not is_of_listener(name):
+        return KEYS.get(name)
+    try:
+        _, _, key = scoped_key(name_of_scope(name), KEYS)
+    except ConfigError:
+        return None
+    return evolve(key, name=name)
 
 
 def inherited(layers: BrokerLayers, topic: "TopicKey") -> Value:
@@ -198,8 +229,8 @@ def classic_values(
 
 def usable_layers(layers: BrokerLayers, report: Callable[[str], None]) -> BrokerLayers:
     """Return the layers without stored values that make no sense; `report` gets a line for each of those."""
-    dynamic = _only_parsable(layers.dynamic, KEYS.get, report)
-    default = _only_parsable(layers.dynamic_default, KEYS.get, report)
+    dynamic = _only_parsable(layers.dynamic, broker_key, report)
+    default = _only_parsable(layers.dynamic_default, broker_key, report)
     return evolve(layers, dynamic=dynamic, dynamic_default=default)
 
 
@@ -214,7 +245,7 @@ def _only_parsable(
     for name, value in stored.items():
         key = key_of(name)
         if key is None:
-            report(f"ignored the stored configuration {name}={value}: there is no such key")
+            report(f"ignored the stored configuration {name}: there is no such key")
             continue
         try:
             key.parse(value)

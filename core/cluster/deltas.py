@@ -79,7 +79,7 @@ class ConfigsChanged:
     """The dynamic configs of a broker changed; `broker_id` None: those of all brokers."""
 
     broker_id: int | None
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] = field(repr=False)
 
 
 @frozen(kw_only=True)

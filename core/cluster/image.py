@@ -192,7 +192,7 @@ class Contents:
     deleting: Mapping[str, Topic] = {}
     unreadable: frozenset[str] = frozenset()
     states: Mapping[str, tuple[States, Mapping[int, int]]] = {}
-    configs: Mapping[int | None, Mapping[str, str]] = {}
+    configs: Mapping[int | None, Mapping[str, str]] = field(default={}, repr=False)
     entities: Mapping[layout.EntityKind, Mapping[str, Mapping[str, object] | None]] = field(default={}, repr=False)
     """The security entities by kind and name; None: an unreadable one."""
 
@@ -215,7 +215,7 @@ class ClusterImage:
     """The live brokers, by id."""
     controller: ReplicaId | None = None
     """The controller; None: there is none, or it is not known."""
-    configs: Mapping[int | None, Mapping[str, str]] = {}
+    configs: Mapping[int | None, Mapping[str, str]] = field(default={}, repr=False)
     """The dynamic configs by broker id; None: those of all brokers."""
     _entities: Mapping[layout.EntityKind, Entities] = field(default={}, repr=False)
     _unreadable_entities: Mapping[layout.EntityKind, frozenset[str]] = {}

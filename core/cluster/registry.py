@@ -45,6 +45,17 @@ from .topic_planning import check_configs_fit, check_new_name
 from .topic_store import StoredTopic
 from .topics import BrokerRegistration, PartitionState, Topic, first_state
 
+SECRET_ENDINGS = (
+    "password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "sasl.jaas.config",
+    "secret.key",
+    "bootstrap.users",
+)
+"""The ends of the names of configs of type PASSWORD; a test compares them with the table of keys."""
+
 DeltaListener = Callable[[Delta, ClusterImage], None]
 """Called with a change, and the image before it."""
 
@@ -123,14 +134,19 @@ def _deleted_line(topic: Topic) -> Line:
 
 
 def _changed_configs_line(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Line | None:
-    """Return the line about changed configs of a topic or broker; None if they did not change."""
+    """Return the line about changed configs of a topic or broker; None if they did not change. Secrets are hidden."""
+    old, new = _shown(before), _shown(after)
     changes = [
-        f"{name}={after[name]}" + (f" (was {before[name]})" if name in before else "")
+        f"{name}={new[name]}" + (f" (was {old[name]})" if name in old else "")
         for name in sorted(after)
         if after[name] != before.get(name)
     ]
-    changes += [f"{name} is no longer set (was {before[name]})" for name in sorted(before.keys() - after.keys())]
-    return info(f"configuration of {what}: {', '.join(changes)}", configs=dict(after)) if changes else None
+    changes += [f"{name} is no longer set (was {old[name]})" for name in sorted(before.keys() - after.keys())]
+    return info(f"configuration of {what}: {', '.join(changes)}", configs=new) if changes else None
+
+
+def _shown(configs: Mapping[str, str]) -> dict[str, str]:
+    return {name: "[hidden]" if name.endswith(SECRET_ENDINGS) else value for name, value in configs.items()}
 
 
 def _partitions(topic: Topic) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+from attrs import field
+
 from ..error_codes import ErrorCode
 from ..errors import ApiError
 from ..values import frozen
@@ -131,7 +133,7 @@ class ConfigAlteration:
 
     resource: ConfigResource
     name: str
-    value: str | None
+    value: str | None = field(repr=False)  # it may be a password
     op: int = ConfigOp.SET
 
 
@@ -163,7 +165,7 @@ class ConfigReplacement:
     """The complete configs of a resource."""
 
     resource: ConfigResource
-    configs: Mapping[str, str | None]
+    configs: Mapping[str, str | None] = field(repr=False)
 
 
 @frozen(kw_only=True)

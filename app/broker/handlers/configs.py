@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
+from ....core.cluster.change_queue import elsewhere
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.configs import (
     AlterConfigs,
@@ -22,7 +23,7 @@ from ....ports.broker_api.configs import (
 from ....ports.broker_api.envelope import Caller, Reply
 from ....ports.coordination import CoordinationError
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError, ClosedError
+from ....ports.errors import ApiError, ClosedError, ConfigError
 from ...config.classic import FORMAT_KEY
 from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
@@ -133,6 +134,11 @@ class ConfigService:
         await self._changes.settled(subject)
         changes = plan(settings.stored_broker_configs(everywhere=everywhere))
         changed = settings.planned_broker_change(changes, everywhere=everywhere)
+        if changed.check is not None:
+            try:
+                await elsewhere(changed.check)
+            except ConfigError as error:
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if validate_only:
             return
         registry = self._state.registry

@@ -9,6 +9,8 @@ from attrs import evolve
 from ....core.classic.registry.broker_registration import BrokerRegistrar
 from ....core.client.network.links import Links
 from ....core.cluster.change_queue import complete
+from ....core.cluster.deltas import ConfigsChanged, Delta
+from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
 from ....core.cluster.registry import ClusterRegistry
@@ -24,6 +26,7 @@ from ....core.security.quotas.connection_quotas import (
     AddressLimits,
     ConnectionLimits,
     ConnectionQuotas,
+    ListenerConnectionQuotas,
 )
 from ....core.security.quotas.rate import QuotaWindows
 from ....core.security.scram_users import decode_credential
@@ -33,7 +36,7 @@ from ....ports.coordination import Coordination
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted, in_room, info
 from ....ports.storage import LogDir
-from ....ports.transport import Connection, ConnectionAdmission, ConnectionHandler, Limits
+from ....ports.transport import Connection, ConnectionAdmission, ConnectionHandler, Limits, ServerTls
 from ....ports.transport import Listener as OpenPort
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig, ListenAddress
@@ -91,6 +94,8 @@ class BrokerServer:
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._connection_quotas: ConnectionQuotas | None = None
+        self._admissions: list[tuple[str, ListenerConnectionQuotas]] = []
+        """The limits of connections of each listener, by its name."""
         self._stopping = self._is_stopped = False
         self._when_stopped: list[Callable[[], None]] = []
         self.started = False
@@ -166,7 +171,14 @@ class BrokerServer:
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
         add_bootstrap_users(config, registry, outside.entropy)
-        settings = BrokerSettings(config, registry, self._report, self.plugins.deletion_policy)
+        tls = outside.listener_tls
+        settings = BrokerSettings(
+            config,
+            registry,
+            self._report,
+            self.plugins.deletion_policy,
+            *(() if tls is None else (tls.checked_change,)),
+        )
         lease = None
         if self._is_member:
             lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
@@ -184,8 +196,7 @@ class BrokerServer:
         )
         logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
         closing.callback(logs.close)
-        for listener in config.listener_list:
-            self._listen(listener)
+        self._open_ports(settings.running)
         state = self._state = BrokerState(
             owns_topics=owns_topics,
             cluster_id=cluster_id,
@@ -220,6 +231,7 @@ class BrokerServer:
         )
         if self._connection_quotas is not None:
             self._api.quotas.add_quotas_listener(self._connection_quotas.update)
+        registry.listen(partial(self._configs_changed, settings))
         show_replicas(state)
         fronts.callback(state.replicas.close)
         fronts.callback(state.changes.close)
@@ -285,7 +297,29 @@ class BrokerServer:
         self._scrubbing = LogScrubbing(state, api, self._cleaner, in_room(self._outside.report, "core.log"))
         self._fronts.callback(self._scrubbing.stop, lambda: None)
 
-    def _listen(self, listener: ListenAddress) -> None:
+    def _configs_changed(self, settings: BrokerSettings, delta: Delta, _before: ClusterImage) -> None:
+        """Apply changed settings of listeners and changed limits of connections."""
+        if not isinstance(delta, ConfigsChanged) or delta.broker_id not in (None, self._config.broker_id):
+            return
+        running = settings.running
+        if self._connection_quotas is not None:
+            for name, admission in self._admissions:
+                admission.change(_connection_limits(partial(running.for_listener, name)))
+            self._connection_quotas.change(
+                broker=_connection_limits(running.value),
+                addresses=AddressLimits(per_ip=running.max_connections_per_ip, overrides=running.connections_per_ip),
+            )
+        if self._outside.listener_tls is not None:
+            self._outside.listener_tls.change(running)
+
+    def _open_ports(self, running: BrokerConfig) -> None:
+        """Open the port of each listener. `running`: the configuration with the dynamic settings."""
+        for listener in self._config.listener_list:
+            self._listen(listener, running)
+        if running is not self._config and self._outside.listener_tls is not None:
+            self._outside.listener_tls.change(running)  # links to other brokers were made before the tree was read
+
+    def _listen(self, listener: ListenAddress, running: BrokerConfig) -> None:
         """Open a port. Its connections are read when the broker is ready."""
         if listener.protocol not in self._outside.servers:
             raise ConfigError(f"listeners={listener}: this broker does not speak {listener.protocol}")
@@ -296,7 +330,7 @@ class BrokerServer:
             idle_ms=max(0, config.connections_max_idle_ms),
             held_bytes_max=config.socket_unsent_max_bytes,
             all_held_bytes_max=max(0, config.queued_max_request_bytes),
-            admission=self._admission(listener, index),
+            admission=self._admission(listener, index, running),
         )
 
         def accept(connection: Connection) -> ConnectionHandler:
@@ -306,7 +340,7 @@ class BrokerServer:
                 self._held.append(connection)
             return handler
 
-        tls = self._outside.listener_tls(listener)
+        tls = self._tls_of(listener, running)
         opened = self._outside.transport.listen((listener.host, listener.port), accept, limits, tls)
         if tls is not None:
             self._report(info(f"listener {listener.name} at {listener.host}:{opened.address[1]}: {tls.describe()}"))
@@ -314,28 +348,35 @@ class BrokerServer:
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
 
-    def _admission(self, listener: ListenAddress, index: int) -> ConnectionAdmission:
+    def _tls_of(self, listener: ListenAddress, running: BrokerConfig) -> ServerTls | None:
+        """Return the TLS of a listener; if its dynamic settings cannot be used, with the static ones, as Kafka does."""
+        tls = self._outside.listener_tls
+        if tls is None:
+            return None
+        if running is not self._config:
+            try:
+                return tls.of_listener(listener, running)
+            except ConfigError as error:
+                self._report(f"the dynamic configuration of a listener is not used: {error}")
+        return tls.of_listener(listener, self._config)
+
+    def _admission(self, listener: ListenAddress, index: int, config: BrokerConfig) -> ConnectionAdmission:
         """Return the limits of a listener's connections; those of the broker do not hold for other brokers."""
-        config = self._config
-
-        def limits(value: Callable[[str], object]) -> ConnectionLimits:
-            connections, rate = value("max.connections"), value("max.connection.creation.rate")
-            assert isinstance(connections, int) and isinstance(rate, int)
-            return ConnectionLimits(connections=connections, creation_rate=rate)
-
         if self._connection_quotas is None:
             seconds = config.quota_window_size_seconds
             self._connection_quotas = ConnectionQuotas(
                 self._outside.clock,
                 self._outside.scheduler,
-                broker=limits(config.value),
+                broker=_connection_limits(config.value),
                 addresses=AddressLimits(per_ip=config.max_connections_per_ip, overrides=config.connections_per_ip),
                 windows=QuotaWindows(samples=config.quota_window_num, window_ms=seconds * 1000.0),
             )
-        return self._connection_quotas.of_listener(
-            limits(partial(config.for_listener, listener.name)),
+        admission = self._connection_quotas.of_listener(
+            _connection_limits(partial(config.for_listener, listener.name)),
             is_protected=len(config.listener_list) > 1 and index == config.inter_broker_listener,
         )
+        self._admissions.append((listener.name, admission))
+        return admission
 
     # --- readiness
 
@@ -553,6 +594,13 @@ class BrokerServer:
 
 def _name(config: BrokerConfig) -> str:
     return "a broker without a number" if config.broker_id == GENERATED else f"broker {config.broker_id}"
+
+
+def _connection_limits(value: Callable[[str], object]) -> ConnectionLimits:
+    """Return the limits by a function that returns the value of a key."""
+    connections, rate = value("max.connections"), value("max.connection.creation.rate")
+    assert isinstance(connections, int) and isinstance(rate, int)
+    return ConnectionLimits(connections=connections, creation_rate=rate)
 
 
 def _ignore(_: int) -> None:

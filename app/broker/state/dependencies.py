@@ -73,6 +73,23 @@ class MakeServer(Protocol):
     ) -> Server: ...
 
 
+class ListenerTls(Protocol):
+    """The TLS of a broker's listeners, by its configuration. Owner thread only."""
+
+    def of_listener(self, listener: ListenAddress, config: BrokerConfig) -> ServerTls | None:
+        """Return the TLS of a listener; None: it has none. Raises `ConfigError`."""
+        ...
+
+    def checked_change(self, config: BrokerConfig) -> Callable[[], None] | None:
+        """Return work for a worker thread that raises `ConfigError` if the listeners cannot use another configuration;
+        None: nothing changes for them."""
+        ...
+
+    def change(self, config: BrokerConfig) -> None:
+        """Use another configuration for new connections; what cannot be used is reported, and the old one stays."""
+        ...
+
+
 @frozen(kw_only=True)
 class Outside:
     """The dependencies of a broker."""
@@ -100,8 +117,8 @@ class Outside:
     """Opens links to other brokers; needed where the tree is shared."""
     token_validator: Callable[[BrokerConfig, str, PluginHost], TokenValidator] | None = None
     """Makes the validator of OAuth tokens for a listener by its name."""
-    listener_tls: Callable[[ListenAddress], ServerTls | None] = lambda _listener: None
-    """Returns the TLS of a listener; None: it has none. Raises `ConfigError`."""
+    listener_tls: ListenerTls | None = None
+    """The TLS of listeners; None: no listener may have one."""
     host_name: str = "localhost"
     """The host for clients of a listener on every interface when nothing is advertised."""
 

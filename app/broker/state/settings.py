@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import evolve
+from attrs import evolve, field
 
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topics import INTERNAL_TOPICS
@@ -25,6 +25,7 @@ from ...config import (
     log_config_for,
     topic_config_entries,
     topic_maps,
+    usable_layers,
 )
 from ...config.classic import FORMAT_KEY, V2, is_classic
 from ...config.keys import LONG_MAX
@@ -38,7 +39,7 @@ _Asked = tuple[BrokerLayers, Mapping[str, str], Mapping[str, str] | None, bool]
 class BrokerSettings:
     """Static configuration, the overrides that the cluster's image has, and the rules for both. Owner thread only.
 
-    `check_deletion_policy` raises `ConfigError` for a name that no plugin has.
+    `check_deletion_policy` raises `ConfigError` for a name that no plugin has; `checked_change` is `ListenerTls`'s.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class BrokerSettings:
         registry: ClusterRegistry,
         report: Callable[[str], None],
         check_deletion_policy: Callable[[str], DeletionPolicy],
+        checked_change: Callable[[BrokerConfig], Callable[[], None] | None] = lambda _config: None,
     ) -> None:
         self.static = config
         self._registry = registry
         self._report = report
         self._check_deletion_policy = check_deletion_policy
+        self._checked_change = checked_change
         self._set = registry.image.configs
         self._cached_layers = self._made_layers()
         self._topic_maps = topic_maps(config, report)
@@ -75,6 +78,16 @@ class BrokerSettings:
                 " for all brokers; set it as their default, or for topics"
             )
         return BrokerLayers(static=self.static, dynamic=own, dynamic_default=everywhere)
+
+    @property
+    def running(self) -> BrokerConfig:
+        """The configuration of listeners and limits of connections, as set by now; what cannot be used is reported."""
+        layers = usable_layers(self._layers, self._report)
+        try:
+            return layers.running_config()
+        except ConfigError as error:
+            self._report(f"ignored the stored configuration of listeners and limits of connections: {error}")
+            return self.static
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
         """Return the configuration of the logs of a topic with these overrides; 0.7's maps count for a classic `topic`.
@@ -228,25 +241,32 @@ class BrokerSettings:
         layers = self._layers
         stored = self.stored_broker_configs(everywhere=everywhere)
         change = BrokerChange(
-            configs=alter_broker_configs(stored, alterations, self.static),
+            configs=alter_broker_configs(stored, alterations, self.static, everywhere=everywhere),
             broker_id=None if everywhere else self.static.broker_id,
         )
+        changed = change.applied_to(layers)
         if not everywhere and MIN_ISR_KEY in change.configs:
             text = f"{MIN_ISR_KEY} is one value for all brokers (KIP-966); set it as the default of all, or for topics"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
-            self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
+            self._check_deletion_policy(log_config_for(changed, {}).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        return change
+        try:
+            running = usable_layers(changed, lambda _line: None).running_config()
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        return evolve(change, check=self._checked_change(running))
 
 
 @frozen(kw_only=True)
 class BrokerChange:
     """All dynamic configs of a broker after a change; `broker_id` None: for all brokers."""
 
-    configs: Mapping[str, str]
+    configs: Mapping[str, str] = field(repr=False)
     broker_id: int | None
+    check: Callable[[], None] | None = None
+    """Work for a worker thread that raises `ConfigError` if listeners cannot use the change; None: there is none."""
 
     def applied_to(self, layers: BrokerLayers) -> BrokerLayers:
         if self.broker_id is None:

@@ -48,6 +48,13 @@ class _Gauge:
         self._not_before_ms = 0.0
         """When the next connection may be accepted; a delay is at most one window, as in Kafka."""
 
+    def change(self, limits: ConnectionLimits) -> None:
+        """Use other limits from now on."""
+        if limits.creation_rate != self.limits.creation_rate:
+            self._rate = SampledRate(self._windows, limits.creation_rate)
+            self._not_before_ms = 0.0
+        self.limits = limits
+
     @property
     def is_full(self) -> bool:
         return self.open >= self.limits.connections
@@ -90,6 +97,13 @@ class ConnectionQuotas:
         self._quotas = ClientQuotas(entries)
         if not self._quotas.has_ips:
             self._host_rates.clear()
+
+    def change(self, *, broker: ConnectionLimits, addresses: AddressLimits) -> None:
+        """Use other limits of the broker and of addresses from now on; open connections stay, waiting ones are looked
+        at again."""
+        self._addresses = addresses
+        self.broker.change(broker)
+        self._resume()
 
     def of_listener(self, limits: ConnectionLimits, *, is_protected: bool) -> "ListenerConnectionQuotas":
         """Return the limits of one listener.
@@ -169,8 +183,13 @@ class ListenerConnectionQuotas:
 
     def __init__(self, quotas: ConnectionQuotas, own: _Gauge, *, is_protected: bool) -> None:
         self._quotas = quotas
+        self._own = own
         self._counted = (quotas.broker, own)
         self._limiting = (own,) if is_protected else (quotas.broker, own)
+
+    def change(self, limits: ConnectionLimits) -> None:
+        """Use other limits of this listener from now on; open connections stay."""
+        self._own.change(limits)
 
     def must_wait(self, resume: Resume) -> bool:
         """Return True while the listener is full, or too many connections came lately."""

@@ -19,6 +19,9 @@ from barnabas.app.config import (
     topic_maps,
     usable_layers,
 )
+from barnabas.app.config.quota_keys import CONNECTION_KEYS
+from barnabas.app.config.tls_keys import RELOADABLE_KEYS
+from barnabas.core.cluster.registry import SECRET_ENDINGS
 from barnabas.core.log.config import LogConfig
 from barnabas.ports.broker_api.configs import (
     ConfigAlteration,
@@ -256,6 +259,53 @@ def test_keys_that_need_a_restart(name: str) -> None:
     assert error.value.code == ErrorCode.INVALID_REQUEST
 
 
+def test_keys_of_certificates_change_for_one_listener_of_one_broker_only() -> None:
+    name = "ssl.keystore.location"
+    with pytest.raises(ApiError, match=r"listener\.name\.NAME\.ssl\.keystore\.location") as error:
+        alter_broker_configs({}, [change(name, "a.pem")], BrokerConfig())
+    assert error.value.code == ErrorCode.INVALID_REQUEST
+    of_listener = [change(f"listener.name.SASL_SSL.{name}", "a.pem")]
+    with pytest.raises(ApiError, match="set it for a broker by its id") as error:
+        alter_broker_configs({}, of_listener, BrokerConfig(), everywhere=True)
+    assert error.value.code == ErrorCode.INVALID_REQUEST
+    assert alter_broker_configs({}, of_listener, BrokerConfig()) == {f"listener.name.sasl_ssl.{name}": "a.pem"}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("listener.name.ssl.ssl.client.auth", ErrorCode.INVALID_REQUEST),
+        ("listener.name.ssl.ssl.keystore.place", ErrorCode.INVALID_CONFIG),
+        ("listener.name.ssl.num.partitions", ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_other_keys_of_listeners_cannot_be_altered(name: str, code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as error:
+        alter_broker_configs({}, [change(name, "1")], BrokerConfig())
+    assert error.value.code == code
+
+
+def test_running_config_has_dynamic_values_of_listeners_and_limits_of_connections() -> None:
+    static = BrokerConfig.from_mapping({"max.connections": "7", "listener.name.ssl.max.connections": "5"})
+    layers = BrokerLayers(
+        static=static,
+        dynamic={"listener.name.ssl.ssl.keystore.location": "b.pem", "listener.name.ssl.max.connections": "3"},
+        dynamic_default={"max.connections": "9", "listener.name.ssl.max.connections": "4", "log.retention.ms": "1"},
+    )
+    running = layers.running_config()
+    assert running.max_connections == 9
+    assert running.for_listener("SSL", "max.connections") == 3
+    assert running.for_listener("OTHER", "max.connections") == 9
+    assert running.for_listener("SSL", "ssl.keystore.location") == "b.pem"
+    assert BrokerLayers(static=static).running_config() is static
+
+
+def test_configs_of_type_password_have_names_that_log_lines_hide() -> None:
+    passwords = [name for name, key in KEYS.items() if key.type is ConfigType.PASSWORD]
+    assert passwords
+    assert [name for name in passwords if not name.endswith(SECRET_ENDINGS)] == []
+
+
 def test_an_unknown_broker_key() -> None:
     with pytest.raises(ApiError, match=r"did you mean 'log\.retention\.ms'") as error:
         alter_broker_configs({}, [change("log.retention.m", "1")], BrokerConfig())
@@ -279,7 +329,7 @@ def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
     }
     assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {
         "message.format"
-    } | of_brokers_alone
+    } | of_brokers_alone | RELOADABLE_KEYS | set(CONNECTION_KEYS)
 
 
 def test_throttled_replicas_are_named_by_partition_and_broker() -> None:

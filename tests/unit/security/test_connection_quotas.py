@@ -42,6 +42,20 @@ def test_full_broker_lets_all_listeners_wait_until_a_connection_closes() -> None
     assert not other.must_wait(house.resume)
 
 
+def test_changed_limits_hold_at_once_and_waiting_listeners_look_again() -> None:
+    house = House(ConnectionLimits(connections=1), per_ip=1)
+    listener = house.quotas.of_listener(NO_LIMITS, is_protected=False)
+    assert listener.admit("10.0.0.1") is None
+    assert listener.must_wait(house.resume)
+    house.quotas.change(broker=ConnectionLimits(connections=3), addresses=AddressLimits(per_ip=2))
+    assert house.resumed == 1
+    assert not listener.must_wait(house.resume)
+    assert listener.admit("10.0.0.1") is None
+    assert listener.admit("10.0.0.1") == 0.0  # closed: two connections of the address
+    listener.change(ConnectionLimits(connections=2))
+    assert listener.must_wait(house.resume)
+
+
 def test_listener_of_brokers_is_free_of_the_common_limit_and_has_its_own() -> None:
     house = House(ConnectionLimits(connections=1))
     clients = house.quotas.of_listener(NO_LIMITS, is_protected=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.long_tests import MOST_QUICK_EXAMPLES
 from support.sharing_out import InParts, sort
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
     os.environ.pop(_name, None)
 
 settings.register_profile(
-    "quick", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+    "quick",
+    max_examples=MOST_QUICK_EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=False,
 )
 settings.register_profile("prove", settings.get_profile("quick"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

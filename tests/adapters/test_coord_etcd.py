@@ -211,6 +211,7 @@ def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
             server.kill()
 
 
+@pytest.mark.slow
 def test_keep_promises_nothing_that_a_leader_stuck_in_fdatasync_says(tmp_path: Path) -> None:
     """Before etcd 3.5.10 a leader whose disk hangs answers keep-alives though another one leads (etcd #15247)."""
     servers = etcd_cluster(tmp_path, 3, fsync=True)
@@ -281,6 +282,7 @@ def test_a_keep_alive_of_another_term_than_the_read_after_it_is_asked_again(monk
     link.close()
 
 
+@pytest.mark.slow
 def test_readers_that_give_up_while_the_server_reads_leave_it_running(tmp_path: Path) -> None:
     """etcd before 3.5.5 panics when a read-only transaction ends with its client (etcd issue 14110)."""
     server = EtcdServer(tmp_path / "server")

@@ -6,6 +6,7 @@ from threading import Event, Thread
 
 import pytest
 from hypothesis import settings
+from support.long_tests import examples
 from support.security_entities import SecurityEntitySuite
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
@@ -77,7 +78,7 @@ def _open_fresh() -> Opened:
 
 
 TestMemoryMachine = machine_for(_open_fresh).TestCase
-TestMemoryMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestMemoryMachine.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
 
 
 def test_session_expired_while_disconnected_learns_of_it_on_reconnect() -> None:

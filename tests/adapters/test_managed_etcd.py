@@ -310,6 +310,7 @@ def test_a_member_whose_data_are_lost_does_not_vote_for_one_that_lacks_what_was_
     assert cluster.open[0].get("/acknowledged").data == b"by members 0 and 1"
 
 
+@pytest.mark.slow
 def test_a_cluster_does_not_begin_before_each_member_says_that_it_has_no_data(cluster: _Cluster) -> None:
     refused = cluster.start(0, 1, timeout_ms=2000)
     assert len(refused) == 2
@@ -318,6 +319,7 @@ def test_a_cluster_does_not_begin_before_each_member_says_that_it_has_no_data(cl
     assert cluster.start(0, 1, 2) == []
 
 
+@pytest.mark.slow
 def test_a_member_whose_data_go_while_it_runs_is_not_started_without(cluster: _Cluster, reports: Recorder[str]) -> None:
     assert cluster.start(0, 1, 2) == []
     victim = etcd_of(cluster.folder(1))

@@ -93,6 +93,7 @@ class TestTlsTransport(TransportContract):
     pass
 
 
+@pytest.mark.slow
 class TestTls12Transport(TransportContract):
     @pytest.fixture(autouse=True)
     def _tls12(self, harness: TlsHarness) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.kafka_frames import ServerEnd, header, request_frame, result_of
 from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker, joined
 from support.kafka_samples import SAMPLES
+from support.long_tests import examples
 
 from barnabas.adapters.system import ManualClock
 from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka
@@ -419,7 +420,7 @@ def test_principal_builder_makes_the_principal() -> None:
     assert "wonder" not in end.last().error_message
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=60), st.sampled_from(
     [
         header(VERSIONS, 0, 1),

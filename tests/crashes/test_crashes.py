@@ -33,6 +33,7 @@ def test_logs_keep_their_promises() -> None:
     assert seed > 3
 
 
+@pytest.mark.slow
 def test_loads_are_whole_or_not_at_all(folder: Path) -> None:
     assert try_table_crashes(1, folder, TABLE_POINTS) == TABLE_POINTS
 

@@ -156,6 +156,7 @@ def accepts(address: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_killed_comes_back_at_once(eyes: KazooClient, where: str, tmp_path: Path) -> None:
     def data(path: str) -> bytes | None:
         return eyes.get(f"/kafka{path}")[0] if eyes.exists(f"/kafka{path}") else None
@@ -163,6 +164,7 @@ def test_a_broker_that_was_killed_comes_back_at_once(eyes: KazooClient, where: s
     kill_and_start_again(tmp_path, where, data)
 
 
+@pytest.mark.slow
 def test_the_same_with_etcd(etcd_server: EtcdServer, root: str, tmp_path: Path) -> None:
     where = f"etcd://127.0.0.1:{etcd_server.port}/{root}"
     kill_and_start_again(tmp_path, where, lambda path: etcd_server.value(f"/{root}{path}".encode()))

@@ -215,6 +215,7 @@ def test_a_consumer_cut_off_from_the_registries_loses_its_share_and_comes_back(
     assert not [error for reader in readers for error in reader.failed]
 
 
+@pytest.mark.slow
 def test_reads_on_while_the_registries_are_restarted(
     tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]
 ) -> None:

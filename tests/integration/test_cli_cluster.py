@@ -201,6 +201,7 @@ def test_a_broker_that_is_killed_comes_back(cluster: ClusterProcess) -> None:
         wait_for(lambda: all(p.leader == p.replicas[0] for p in admin.describe_topics(["killed"])[0].partitions))
 
 
+@pytest.mark.slow
 def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:
     for life in range(2):
         with cluster_process(tmp_path / "data", "--brokers", str(BROKERS)) as running:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.long_tests import first_is_quick
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.ports.transport import AuthenticationError
@@ -63,7 +64,7 @@ def test_wrong_password_fails_each_client_without_waiting_for_its_timeout(bootst
     assert time.monotonic() - begun < PATIENCE_S
 
 
-@pytest.mark.parametrize("security", ["ssl", "sasl_plaintext"])
+@pytest.mark.parametrize("security", first_is_quick(["ssl", "sasl_plaintext"]))
 def test_plaintext_client_at_a_secured_listener_fails_soon_with_the_reason(security: str) -> None:
     users = {"alice": "secret"} if security == "sasl_plaintext" else None
     refused = pytest.raises(AuthenticationError, match="its listener may want another")

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from support.long_tests import first_is_quick
 from support.waiting import PATIENCE_S
 
 from barnabas import (
@@ -145,7 +146,7 @@ def changed_broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.fixture(params=["over TCP", "in process"])
+@pytest.fixture(params=first_is_quick(["in process", "over TCP"]))
 def bootstrap(request: pytest.FixtureRequest, broker: Broker) -> Any:
     return broker.bootstrap if request.param == "over TCP" else broker
 
@@ -178,7 +179,7 @@ def test_consumer_works_on(bootstrap: Any, name: str) -> None:
         assert message.value == b"first"
 
 
-@pytest.mark.parametrize("tcp", [True, False], ids=["over TCP", "in process"])
+@pytest.mark.parametrize("tcp", first_is_quick([False, True]), ids=["in process", "over TCP"])
 @pytest.mark.parametrize("name", methods_of(Admin))
 def test_admin_works_on(changed_broker: Broker, name: str, tcp: bool) -> None:
     with Admin(changed_broker.bootstrap if tcp else changed_broker, **QUICK) as admin:

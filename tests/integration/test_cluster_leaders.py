@@ -56,6 +56,7 @@ def test_a_broker_that_stops_in_order_leads_nothing_before_it_goes(cluster: Test
     cluster.produce(topic, ["a"], partition=0)
 
 
+@pytest.mark.slow
 def test_an_unclean_election_only_where_it_is_allowed(cluster: TestCluster) -> None:
     careful = cluster.create_topic("careful")
     reckless = cluster.create_topic("reckless", configs={"unclean.leader.election.enable": True})

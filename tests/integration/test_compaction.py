@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from support.columns import plain
 from support.kafka_python import KafkaConsumer
 from support.kafka_python import TopicPartition as PythonPartition
+from support.long_tests import first_is_quick
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer, SimpleConsumer
@@ -108,7 +109,7 @@ def by_kafka_python(broker: Broker) -> list[tuple[bytes | None, bytes | None]]:
     return found
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", first_is_quick(["none", "zstd"]))
 def test_every_client_finds_the_last_values(broker: Broker, codec: str) -> None:
     wanted = fill(broker, codec)
     wait_for(lambda: is_compacted(broker), PATIENCE_S)

@@ -155,6 +155,7 @@ etcd_shows_it = pytest.mark.parametrize("registries", [WITH_ETCD], indirect=True
 """Where one of them shows as much as both."""
 
 
+@pytest.mark.slow
 @zookeeper_shows_it
 def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     program = example("at_least_once.py")
@@ -231,6 +232,7 @@ def counts(tmp_path: Path) -> Counts:
     return Counts(tmp_path / "views.db")
 
 
+@pytest.mark.slow
 @etcd_shows_it
 def test_exactly_once_counts_every_view_once(example: Start, site: Site, counts: Counts, tmp_path: Path) -> None:
     program = example("exactly_once.py", str(tmp_path / "views.db"))

@@ -32,6 +32,8 @@ from barnabas.ports.broker_api.topics import DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 
+pytestmark = pytest.mark.slow
+
 LARGE = "large"
 PARTITIONS = 4_000
 TOPICS = [f"small-{number}" for number in range(200)]

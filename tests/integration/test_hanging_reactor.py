@@ -43,6 +43,7 @@ def session(tmp_path: Path) -> Iterator[Callable[[], EtcdCoordination]]:
         server.stop()
 
 
+@pytest.mark.slow
 def test_a_broker_whose_reactor_hangs_is_given_up_and_registers_again(session: Callable[[], EtcdCoordination]) -> None:
     own, other = session(), session()
     reports: list[str] = []

@@ -20,6 +20,7 @@ def _url() -> str:
     return f"etcd+managed://127.0.0.1:{free_pairs(1)[0]}/prefix"
 
 
+@pytest.mark.slow
 def test_topics_outlive_a_killed_broker_and_its_etcd_does_not(tmp_path: Path) -> None:
     data, settings = tmp_path / "data", [f"coordination={_url()}", "zookeeper.session.timeout.ms=2000"]
     listen = [f"kafka://127.0.0.1:{free_port()}"]

@@ -181,6 +181,7 @@ def test_loads_killed_and_repeated_bring_each_message_once(
     assert all(name in page for name in ("1-0", "1-1", "2-0", "2-1"))
 
 
+@pytest.mark.slow
 def test_a_stream_brings_each_message_once(spark: "SparkSession", cluster: TwoBrokers, tmp_path: Path) -> None:
     def run() -> Counter[Row]:
         source = spark.readStream.format("barnabas").options(

@@ -108,6 +108,7 @@ def test_classic_clusters_have_no_such_groups(tmp_path: Path) -> None:
         load("127.0.0.1:1", ["t"], tmp_path, group=" ")
 
 
+@pytest.mark.slow
 def test_stream_commits_group_offsets_of_processed_batches(
     spark: "SparkSession", broker: Broker, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.killed_load import begin_load, killed_at
+from support.long_tests import first_is_quick
 from support.tables import read_foreign, seen
 
 from barnabas import Admin, Broker, Message, Producer
@@ -84,7 +85,7 @@ def test_each_load_brings_what_is_new(spark: "SparkSession", broker: Broker, tmp
     assert [bytes(row.value) for row in frame.orderBy("offset").collect()] == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("table_format", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("table_format", first_is_quick(["parquet", "delta", "iceberg"]))
 def test_since_replaces_and_never_doubles(
     spark: "SparkSession", broker: Broker, tmp_path: Path, table_format: str
 ) -> None:
@@ -201,6 +202,7 @@ def test_killed_and_run_again(
     assert not list((table / "_barnabas" / "staging").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_a_real_access_log_becomes_a_page(
     spark: "SparkSession", broker: Broker, tmp_path: Path, data_dir: Path

@@ -46,6 +46,7 @@ def _send(broker: Broker, topic: str, messages: list[Message], partitions: int =
         producer.flush()
 
 
+@pytest.mark.slow
 def test_rows_lie_where_the_layout_says(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     def event(number: int) -> Message:
         country = ("de", "a/b %", None)[number % 3]

@@ -56,6 +56,7 @@ def _soil(broker: Broker, topic: str, *values: bytes) -> None:
         producer.send_many(topic, list(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
 def test_columns_grow_and_nothing_is_lost(
     spark: "SparkSession",

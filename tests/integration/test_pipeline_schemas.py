@@ -102,6 +102,7 @@ def test_what_does_not_decode(spark: "SparkSession", broker: Broker, stub: Regis
     assert rows[0].value_raw is None
 
 
+@pytest.mark.slow
 def test_a_stream_of_json_without_a_registry(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     with Producer(broker, encoder="json") as producer:
         producer.send_many("plain", [{"id": n, "more": {"x": [n]}} for n in range(50)])

@@ -203,6 +203,7 @@ def test_a_stream_reads_each_record_once(spark: "SparkSession", broker: Broker, 
     assert run() == [*expected, [1, 5]]
 
 
+@pytest.mark.slow
 def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     _fill(broker, "from", [20])
     with Admin(broker) as admin:

@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from support.command import barnabas_here
 from support.kafka_server import KafkaServer
+from support.long_tests import first_is_quick
 from support.waiting import wait_for
 
 from barnabas import AbortNeeded, Admin, CommitFailed, Consumer, Producer, ProducerFenced
@@ -28,7 +29,7 @@ WAIT_S = 240
 END_TXN = 26
 
 
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+@pytest.fixture(scope="module", params=first_is_quick(["barnabas", "kafka"]))
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "barnabas":
         with TestBroker() as broker:

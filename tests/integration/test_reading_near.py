@@ -135,6 +135,7 @@ def test_a_reader_in_no_rack_of_the_cluster_reads_at_the_leader(cluster: TestClu
         assert [watched.asked(broker) for broker in cluster.broker_ids if broker != watched.leader] == [0, 0]
 
 
+@pytest.mark.slow
 def test_javas_consumer_is_sent_there_too(cluster: TestCluster) -> None:
     watched = Watched(cluster)
     try:

@@ -66,6 +66,7 @@ def test_registry_command_rejects_wrong_arguments() -> None:
     assert b"--listen='nowhere' is not HOST:PORT" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) -> None:
     """Killed at once, while four clients register; another one goes on."""
     acknowledged: dict[int, int] = {}
@@ -91,6 +92,7 @@ def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) 
             assert process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.slow
 def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
     """While clients register, who try again when they are told that the brokers are away."""
     listen = [f"kafka://127.0.0.1:{free_port()}"]
@@ -122,6 +124,7 @@ def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
         broker.stop()
 
 
+@pytest.mark.slow
 def test_a_registry_without_a_broker_says_so(tmp_path: Path) -> None:
     listen = [f"kafka://127.0.0.1:{free_port()}"]
     with registry_process(listen[0].partition("://")[2]) as (_, url):

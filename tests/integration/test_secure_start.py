@@ -87,6 +87,7 @@ def test_secure_folder_shows_no_password(tmp_path: Path) -> None:
         folder.broker_settings(["authorizer.class.name"])
 
 
+@pytest.mark.slow
 def test_secured_cluster_serves_its_admin_only(tmp_path: Path) -> None:
     with cluster_process(tmp_path / "data", "--brokers", "2", "--secure") as cluster:
         folder = tmp_path / "data" / "security"

@@ -48,6 +48,7 @@ def test_an_hour_in_seconds(checkout: Path) -> None:
     assert "all billed" in played.stdout
 
 
+@pytest.mark.slow
 def test_the_page_about_it_shows_what_works(checkout: Path) -> None:
     text = (checkout / "docs" / "simulation.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

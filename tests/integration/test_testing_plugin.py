@@ -57,6 +57,7 @@ def test_pytest_plugin_fixtures_pass_example_tests(pytester: pytest.Pytester) ->
     pytester.runpytest_inprocess(*PLAIN, "--strict-markers", "-W", "error").assert_outcomes(passed=5)
 
 
+@pytest.mark.slow
 def test_pytest_plugin_starts_one_broker_per_xdist_worker(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_filter_and_a_topic_that_is_opened_searched_and_paused(broker: TestBro
         assert terminal.restored
 
 
+@pytest.mark.slow
 def test_a_cluster_that_goes_and_comes_back(broker: TestBroker) -> None:
     broker.create_topic("orders", partitions=1)
     with top(broker) as terminal:

@@ -183,6 +183,7 @@ def test_a_producer_is_fenced_across_a_fail_over(cluster: TestCluster, sender: R
     assert committed(cluster, topic, 1) == [b"2"]
 
 
+@pytest.mark.slow
 def test_a_transaction_times_out_at_the_next_coordinator(cluster: TestCluster, topic: str) -> None:
     sender = RawTransactions(cluster.bootstrap, NAME, timeout_ms=4000)
     assert sender.init() is E.NONE
@@ -210,6 +211,7 @@ def test_a_leader_asks_a_coordinator_that_is_another_broker(
     assert committed(cluster, topic, 0) == []
 
 
+@pytest.mark.slow
 def test_a_leader_dies_while_its_marker_is_awaited(cluster: TestCluster, sender: RawTransactions, topic: str) -> None:
     begin(sender, topic, b"1", b"2")
     coordinator = sender.coordinator()

@@ -113,6 +113,7 @@ def test_the_marker_comes_to_another_coordinator_than_the_positions(
         assert found.offset == (2 if is_committed else 1)
 
 
+@pytest.mark.slow
 def test_who_sees_the_messages_finds_the_position_behind_them(cluster: TestCluster, closed: ExitStack) -> None:
     """Between the markers of one transaction, which come to several brokers, the old position is told to nobody."""
     topic = cluster.create_topic()

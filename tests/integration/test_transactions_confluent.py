@@ -138,6 +138,7 @@ def test_a_second_producer_fences_the_first(broker: Broker, topic: str) -> None:
     assert read(broker.bootstrap, topic) == [b"kept"]
 
 
+@pytest.mark.slow
 def test_a_transaction_that_lasts_too_long_is_aborted(broker: Broker, topic: str) -> None:
     sender = producer(broker, topic, **{"transaction.timeout.ms": 3000, "message.timeout.ms": 3000})
     transaction(sender, topic, b"1")

@@ -63,6 +63,7 @@ def test_with_a_reset_it_reads_on_where_the_logs_part(cluster: TestCluster, capl
     assert f"{topic}-0 was read up to offset 10, and its log has lost what it had from 5 on" in caplog.text
 
 
+@pytest.mark.slow
 def test_truncation_without_reset_policy_raises_and_seek_resumes(cluster: TestCluster) -> None:
     with cluster.consumer(auto_offset_reset="none") as consumer:
         topic = loses_its_last_five(cluster, consumer)
@@ -74,6 +75,7 @@ def test_truncation_without_reset_policy_raises_and_seek_resumes(cluster: TestCl
         assert read(consumer, 3) == values(100, 103)
 
 
+@pytest.mark.slow
 def test_a_committed_position_is_checked_too(cluster: TestCluster) -> None:
     """It tells the epoch of what was read before it: who begins there later learns that this is gone."""
     settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "latest", "enable_auto_commit": False}

@@ -127,6 +127,7 @@ def test_flushed_by_time(seed: int) -> None:
     Story(seed, log_flush_interval_ms=300).play()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_messages", [1, 7])
 def test_the_same_seed_plays_the_same_story(flush_messages: int) -> None:
     """Else a failing seed could not be replayed."""

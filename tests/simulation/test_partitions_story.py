@@ -24,6 +24,7 @@ def writes_the_first_commit_of_a_change_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClusterRegistry, "_portions", lambda *arguments: list(portions(*arguments))[:1])
 
 
+@pytest.mark.slow
 def test_the_story_finds_states_that_do_not_fit_into_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     writes_all_states_into_one_node(monkeypatch)
     with pytest.raises(Broken, match="a node holds at most"):

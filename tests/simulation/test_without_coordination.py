@@ -109,7 +109,7 @@ def test_a_leader_that_lost_coordination_alone_acknowledges_nothing_that_its_suc
 
 
 @pytest.mark.parametrize("chosen", first_is_quick(range(3)))
-@pytest.mark.parametrize("sessions_expire", [False, True])
+@pytest.mark.parametrize("sessions_expire", first_is_quick([True, False]))
 def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessions_expire: bool) -> None:
     story = ClusterStory(1_000 + chosen, seconds=12.0)
     world = story.world
@@ -122,6 +122,7 @@ def test_disasters_while_the_service_is_away_break_no_promise(chosen: int, sessi
     story.play()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", first_is_quick(range(4)))
 def test_disasters_while_brokers_in_turn_lose_coordination_break_no_promise(chosen: int) -> None:
     """Each for three sessions, so that others lead in its place, which it does not hear of."""

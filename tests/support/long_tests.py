@@ -1,9 +1,12 @@
-"""Parameters of which `make test` plays the first few, and `make prove` all others."""
+"""What `make test` does a part of, and `make prove` the whole: sets of parameters, examples of Hypothesis."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+MOST_QUICK_EXAMPLES = 10
 
 
 def first_is_quick(values: Iterable[Any], quick: int = 1) -> list[Any]:
@@ -14,3 +17,8 @@ def first_is_quick(values: Iterable[Any], quick: int = 1) -> list[Any]:
         else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
         for number, value in enumerate(values)
     ]
+
+
+def examples(count: int) -> int:
+    """Return `count` in the profile `prove` of `make prove`, and no more than `MOST_QUICK_EXAMPLES` in `make test`."""
+    return count if settings.get_current_profile_name() == "prove" else min(count, MOST_QUICK_EXAMPLES)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 WITH_ZOOKEEPER = pytest.param("zookeeper", marks=pytest.mark.xdist_group("zookeeper"))
 WITH_ETCD = pytest.param("etcd", marks=pytest.mark.xdist_group("etcd"))
-WITH_BOTH = (WITH_ZOOKEEPER, WITH_ETCD)
+WITH_BOTH = (WITH_ZOOKEEPER, pytest.param("etcd", marks=[pytest.mark.xdist_group("etcd"), pytest.mark.slow]))
+"""`make test` takes the first one, with which most contents are the original's; `make prove` takes both."""
 
 
 def server_of(request: pytest.FixtureRequest) -> "ZookeeperServer | EtcdServer":

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.kafka_python_groups import RangePartitionAssignor as PythonRange
 from support.kafka_python_groups import RoundRobinPartitionAssignor as PythonRoundRobin
 from support.kafka_python_groups import StickyAssignorUserData
+from support.long_tests import examples
 
 from barnabas.core.client.group.assignor import Assignor, Shares
 from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin_assignor
@@ -60,7 +61,7 @@ class TestCooperativeSticky(AssignorContract):
 
 @pytest.mark.parametrize("name", [name for name in ASSIGNOR_NAMES if name != "range"])
 @given(count=st.integers(1, 9), partitions=clusters)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_shares_are_even_where_all_want_the_same(name: str, count: int, partitions: dict[str, int]) -> None:
     members = {f"m{number}": Subscription(topics=tuple(partitions)) for number in range(count)}
     sizes = [len(share) for share in builtin_assignor(name).assign(members, partitions).values()]
@@ -69,7 +70,7 @@ def test_shares_are_even_where_all_want_the_same(name: str, count: int, partitio
 
 @pytest.mark.parametrize("name", STICKY)
 @given(members=groups, partitions=clusters, others=groups, grown=clusters)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sticky_shares_are_fair_whatever_was_before(
     name: str, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
 ) -> None:
@@ -87,7 +88,7 @@ def test_sticky_shares_are_fair_whatever_was_before(
 
 @pytest.mark.parametrize("name", STICKY)
 @given(before=st.integers(1, 8), after=st.integers(1, 8), partitions=clusters)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sticky_assignors_move_minimum_of_partitions(
     name: str, before: int, after: int, partitions: dict[str, int]
 ) -> None:
@@ -170,7 +171,7 @@ def unique(members: Subscriptions) -> Subscriptions:
 
 @pytest.mark.parametrize(("name", "other"), [("range", AioRange), ("roundrobin", AioRoundRobin)])
 @given(members=groups.map(unique), partitions=clusters)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_same_as_aiokafka(name: str, other: Any, members: Subscriptions, partitions: dict[str, int]) -> None:
     metadata = {member: AioMetadata(0, list(each.topics), b"") for member, each in members.items()}
     assert builtin_assignor(name).assign(members, partitions) == theirs(
@@ -180,7 +181,7 @@ def test_the_same_as_aiokafka(name: str, other: Any, members: Subscriptions, par
 
 @pytest.mark.parametrize(("name", "other"), [("range", PythonRange), ("roundrobin", PythonRoundRobin)])
 @given(members=groups.map(unique), partitions=clusters, static=st.integers(0, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_same_as_kafka_python(
     name: str, other: Any, members: Subscriptions, partitions: dict[str, int], static: int
 ) -> None:

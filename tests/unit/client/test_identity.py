@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
@@ -321,7 +322,7 @@ def test_denied_producer_id_fails_batches_with_authorization_error() -> None:
 _FATES = ["ok", "ok", "ok", "request lost", "answer lost", "late", "timeout", "leader"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     fates=st.lists(st.sampled_from(_FATES), max_size=40),
     partitions=st.lists(st.integers(0, 1), min_size=1, max_size=30),

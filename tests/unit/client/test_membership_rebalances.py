@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.group_world import SESSION_MS, Consumer, World
+from support.long_tests import examples
 
 from barnabas.core.client.group.events import Lost
 from barnabas.ports.types import TopicPartition
@@ -51,7 +52,7 @@ STEPS = ["join", "leave", "vanish", "cut", "wait", "other topics", "grow", "comm
     st.sampled_from(KINDS),
     st.integers(0, 100),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_whatever_happens_every_partition_is_read_once_in_the_end(
     steps: list[tuple[str, int]], kind: str, seed: int
 ) -> None:

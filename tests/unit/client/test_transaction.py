@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 from support.plain_cluster import Play
 from support.transactional_cluster import TransactionalCluster, outcomes
 
@@ -570,7 +571,7 @@ def test_the_answers_of_an_abort_are_waited_for() -> None:
 FAULTS = st.lists(st.sampled_from(["", "", "", "lost before", "lost after", "busy", "elsewhere"]), max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(FAULTS, st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2), max_size=4)), max_size=6))
 def test_whatever_fails_on_the_way(faults: list[str], transactions: Sequence[tuple[bool, list[int]]]) -> None:
     """`transactions`: whether to commit, and to which partitions to send."""

@@ -4,6 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 
 from barnabas.core.cluster.election import (
     EPOCHS_LEFT_OUT,
@@ -277,7 +278,7 @@ def test_the_preferred_leader() -> None:
 
 
 @pytest.mark.parametrize("min_isr", [1, 2, 3])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_elected_leader_was_in_the_isr_or_elr(min_isr: int, data: st.DataObject) -> None:
     """Whatever dies and comes back, in whatever order: a leader is from the members, and the epoch grows."""

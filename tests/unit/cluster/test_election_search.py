@@ -95,7 +95,7 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("scope", first_is_quick(SCOPES.values(), 3), ids=SCOPES.keys())
+@pytest.mark.parametrize("scope", first_is_quick(SCOPES.values()), ids=SCOPES.keys())
 def test_no_history_loses_a_committed_message(scope: Scope) -> None:
     found = search(scope)
     assert not found.lost, str(found)
@@ -137,12 +137,14 @@ def ranks_claims_without_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(election, "_longest", by_log_end)
 
 
+@pytest.mark.slow
 def test_claims_ranked_without_epochs_are_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut undoes the cut of a follower that a leader has committed with: its log is the longer one again."""
     ranks_claims_without_epochs(monkeypatch)
     assert search(CUTS_ARE_UNDONE).lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two_replicas_of_which_one_may_lose_power", "two_replicas_and_moved_leaders"])
 def test_claims_ranked_without_epochs_lose_nothing_while_cuts_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """All members have what is committed, so the longest of their logs has it, whatever its last epoch is."""
@@ -163,6 +165,7 @@ def test_an_election_after_one_claim_is_found_to_lose(monkeypatch: pytest.Monkey
     assert search(SCOPES["two_replicas_of_which_one_may_lose_power"]).lost
 
 
+@pytest.mark.slow
 def test_claims_of_earlier_lives_believed_are_found_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         election,
@@ -221,6 +224,7 @@ def test_dropping_the_replicas_of_a_replaced_reassignment_is_found_to_lose(monke
     assert search(REASSIGNMENTS_ARE_REPLACED).lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reuses_epochs", [False, True], ids=["later_leader_epochs", "leader_epochs_reused"])
 def test_trusting_a_restored_state_is_found_to_lose(monkeypatch: pytest.MonkeyPatch, reuses_epochs: bool) -> None:
     monkeypatch.setattr(ClusterMember, "_is_forgotten", lambda *_: False)

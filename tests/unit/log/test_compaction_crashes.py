@@ -3,6 +3,7 @@
 import pytest
 from attrs import evolve
 from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
+from support.long_tests import first_is_quick
 
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.core.log.compaction.cleaning_job import CleanerSettings
@@ -38,7 +39,7 @@ def filled(logs: CleanedLogs) -> dict[bytes | None, bytes | None]:
     return last_values(logs.log)
 
 
-@pytest.mark.parametrize("segment_bytes", [500, 1000])
+@pytest.mark.parametrize("segment_bytes", first_is_quick([1000, 500]))
 def test_a_crash_before_each_change(segment_bytes: int) -> None:
     logs = CleanedLogs(evolve(COMPACT, segment_bytes=segment_bytes))
     wanted = filled(logs)
@@ -86,7 +87,7 @@ class RefusingDisk(MemoryDisk):
         super().check_write(added, what)
 
 
-@pytest.mark.parametrize("after", [1, 3, 5, 8])
+@pytest.mark.parametrize("after", first_is_quick([5, 1, 3, 8]))
 def test_a_disk_that_fails_in_the_midst_of_an_exchange(after: int) -> None:
     logs = CleanedLogs(evolve(COMPACT, segment_bytes=500))
     wanted = filled(logs)

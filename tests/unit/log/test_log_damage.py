@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -202,7 +203,7 @@ def test_holes_of_a_cleaning_are_no_damage() -> None:
     assert not [line for line in reports if "cannot be read" in line]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 20 * SIZE))
 @example((2 * SIZE - 12).to_bytes(4, "big"), 7 * SIZE + 8)  # the length of two
 def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: bytes, position: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 from support.repair_house import CONFIG, TP, RepairHouse
 
 from barnabas.adapters.storage_memory import MemoryDisk
@@ -350,7 +351,7 @@ def test_aborted_transactions_are_found_out_from_the_batches() -> None:
 # --- damage anywhere
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_damage_anywhere_is_named_or_harmless_and_the_intact_batches_are_served(data: st.DataObject) -> None:
     house = RepairHouse()
@@ -459,7 +460,7 @@ class _Stopping(MemoryDisk):
         super().check_write(added, what)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_repair_that_is_interrupted_anywhere_can_be_repeated(data: st.DataObject) -> None:
     house = stopped()
@@ -528,7 +529,7 @@ def test_a_classic_segment_that_is_missing_leaves_no_hole() -> None:
     assert house.served_classic() == left
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data())
 def test_damage_anywhere_in_a_classic_log(data: st.DataObject) -> None:
     house = classic_house()

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 
 from barnabas.core.message.batch_header import HEADER_SIZE
 from barnabas.core.message.batch_writer import encode_columns
@@ -52,7 +53,7 @@ def test_stamped_records_are_read_as_generally(
     check(bytes(batch[HEADER_SIZE:]), len(values), with_headers)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(sizes, min_size=1, max_size=10), heads, st.booleans(), st.data())
 def test_damaged_records_are_judged_as_generally(
     lengths: list[int], head: bytes, with_headers: bool, data: st.DataObject

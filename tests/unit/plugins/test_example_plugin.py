@@ -56,6 +56,7 @@ def installed(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_example_plugin_is_found_by_entry_point_and_works(installed: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _USE],

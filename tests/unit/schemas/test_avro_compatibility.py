@@ -10,6 +10,7 @@ import pytest
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from support.long_tests import examples
 
 from barnabas.schemas.formats.avro import AvroSchema, parse_avro
 from barnabas.schemas.formats.compatibility import Compatibility, conflicts
@@ -289,7 +290,7 @@ def reads_by_the_rule_of_avro(reader: Json, writer: Json) -> bool:
     return bool(found.compatibility is SchemaCompatibilityType.compatible)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), SCHEMAS.filter(one_definition), SCHEMAS.filter(one_definition))
 def test_what_the_rule_allows_can_be_decoded(data: st.DataObject, writer: Json, reader: Json) -> None:
     """With one that was made of the other, and with two that have nothing to do with each other."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
+from support.long_tests import examples
 
 from barnabas.schemas.formats.json_schema import JsonSchema, parse_json_schema
 from barnabas.schemas.formats.parsed import InvalidSchema, Referenced
@@ -185,7 +186,7 @@ def _both(one: Json, other: Json) -> Json:
 SCHEMAS = st.recursive(LEAVES, _around, max_leaves=4)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=1, max_size=12), st.integers(0, 3))
 def test_what_the_rule_allows_is_valid(writer: Json, other: Json, values: list[Json], how: int) -> None:
     reader = (other, {"anyOf": [other, writer]}, _wider(writer), writer)[how]

@@ -195,6 +195,8 @@ class SessionRequest:
     session_timeout_ms: int
     connect_timeout_ms: int | None
     """The longest wait for the first connection; None if it is not configured."""
+    settings: Mapping[str, object] = {}
+    """The settings of the connection's security by name, all `zookeeper.*` and `etcd.*`; a secret is a `Secret`."""
     data_dir: str | None = None
     """The first data folder of the broker; None for clients and for brokers with `storage=memory`."""
     report: Report

@@ -28,6 +28,7 @@ from ..watch_delivery import WatchDelivery
 from .commit import CommitTxn
 from .keeper import SessionKeeper
 from .link import Link
+from .security import EtcdSecurity
 from .tree_requests import (
     KeySpace,
     absent,
@@ -49,6 +50,7 @@ from .tree_requests import (
 DEFAULT_PORT = 2379
 OPERATIONS_MAX = 128
 """The operations that fit into one transaction, unless the server's `--max-txn-ops` says otherwise."""
+_OPEN = EtcdSecurity()
 ATTEMPTS = 50
 """The attempts of a change while other sessions change the nodes around it."""
 
@@ -84,19 +86,20 @@ class EtcdCoordination:
         *,
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 6000,
+        security: EtcdSecurity = _OPEN,
         report: Callable[[str], None] = _to_stderr,
     ) -> None:
         """Connect to `etcd://host:port,host2:port/prefix`.
 
         The session time is rounded up to seconds; the service may give more (2 s at least).
-        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time.
+        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time, or one refuses the user.
         """
         where = parse_service_url(url, scheme="etcd", default_port=DEFAULT_PORT)
         self._report = report
         self._keys = KeySpace(where.prefix)
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
         self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
-        self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery, report)
+        self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery, report, security)
         self._life = Lock()
         self._closed = False
         try:

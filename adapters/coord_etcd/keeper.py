@@ -13,6 +13,7 @@ from ..repeated_failure import RepeatedFailure
 from ..session_heartbeat import SessionHeartbeat
 from ..watch_delivery import WatchDelivery
 from .link import OUTCOME, Link, NoAnswer
+from .security import EtcdSecurity, LoginRefused
 from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
@@ -29,9 +30,17 @@ class SessionKeeper:
     """
 
     def __init__(
-        self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: WatchDelivery, report: Report
+        self,
+        where: ServiceUrl,
+        keys: KeySpace,
+        session_timeout_ms: int,
+        delivery: WatchDelivery,
+        report: Report,
+        security: EtcdSecurity,
     ) -> None:
         self._where = where
+        self._security = security
+        self._refusal: LoginRefused | None = None
         self._keys = keys
         self._delivery = delivery
         self._failure = RepeatedFailure(report)
@@ -49,7 +58,11 @@ class SessionKeeper:
     def start(self, timeout_ms: int) -> None:
         """Return with a session. Raises `CoordinationError`, then nothing is left running."""
         self._thread.start()
-        if not self._ready.wait(timeout_ms / 1000):
+        is_settled = self._ready.wait(timeout_ms / 1000)
+        if self._refusal is not None:
+            self.close()
+            raise self._refusal
+        if not is_settled:
             self.close()
             servers = self._where.servers
             raise CoordinationError(f"no etcd answers at {servers} within {timeout_ms} ms; last: {self._why}")
@@ -104,11 +117,16 @@ class SessionKeeper:
         for endpoint in cycle(self._where.endpoints):
             if self._closing.is_set():
                 return
-            link = Link(endpoint)
+            link: Link | None = None
             try:
+                link = Link(endpoint, self._security, self._keys.below("")[0])
                 self._serve(link)
             except CoordinationError as error:
                 self._why = str(error)
+                if isinstance(error, LoginRefused) and not self._ready.is_set():
+                    self._refusal = error
+                    self._ready.set()
+                    return
             except Exception as error:  # noqa: BLE001  reported as the reason; without this thread no session comes back
                 self._why = f"{endpoint}: {type(error).__name__}: {error}"
             else:
@@ -117,13 +135,15 @@ class SessionKeeper:
                 if self._link is not None:
                     self._link = None
                     self._delivery.touch_all(SessionState.SUSPENDED, watches=False)
-                link.close()
+                if link is not None:
+                    link.close()
             if not self._closing.wait(RECONNECT_PAUSE_S):
                 self._failure.failed(f"{self._why.removesuffix(OUTCOME)}; it is tried again")
 
     def _serve(self, link: Link) -> None:
         self._take_lease(link, min(SHORT_PATIENCE_S, self._ttl_s / 3))
-        stream = link.watch(*self._keys.below(""), changed=self._on_events, lost=self._wake.set)
+        first, end = self._keys.below("")
+        stream = link.watch(first, end, self._on_events, self._wake.set, self._ttl_s / 3)
         try:
             stream.wait_ready(self._ttl_s / 3)
             self._link = link

@@ -10,15 +10,18 @@ from aetcd import rpc
 
 from ...core.tree.service_url import Endpoint
 from ...ports.coordination import CoordinationError, SessionExpired
+from .security import EtcdSecurity, Login, call_with_token
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),  # the children of a large tree
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel inherits the pause after another one's failure
     ("grpc.enable_http_proxy", 0),
 ]
-_HAS_LEADER = (("hasleader", "true"),)
+_Metadata = tuple[tuple[str, str], ...]
+_HAS_LEADER: _Metadata = (("hasleader", "true"),)
 """A member that lost its quorum ends such a stream, instead of staying silent."""
-_LINEARIZABLE_READ = rpc.RangeRequest(key=b"\0", count_only=True)
+_FIRST_KEY = b"\0"
+_OPEN = EtcdSecurity()
 _SESSION = "the session"
 OUTCOME = "; whether the service has done it is not known"
 
@@ -44,9 +47,14 @@ def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> Co
 class Link:
     """Calls with a deadline. Every method raises `CoordinationError`; any thread may call."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, security: EtcdSecurity = _OPEN, own_key: bytes = _FIRST_KEY) -> None:
+        """`own_key`: a key that the user may read, whether it exists or not. Raises `CoordinationError`."""
         self.endpoint = endpoint
-        self._channel = grpc.insecure_channel(str(endpoint), options=_OPTIONS)
+        self._channel = security.open_channel(endpoint, _OPTIONS)
+        self._linearizable_read = rpc.RangeRequest(key=own_key, count_only=True)
+        self._login: Login | None = None
+        if security.user and security.password is not None:
+            self._login = Login(self._channel, endpoint, security.user, security.password)
         self._kv = rpc.KVStub(self._channel)
         self._lease = rpc.LeaseStub(self._channel)
         self._watch = rpc.WatchStub(self._channel)
@@ -74,7 +82,7 @@ class Link:
         """
         until_s = monotonic() + timeout_s
         while True:
-            request = iter([rpc.LeaseKeepAliveRequest(ID=lease)])
+            request = rpc.LeaseKeepAliveRequest(ID=lease)
             answers = self._call(_SESSION, self._keep_alive, request, max(0.0, until_s - monotonic()))
             if not answers:
                 raise CoordinationError(f"etcd at {self.endpoint} does not keep the session alive")
@@ -82,7 +90,7 @@ class Link:
             if ttl_s <= 0:
                 return ttl_s
             left_s = max(0.0, until_s - monotonic())
-            confirmed = self._call(_SESSION, self._kv.Range, _LINEARIZABLE_READ, left_s)
+            confirmed = self._call(_SESSION, self._kv.Range, self._linearizable_read, left_s)
             if confirmed.header.raft_term == answers[0].header.raft_term:
                 return ttl_s
 
@@ -91,10 +99,14 @@ class Link:
         self._call("the end of the session", self._lease.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease), timeout_s)
 
     def watch(
-        self, first: bytes, end: bytes, changed: Callable[[Any], None], lost: Callable[[], None]
+        self, first: bytes, end: bytes, changed: Callable[[Any], None], lost: Callable[[], None], timeout_s: float
     ) -> "WatchStream":
+        """Watch a range. The user's token counts at the beginning only; `timeout_s` bounds a request for it."""
         request = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=first, range_end=end))
-        return WatchStream(self._watch, request, self.endpoint, changed, lost)
+        metadata = _HAS_LEADER
+        if self._login is not None:
+            metadata = (*metadata, ("token", self._token("the watch", self._login, timeout_s)))
+        return WatchStream(self._watch, request, self.endpoint, changed, lost, metadata)
 
     def status(self, timeout_s: float) -> Any:
         """Return what the server reports of itself: `leader` (0: no majority), `isLearner`, `header.member_id`."""
@@ -123,11 +135,19 @@ class Link:
         """Calls in flight fail."""
         self._channel.close()
 
-    def _keep_alive(self, request: Any, *, timeout: float) -> list[Any]:
-        return list(self._lease.LeaseKeepAlive(request, timeout=timeout))
+    def _keep_alive(self, request: Any, *, timeout: float, metadata: _Metadata = ()) -> list[Any]:
+        return list(self._lease.LeaseKeepAlive(iter([request]), timeout=timeout, metadata=metadata))
+
+    def _token(self, what: str, login: Login, timeout_s: float) -> str:
+        try:
+            return login.token(timeout_s)
+        except (grpc.RpcError, ValueError) as error:
+            raise to_coordination_error(error, what, self.endpoint) from error
 
     def _call(self, what: str, method: Callable[..., Any], request: Any, timeout_s: float) -> Any:
         try:
+            if self._login is not None:
+                return call_with_token(self._login, method, request, timeout_s)
             return method(request, timeout=timeout_s)
         except (grpc.RpcError, ValueError) as error:  # ValueError: the channel is closed
             raise to_coordination_error(error, what, self.endpoint) from error
@@ -140,7 +160,13 @@ class WatchStream:
     """
 
     def __init__(
-        self, stub: Any, request: Any, endpoint: Endpoint, changed: Callable[[Any], None], lost: Callable[[], None]
+        self,
+        stub: Any,
+        request: Any,
+        endpoint: Endpoint,
+        changed: Callable[[Any], None],
+        lost: Callable[[], None],
+        metadata: _Metadata,
     ) -> None:
         self.error: CoordinationError | None = None
         self._endpoint = endpoint
@@ -149,7 +175,7 @@ class WatchStream:
         self._ready = Event()
         try:
             # The stream of requests ends after the first one; the stream of events stays open.
-            self._call = stub.Watch(iter([request]), metadata=_HAS_LEADER)
+            self._call = stub.Watch(iter([request]), metadata=metadata)
         except (grpc.RpcError, ValueError) as error:
             raise to_coordination_error(error, "the watch", endpoint) from error
         self._thread = Thread(target=self._run, name="coordination-watch", daemon=True)

@@ -1,5 +1,6 @@
 """The coordination tree in ZooKeeper (kazoo)."""
 
 from .coordination import ZookeeperCoordination
+from .security import NodeAcls, ZookeeperSecurity
 
-__all__ = ["ZookeeperCoordination"]
+__all__ = ["NodeAcls", "ZookeeperCoordination", "ZookeeperSecurity"]

@@ -14,7 +14,7 @@ from kazoo.client import KazooState
 from kazoo.protocol.states import KeeperState
 
 from ...core.tree.service_url import parse_service_url
-from ...core.tree.tree import check_commit, check_data, check_path, is_path, parent_of
+from ...core.tree.tree import check_commit, check_data, check_path, is_at_or_below, is_path, parent_of
 from ...ports.coordination import (
     BadVersion,
     Cancel,
@@ -31,6 +31,7 @@ from ...ports.errors import ClosedError
 from ..repeated_failure import RepeatedFailure
 from ..watch_delivery import WatchDelivery
 from .kazoo_logger import logger_for
+from .security import ZookeeperSecurity
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
 from .watching_client import WatchingClient
@@ -43,6 +44,7 @@ CREATE_ATTEMPTS = 20
 """The attempts of a creation while other sessions delete its parents."""
 _VERSION_MAX = 2**31 - 1
 _ANY_VERSION = -1
+_NO_SECURITY = ZookeeperSecurity()
 _NOT_TO_BLAME = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 """The answers to the other operations of a refused transaction."""
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
@@ -73,18 +75,21 @@ class ZookeeperCoordination:
         *,
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 6000,
+        security: ZookeeperSecurity = _NO_SECURITY,
         report: Callable[[str], None] = _to_stderr,
     ) -> None:
         """Connect to `zookeeper://host:port,host2:port/chroot`; the chroot is made with the first node.
 
-        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time. The service may negotiate
-        another session time.
+        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time, or one refuses the login.
+        The service may negotiate another session time.
         """
         self._where = parse_service_url(url, scheme="zookeeper", default_port=DEFAULT_PORT)
         self._report = report
         self._request_timeout_s = session_timeout_ms / 1000
         self._failure = RepeatedFailure(report)
+        self._acls = security.acls
         self._client = WatchingClient(
+            security=security,
             hosts=self._where.servers,
             timeout=session_timeout_ms / 1000,
             connection_retry=_RECONNECT,
@@ -97,17 +102,27 @@ class ZookeeperCoordination:
         self._closing = Event()
         self._connected = Event()
         self._expired = False
+        self._refusal = ""
+        self._is_settled = Event()
+        """Set once the first connection is made, or its login is refused."""
+        self._client.on_login_refused = self._on_login_refused
         self._client.add_listener(self._state_changed)
         self._client.start_async()
         try:
-            connected = self._connected.wait(connect_timeout_ms / 1000)
+            self._is_settled.wait(connect_timeout_ms / 1000)
         except BaseException:  # the process ends while it waits
             self._client.drop_connection()  # its thread may wait for a server that does not answer
             self.close()
             raise
-        if not connected:
+        if self._refusal:
             self.close()
-            raise CoordinationError(f"no ZooKeeper answers at {self._where.servers} within {connect_timeout_ms} ms")
+            text = f"ZooKeeper at {self._where.servers}: {self._refusal}"
+            raise CoordinationError(f"{text}; see zookeeper.sasl.jaas.config")
+        if not self._is_settled.is_set():
+            why = f"; last: {self._client.last_failure}" if self._client.last_failure else ""
+            self.close()
+            text = f"no ZooKeeper answers at {self._where.servers} within {connect_timeout_ms} ms"
+            raise CoordinationError(text + why)
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         check_path(path)
@@ -176,7 +191,7 @@ class ZookeeperCoordination:
             request.check(prefix + path, version)
         for change in changes:
             if isinstance(change, CreateNode):
-                request.create(prefix + change.path, change.data)
+                request.create(prefix + change.path, change.data, self._acl_of(change.path))
             elif isinstance(change, SetNode):
                 request.set_data(
                     prefix + change.path, change.data, _ANY_VERSION if change.version is None else change.version
@@ -258,7 +273,10 @@ class ZookeeperCoordination:
         self._callbacks.shutdown(wait=False)
 
     def _create_one(self, path: str, data: bytes, ephemeral: bool) -> None:
-        self._call(path, self._client.create_async, data, None, ephemeral)
+        self._call(path, self._client.create_async, data, self._acl_of(path), ephemeral)
+
+    def _acl_of(self, path: str) -> list[Any] | None:
+        return None if self._acls is None else self._acls.of(path)
 
     def _create_parents(self, path: str) -> None:
         missing = []
@@ -268,7 +286,9 @@ class ZookeeperCoordination:
             parent = parent_of(parent)
         for parent in reversed(missing):
             try:
-                self._client.create_async(parent, b"").get(timeout=self._request_timeout_s)
+                prefix = self._where.prefix
+                acl = self._acl_of(parent[len(prefix) :] if is_at_or_below(parent, prefix) else "")
+                self._client.create_async(parent, b"", acl).get(timeout=self._request_timeout_s)
             except (kazoo.NodeExistsError, kazoo.NoNodeError):
                 continue  # someone else was quicker, or deleted its parent: the next attempt sees
             except FAILURES as error:
@@ -310,6 +330,12 @@ class ZookeeperCoordination:
         if self._closing.is_set():
             raise ClosedError("this coordination session is closed")
 
+    def _on_login_refused(self, reason: str) -> None:
+        """Runs on kazoo's connection thread."""
+        if not self._is_settled.is_set():  # later ones are logged as failures of the connection
+            self._refusal = reason
+            self._is_settled.set()
+
     def _callback_failed(self, error: Exception) -> None:
         self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
@@ -329,6 +355,7 @@ class ZookeeperCoordination:
             # A new session may come to a server that lags behind; requests are answered in order, so a sync goes first.
             self._client.sync_async(self._where.prefix or "/")
             self._connected.set()
+            self._is_settled.set()
             self._delivery.touch_all(new_state, watches=False)
             self._expired = False  # only now: `keep` fails until who listens knows
             self._watches.arm_all()

@@ -35,6 +35,12 @@ def to_coordination_error(error: Exception, path: str, where: ServiceUrl) -> Coo
         return refusal(path)
     if isinstance(error, kazoo.NoChildrenForEphemeralsError):
         return CoordinationError(f"{path}: its parent is ephemeral and cannot have children")
+    if isinstance(error, kazoo.NoAuthError):
+        text = f"{path}: ZooKeeper at {where.servers} refused: the ACL of the node does not allow it"
+        return CoordinationError(f"{text}; see zookeeper.sasl.jaas.config and zookeeper.set.acl")
+    if isinstance(error, kazoo.InvalidACLError):
+        text = f"{path}: ZooKeeper at {where.servers} refused its ACL: the session has no identity"
+        return CoordinationError(f"{text}; zookeeper.set.acl=true needs a login or a client certificate")
     if isinstance(error, KazooTimeoutError):
         return CoordinationError(f"{path}: no answer from ZooKeeper at {where.servers} in time{_OUTCOME}")
     if isinstance(error, kazoo.ConnectionClosedError | kazoo.ConnectionLoss):

@@ -60,6 +60,11 @@ class TlsClient:
         wrapped = self._context.wrap_socket(sock, server_hostname=host.partition("%")[0], do_handshake_on_connect=False)
         return TlsSocket(wrapped, is_server=False)
 
+    def wrap_blocking(self, sock: socket.socket, host: str) -> ssl.SSLSocket:
+        """Return a connected socket with TLS on it, after its handshake; the socket's timeout bounds each step of it.
+        Raises `OSError`."""
+        return self._context.wrap_socket(sock, server_hostname=host.partition("%")[0])
+
     def reload(self, settings: SslSettings) -> None:
         """Use other certificates for new connections. Raises `ConfigError`, and then changes nothing."""
         self._context = _client_context(settings)

@@ -11,6 +11,7 @@ from ...ports.broker_api.offsets import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.values import frozen
+from .command_config import coordination_settings
 from .options import PATIENCE_MS
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _open_registries(cluster: ClusterChoice) -> "Coordination":
     from ..compose.coordination import client_coordination
 
     where = find_out(None, **{**dict.fromkeys(_PLACES, ""), **cluster.places}).registries
-    return client_coordination(where, connect_timeout_ms=PATIENCE_MS, report=warn)
+    return client_coordination(where, connect_timeout_ms=PATIENCE_MS, settings=coordination_settings(), report=warn)
 
 
 def _partitions(broker: "ClassicBroker", topic: str, count: int) -> list[dict[str, object]]:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperOption
 
 from ...ports.errors import ConfigError
+from ..config.coordination_keys import SECRET_COORDINATION_KEYS, is_coordination_key
 from ..config.security_settings import SECRET_KEYS, is_security_key
 from .client_files import read_client_file
 
@@ -83,9 +84,16 @@ def connection_settings() -> dict[str, Any]:
     for key, value in _given.items():
         if is_security_key(key) or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
             found[key] = value
+        elif is_coordination_key(key):
+            continue
         elif key not in known and key not in OTHER_NAMES and key not in ("bootstrap.servers", "metadata.broker.list"):
             raise ConfigError(f"{_OPTION}: unknown setting {key!r}")
     return found
+
+
+def coordination_settings() -> dict[str, Any]:
+    """Return the settings of `--command-config` for connections to the registries of classic clusters."""
+    return {key: value for key, value in _given.items() if is_coordination_key(key)}
 
 
 def secured_by_command_config(bootstrap: str) -> object:
@@ -97,7 +105,7 @@ def secured_by_command_config(bootstrap: str) -> object:
 
 def refuse_secrets(keys: Set[str], option: str) -> None:
     """Raise `ConfigError` for secrets on the command line."""
-    for key in sorted(keys & SECRET_KEYS):
+    for key in sorted(keys & (SECRET_KEYS | SECRET_COORDINATION_KEYS)):
         raise ConfigError(
             f"{option} {key}: others on this machine can read command lines; put it into a file for {_OPTION}"
         )

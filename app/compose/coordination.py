@@ -5,18 +5,20 @@ A URL scheme chooses the back end. The hook `barnabas_coordination` is asked fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.tree.service_url import parse_service_url
-from ...ports.coordination import CoordinationBackend, SessionRequest
+from ...core.tree.service_url import parse_service_url, redact_url
+from ...ports.coordination import CoordinationBackend, NodeExists, SessionRequest
 from ...ports.errors import ConfigError
 from ...ports.report import Report, counted, in_room
+from ..config.coordination_keys import coordination_settings, read_coordination_settings
 from ..extras import install_command, require
 from ..logs import log_report
 from ..reserve_port import reserve_port
+from .coordination_security import CONSUMERS, etcd_security, zookeeper_security
 
 if TYPE_CHECKING:
     from ...plugins.host import PluginHost
@@ -42,7 +44,7 @@ def broker_backend(config: BrokerConfig, plugins: PluginHost) -> CoordinationBac
         backend = coordination_backend(config.coordination, plugins)
         backend.check_url(config.coordination)
     except ConfigError as error:
-        raise ConfigError(f"coordination={config.coordination}: {error}") from error
+        raise ConfigError(f"coordination={redact_url(config.coordination)}: {error}") from error
     return backend
 
 
@@ -52,6 +54,7 @@ def broker_session_request(config: BrokerConfig, report: Report) -> SessionReque
         url=config.coordination,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        settings=coordination_settings(config),
         data_dir=None if config.storage == "memory" else config.data_dirs[0],
         report=report,
     )
@@ -62,13 +65,15 @@ def client_coordination(
     *,
     session_timeout_ms: int = 6000,
     connect_timeout_ms: int = 6000,
+    settings: Mapping[str, object] | None = None,
     report: Report = log_report,
     plugins: PluginHost | None = None,
 ) -> Coordination:
     """Open a client's session with the registries: at a URL, of a `Broker` in this process, or from a callable.
 
-    `plugins`: where a scheme is looked up; None: the installed plug-ins. Raises `ConfigError`, `CoordinationError`, and
-    `ClosedError` for a broker that does not run.
+    `settings`: those of the connection's security that are set, as `zookeeper.ssl.client.enable`. `plugins`: where a
+    scheme is looked up; None: the installed plug-ins. Raises `ConfigError`, `CoordinationError`, and `ClosedError` for
+    a broker that does not run.
     """
     if not isinstance(where, str):
         opener = getattr(where, "open_coordination", where)
@@ -78,7 +83,7 @@ def client_coordination(
         made: Coordination = opener()
         return made
     if "://" not in where:
-        raise ConfigError(f"coordination {where!r} is not a URL such as zookeeper://HOST:PORT/CHROOT")
+        raise ConfigError(f"coordination {redact_url(where)!r} is not a URL such as zookeeper://HOST:PORT/CHROOT")
     if plugins is None:
         from ...plugins.host import PluginHost
 
@@ -88,7 +93,11 @@ def client_coordination(
         raise ConfigError(f"coordination {where!r} belongs to one process, a client cannot open it; give the Broker")
     return backend.open(
         SessionRequest(
-            url=where, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report
+            url=where,
+            session_timeout_ms=session_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            settings=read_coordination_settings(settings or {}),
+            report=report,
         )
     )
 
@@ -143,12 +152,18 @@ def _connect_timeout_ms(request: SessionRequest) -> int:
 def _open_zookeeper(request: SessionRequest) -> Coordination:
     with _extra("zookeeper", request.url):
         from ...adapters.coord_zookeeper import ZookeeperCoordination
-    return ZookeeperCoordination(
+    security = zookeeper_security(request.settings)
+    session = ZookeeperCoordination(
         request.url,
         session_timeout_ms=request.session_timeout_ms,
         connect_timeout_ms=_connect_timeout_ms(request),
+        security=security,
         report=in_room(request.report, "adapters.coord_zookeeper"),
     )
+    if security.acls is not None:
+        with _closing_on_error(session), suppress(NodeExists):
+            session.create(CONSUMERS)  # while the nodes above it, which are closed to others, may be this session's
+    return session
 
 
 def _open_etcd(request: SessionRequest) -> Coordination:
@@ -158,8 +173,19 @@ def _open_etcd(request: SessionRequest) -> Coordination:
         request.url,
         session_timeout_ms=request.session_timeout_ms,
         connect_timeout_ms=_connect_timeout_ms(request),
+        security=etcd_security(request.settings),
         report=in_room(request.report, "adapters.coord_etcd"),
     )
+
+
+@contextmanager
+def _closing_on_error(session: Coordination) -> Iterator[None]:
+    """Close a session that cannot be used."""
+    try:
+        yield
+    except BaseException:
+        session.close()
+        raise
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ...ports.values import frozen
 from .authorizer_keys import AuthorizerKeys
 from .classic import parse_topic_map
 from .cleaner_keys import CleanerKeys
+from .coordination_keys import CoordinationKeys
 from .ignored_keys import IGNORED_KEYS
 from .keys import (
     INT_MAX,
@@ -45,7 +46,15 @@ CLEANUP_POLICIES = ("compact", "delete")
 
 @frozen(kw_only=True)
 class BrokerConfig(
-    TransactionKeys, CleanerKeys, ScrubKeys, ReplicationKeys, SaslKeys, AuthorizerKeys, QuotaKeys, TlsKeys
+    TransactionKeys,
+    CleanerKeys,
+    ScrubKeys,
+    ReplicationKeys,
+    SaslKeys,
+    AuthorizerKeys,
+    QuotaKeys,
+    TlsKeys,
+    CoordinationKeys,
 ):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose.
 

@@ -114,8 +114,12 @@ _BROKER_KEYS: Mapping[str, str] = {
         metadata.max.idle.interval.ms 500
         metadata.max.retention.bytes 104857600
         metadata.max.retention.ms 604800000
+        zookeeper.clientCnxnSocket
         zookeeper.max.in.flight.requests 10
-        zookeeper.set.acl false
+    """,
+    "revoked certificates of ZooKeeper are not looked for": """
+        zookeeper.ssl.crl.enable false
+        zookeeper.ssl.ocsp.enable false
     """,
     "there is one group protocol, the classic one, and one thread": """
         group.consumer.assignment.interval.ms 1000
@@ -211,7 +215,8 @@ _ONLY: Mapping[str, tuple[str, ...]] = {
     "remote.log.storage.system.enable": ("false",),
     "remote.storage.enable": ("false",),
     "security.inter.broker.protocol": ("PLAINTEXT",),
-    "zookeeper.set.acl": ("false",),
+    "zookeeper.ssl.crl.enable": ("false",),
+    "zookeeper.ssl.ocsp.enable": ("false",),
 }
 """Keys that promise safety or storage: any other value is refused instead of ignored."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import field
 
+from ...core.tree.service_url import redact_url
 from ...ports.broker_api.configs import ConfigType
 from ...ports.errors import ConfigError
 from ...ports.values import Secret, frozen
@@ -100,6 +101,8 @@ class ConfigKey:
             return "true" if value else "false"
         if isinstance(value, float):
             return repr(value).upper().replace("E+", "E")  # as Java writes it
+        if self.name == "coordination":  # the URL of a plug-in may have a password in it
+            return redact_url(str(value))
         return ",".join(value) if isinstance(value, tuple) else str(value)
 
     def _parse_password(self, given: object) -> Secret[str]:

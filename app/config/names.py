@@ -67,7 +67,6 @@ REFUSED_PREFIXES: Mapping[str, str] = {
     "security.": _NO_SECURITY,
     "delegation.token.": _NO_SECURITY,
     "password.encoder.": "no passwords are stored; leave it out",
-    "zookeeper.ssl.": "connections to ZooKeeper are not encrypted; leave it out",
 }
 """The prefixes of keys for features that are missing, each with the reason: to ignore them would be a trap."""
 

@@ -6,6 +6,7 @@ from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .tree import check_path
 
+_USER_INFO = re.compile(r"(?<=://)[^/]*@")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -33,9 +34,17 @@ class ServiceUrl:
         return ",".join(map(str, self.endpoints))
 
 
+def redact_url(url: str) -> str:
+    """Return the URL without the user and the password in it, for logs and errors."""
+    return _USER_INFO.sub("[hidden]@", url)
+
+
 def parse_service_url(url: str, *, scheme: str, default_port: int) -> ServiceUrl:
     """Parse the URL. Raises `ConfigError` that names the invalid part."""
     example = f"{scheme}://host:{default_port},host2:{default_port}/path"
+    if (shown := redact_url(url)) != url:
+        text = f"{shown!r} has a user or password, which would stand in logs"
+        raise ConfigError(f"{text}; set etcd.user and etcd.password, or zookeeper.sasl.jaas.config")
     found, separator, rest = url.partition("://")
     if not separator or found != scheme:
         raise ConfigError(f"{url!r} is not of the form {example}")

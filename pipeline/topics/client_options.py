@@ -139,6 +139,8 @@ def registry_names(settings: Mapping[str, str]) -> set[str]:
     import attrs
 
     from ...app.clients.classic.producer_settings import RegistrySettings
+    from ...app.clients.shared.settings import is_registry_key
 
     fields = {field.name.replace("_", ".") for field in attrs.fields(RegistrySettings)}
-    return settings.keys() & {*RegistrySettings.ALIASES, *fields}
+    named = settings.keys() & {*RegistrySettings.ALIASES, *fields}
+    return named | {name for name in settings if is_registry_key(name)}

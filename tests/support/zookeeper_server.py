@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from barnabas.ports.errors import ConfigError
 _JARS = ("zookeeper-", "slf4j-api", "log4j-", "netty-", "snappy-java", "metrics-core", "commons-", "jackson-")
 
 
-def _command() -> list[str]:
+def _command(properties: Sequence[str]) -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         pytest.skip("ZooKeeper comes with pyspark, which is not installed (pip install pyspark)")
@@ -29,17 +30,29 @@ def _command() -> list[str]:
     options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
     # A node of 1 MiB does not fit into the default jute.maxbuffer. The page cache outlives a killed server.
     settings = ["-Djute.maxbuffer=4194304", "-Dzookeeper.forceSync=no", "-Dzookeeper.admin.enableServer=false"]
+    settings += properties
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     return [str(java.home / "bin" / "java"), *options, *settings, "-cp", os.pathsep.join(jars), main]
 
 
 class ZookeeperServer(ServerProcess):
-    """One server; `members` lists the ensemble as (client port, peer port, election port)."""
+    """One server; `members` lists the ensemble as (client port, peer port, election port).
+
+    `properties` go to Java as `-D...`, `settings` into its configuration.
+    """
 
     name = "ZooKeeper"
 
-    def __init__(self, folder: Path, *, members: list[tuple[int, int, int]] | None = None, my_id: int = 1) -> None:
-        super().__init__(folder, [*_command(), str(folder / "zoo.cfg")])
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        members: list[tuple[int, int, int]] | None = None,
+        my_id: int = 1,
+        properties: Sequence[str] = (),
+        settings: Sequence[str] = (),
+    ) -> None:
+        super().__init__(folder, [*_command(properties), str(folder / "zoo.cfg")])
         self.port = members[my_id - 1][0] if members else free_port()
         data = folder / "data"
         data.mkdir(parents=True)
@@ -47,6 +60,7 @@ class ZookeeperServer(ServerProcess):
         lines = [f"dataDir={data}", "clientPortAddress=127.0.0.1", f"clientPort={self.port}", "tickTime=500"]
         lines += ["initLimit=20", "syncLimit=10", "minSessionTimeout=1000", "maxSessionTimeout=60000"]
         lines += ["admin.enableServer=false", "4lw.commands.whitelist=srvr", "maxClientCnxns=0"]
+        lines += settings
         for number, (_, peer, election) in enumerate(members or (), start=1):
             lines.append(f"server.{number}=127.0.0.1:{peer}:{election}")
         (folder / "zoo.cfg").write_text("\n".join(lines) + "\n")

@@ -30,6 +30,7 @@ from ....core.security.quotas.connection_quotas import (
 )
 from ....core.security.quotas.rate import QuotaWindows
 from ....core.security.scram_users import decode_credential
+from ....core.tree.service_url import redact_url
 from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi
 from ....ports.coordination import Coordination
@@ -158,7 +159,7 @@ class BrokerServer:
         self._began_ms = outside.clock.monotonic_ms()
         closing.callback(outside.finish)
         folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
-        self._report(info(f"{_name(config)} starts: logs in {folders}, coordination {config.coordination}"))
+        self._report(info(f"{_name(config)} starts: logs in {folders}, coordination {redact_url(config.coordination)}"))
         if config.without_effect:
             self._report(info(f"set, but without an effect here: {', '.join(config.without_effect)}"))
         log_dirs = []

@@ -14,6 +14,7 @@ from ....core.log.manager.meta_properties import (
     write_meta_properties,
 )
 from ....core.log.manager.survey import find_partitions
+from ....core.tree.service_url import redact_url
 from ....ports.coordination import CoordinationError
 from ....ports.entropy import Entropy
 from ....ports.errors import ConfigError
@@ -52,7 +53,8 @@ def checked_cluster_id(
         folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
         raise ConfigError(
             f"{folder} belongs to the cluster {known}, says its {META_PROPERTIES}, but the coordination tree "
-            f"({config.coordination}) to {found}: set coordination to the right one, or take another data folder"
+            f"({redact_url(config.coordination)}) to {found}: set coordination to the right one, or take another data "
+            "folder"
         )
     for log_dir in log_dirs:
         if all(other is not log_dir for other, _ in identities):
@@ -66,10 +68,11 @@ def _check_never_registered(log_dirs: Sequence[LogDir], config: BrokerConfig, kn
         return
     folder = log_dirs[0].path
     raise CoordinationError(
-        f"the coordination tree ({config.coordination}) is empty, but this broker was registered in it as one of the"
-        f" cluster {known}, says {folder}: the tree was lost, emptied, or is not the one of this broker. Bring it back,"
-        f" or set coordination to the right one, or let 'barnabas topics recover --data {folder} --execute' begin the"
-        " cluster again with the topics of the folders; users, ACLs, quotas and settings that were set are lost then"
+        f"the coordination tree ({redact_url(config.coordination)}) is empty, but this broker was registered in it as"
+        f" one of the cluster {known}, says {folder}: the tree was lost, emptied, or is not the one of this broker. "
+        f"Bring it back, or set coordination to the right one, or let 'barnabas topics recover --data {folder} "
+        "--execute' begin the cluster again with the topics of the folders; users, ACLs, quotas and settings that were "
+        "set are lost then"
     )
 
 
@@ -113,7 +116,8 @@ def _check_nothing_is_lost(
     held = f"{counted(count, 'partition')} of {counted(len(topics), 'topic')}"
     raise CoordinationError(
         f"{folders} has {held} (such as {min(topics)}), but the coordination tree "
-        f"({config.coordination}) knows no topic: it was lost, emptied, or is not the one of this broker. Bring it "
-        f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' "
-        "create it again from the folders; to begin without this data, move the folders of the partitions away"
+        f"({redact_url(config.coordination)}) knows no topic: it was lost, emptied, or is not the one of this broker. "
+        "Bring it back, or set coordination to the right one, or let "
+        f"'barnabas topics recover --data {log_dirs[0].path}' create it again from the folders; to begin "
+        "without this data, move the folders of the partitions away"
     )

@@ -45,6 +45,7 @@ def list_cluster(
         where.registries,
         session_timeout_ms=session_ms,
         connect_timeout_ms=settings.zookeeper_connection_timeout_ms or session_ms,
+        settings=settings.coordination_settings,
         report=logger.warning,
     )
     try:

@@ -339,6 +339,7 @@ class ConsumerConnector:
             where,
             session_timeout_ms=self.settings.zk_sessiontimeout_ms,
             connect_timeout_ms=self.settings.zk_connectiontimeout_ms,
+            settings=self.settings.coordination_settings,
             report=logger.warning,
             plugins=host,
         )

@@ -54,6 +54,7 @@ def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings, plugi
         where.registries,
         session_timeout_ms=session_ms,
         connect_timeout_ms=chosen.zookeeper_connection_timeout_ms or session_ms,
+        settings=chosen.coordination_settings,
         report=logger.warning,
         plugins=plugins,
     )

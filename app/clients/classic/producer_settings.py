@@ -19,6 +19,8 @@ class RegistrySettings:
         "zk.connectiontimeout.ms": "zookeeper_connection_timeout_ms",
         "zk.synctime.ms": "zookeeper_sync_time_ms",
     }
+    coordination_settings: Mapping[str, object] = {}
+    """The security of the connection to the registries: `zookeeper.*` and `etcd.*`, as for a broker."""
     zookeeper_session_timeout_ms: int = field(default=6000, validator=ge(1))
     """The silence after which the session with ZooKeeper or etcd ends."""
     zookeeper_connection_timeout_ms: int = field(default=0, validator=ge(0))

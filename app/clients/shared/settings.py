@@ -10,6 +10,7 @@ from attrs.validators import ge, in_
 from ....core.client.consumer.subscription_state import Reset
 from ....ports.errors import ConfigError
 from ....ports.values import Secret, frozen
+from ...config.coordination_keys import is_coordination_key, read_coordination_settings
 from ...config.security_settings import (
     NO_SECURITY,
     SecuritySettings,
@@ -331,6 +332,7 @@ def _id(value: Any) -> str:
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
+    "coordination_settings": dict,
     "acks": _acks,
     "transactional_id": _id,
     "enable_idempotence": _boolean,
@@ -406,7 +408,7 @@ _REFUSED = {
     "groupid": "only a Consumer is a member of groups",
     "transactional.id": "only producers of the current generation have transactions",
 }
-_SECURITY = "security"  # the field
+_SECURITY, _COORDINATION = "security", "coordination_settings"  # fields
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
 _PASSED = {"bootstrap.servers", "metadata.broker.list"}
 
@@ -429,6 +431,8 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
     if _SECURITY in fields:
         config, given = _with_security(config, given, prefix)
+    if _COORDINATION in fields:
+        config, given = _with_coordination(config, given)
     if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():
         config["batch.num.messages"] = config.pop("batch.size")
     found: dict[str, Any] = {}
@@ -468,6 +472,23 @@ def _with_security(
     given = {name: value for name, value in given.items() if name not in of_given}
     if of_config or any(value is not None for value in of_given.values()):
         given[_SECURITY] = read_security(of_config, of_given, prefix=prefix)
+    return config, given
+
+
+def is_registry_key(key: str) -> bool:
+    """Return whether a dotted key belongs to the security of the connection to registries."""
+    return is_coordination_key(key)
+
+
+def _with_coordination(config: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings with those of the coordination service's security in one value."""
+    found = {key: value for key, value in config.items() if is_coordination_key(key)}
+    config = {key: value for key, value in config.items() if key not in found}
+    named = {name: name.replace("_", ".") for name in given if is_coordination_key(name.replace("_", "."))}
+    found |= {key: given[name] for name, key in named.items() if given[name] is not None}
+    given = {name: value for name, value in given.items() if name not in named}
+    if found:
+        given[_COORDINATION] = read_coordination_settings(found)
     return config, given
 
 

@@ -44,6 +44,8 @@ class ConnectorSettings:
     """HOST:PORT,.../CHROOT of the ZooKeeper with the registries."""
     etcd_connect: str = ""
     """HOST:PORT,.../PREFIX of the etcd with the registries."""
+    coordination_settings: Mapping[str, object] = {}
+    """The security of the connection to the registries: `zookeeper.*` and `etcd.*`, as for a broker."""
     client_id: str = "barnabas"
     """The name of the consumer in its log."""
     consumerid: str = ""

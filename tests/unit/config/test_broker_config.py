@@ -85,7 +85,7 @@ def test_ignored_key_has_the_text_of_its_value(name: str, value: object, text: s
         ("offsets.topic.replication.factor", 32768, "a whole number from 1 to 32767"),
         ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT"),
         ("remote.log.storage.system.enable", "true", "one of false"),
-        ("zookeeper.set.acl", True, "one of false"),
+        ("zookeeper.ssl.ocsp.enable", True, "one of false"),
     ],
 )
 def test_value_out_of_bounds_is_refused_with_what_is_allowed(name: str, value: object, allowed: str) -> None:

@@ -153,7 +153,7 @@ def test_config_file_errors_name_file_and_line(tmp_path: Path) -> None:
         ({"listener.security.protocol.map": "A:B"}, "listener.security.protocol.map has 'A:B'"),
         ({"ssl.engine.factory.class": "x"}, "only Java has a use for it"),
         ({"sasl.kerberos.service.name": "kafka"}, "there is no authentication by Kerberos (GSSAPI)"),
-        ({"zookeeper.ssl.client.enable": "true"}, "connections to ZooKeeper are not encrypted"),
+        ({"zookeeper.ssl.crl.enable": "true"}, "is not one of false"),
         ({"password.encoder.secret": "s"}, "no passwords are stored"),
         ({"security.inter.broker.protocol": "SSL"}, "no listener speaks it"),
         ({"remote.log.storage.system.enable": "true"}, "is not one of false"),

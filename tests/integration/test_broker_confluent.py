@@ -141,7 +141,7 @@ def test_long_polling_answers_when_data_comes(broker: Broker, admin: AdminClient
     consumer.assign([TopicPartition("poll", 0, 0)])
     assert consumer.poll(0.3) is None
     produce_all(broker, "poll", [b"now"])
-    message = consumer.poll(10)
+    message = consumer.poll(PATIENCE_S)
     assert message is not None
     assert message.value() == b"now"
     consumer.close()

@@ -264,8 +264,8 @@ broker = Broker({str(tmp_path / "data")!r}).start()
 if {used}:
     with Producer(broker) as producer:
         producer.send("t", b"x")
-        producer.confirm(20)
+        producer.confirm(120)
 """
-    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], timeout=5 * PATIENCE_S, capture_output=True, check=True)
     assert done.stderr == b""
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -58,7 +58,7 @@ def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: st
     ) as producer:
         for value in VALUES:
             producer.send(topic, value, key=b"k", headers=[("h", b"v")])
-        producer.flush(20)
+        producer.flush(PATIENCE_S)
     with closing(
         KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=int(PATIENCE_S * 1000))
     ) as consumer:

@@ -264,7 +264,7 @@ def test_a_batch_goes_out_when_queue_time_is_over(broker: FakeClassicBroker) -> 
 def test_flush_sends_at_once(broker: FakeClassicBroker) -> None:
     with queued(broker, queue_time=60_000) as producer:
         producer.send("t", b"1")
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert producer.delivered == 1
         wait_for(lambda: broker.values() == [b"1"])
 
@@ -340,7 +340,7 @@ def test_a_slow_broker_fills_the_queue_and_not_the_memory(broker: FakeClassicBro
         taken = len(producer._unsettled)
         broker.resume()
         assert taken <= 20 + 20 + 5, "in the queue, under way, and a batch"
-        producer.flush(20)
+        producer.flush(PATIENCE_S)
         assert producer.failed == 0
 
 

@@ -94,12 +94,12 @@ def test_hooks_may_change_and_drop_and_an_event_handler_may_keep(broker: FakeCla
     with queued(broker, callback_handler=Changes(), event_handler=Keeps()) as producer:
         bad = producer.send("t", b"bad")
         handles = producer.send_many("t", [b"1", b"dropped", b"kept"])
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert handles.result(PATIENCE_S) == 3
         with pytest.raises(HookError, match="boom"):
             bad.result(0)
         too_large = producer.send("t", bytes(2_000_000))
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
             too_large.result(0)
     wait_for(lambda: [(s.topic, s.partition, s.values) for s in broker.sets()] == [("changed", 3, [b"1"])])

@@ -169,7 +169,7 @@ def test_who_closes_standard_output_gets_nothing_there(broker: TestBroker, words
     topic = broker.create_topic()
     broker.produce(topic, ["x"])
     line = f"exec {COMMAND} {words.format(topic=topic)} -b {broker.bootstrap} >&-"
-    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, timeout=5 * PATIENCE_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

@@ -71,7 +71,7 @@ def test_a_group_commits_what_was_handed_out(broker: Broker) -> None:
         producer.send_many("grouped", [b"%d" % n for n in range(10)], partition=0)
     with Consumer(broker, group_id="g", enable_auto_commit=False, auto_offset_reset="earliest") as consumer:
         consumer.subscribe("grouped")
-        consumer.poll_many(4, 10)
+        consumer.poll_many(4, PATIENCE_S)
         rest = consumer.fetch_arrow(10)
         assert rest["value"].to_pylist() == [b"%d" % n for n in range(4, 10)], "what poll has left of the chunk"
         consumer.commit()

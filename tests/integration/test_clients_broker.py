@@ -71,7 +71,7 @@ def test_a_reader_sees_what_is_written_meanwhile(bootstrap: Any) -> None:
         consumer.assign("views", position="latest")
         assert consumer.position(("views", 0)) == 1
         producer.send("views", b"after", partition=0).result(PATIENCE_S)
-        message = consumer.poll(20)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None and message.value == b"after"
 
 
@@ -191,13 +191,13 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
         consumer = Consumer(address)
         producer.send("views", b"1").result(PATIENCE_S)
         consumer.assign("views", position="earliest")
-        assert consumer.poll_many(1, 20)[0].value == b"1"
+        assert consumer.poll_many(1, PATIENCE_S)[0].value == b"1"
     waiting = producer.send("views", b"2")
     with pytest.raises(ClientTimeout):
         waiting.result(0.1)
     with Broker(data_dir=tmp_path, listeners=listeners):
         assert waiting.result(PATIENCE_S).offset == 1
-        assert consumer.poll_many(1, 20)[0].value == b"2"
+        assert consumer.poll_many(1, PATIENCE_S)[0].value == b"2"
         consumer.close()
         producer.close()
 

@@ -95,7 +95,7 @@ def test_the_default_is_what_comes_from_now_on(cluster: PlainCluster, consumer: 
     consumer.assign(T0)
     assert consumer.position(T0) == 9
     fill(cluster, 1)
-    message = consumer.poll(10)
+    message = consumer.poll(PATIENCE_S)
     assert message is not None and message.offset == 9
 
 
@@ -150,7 +150,7 @@ def test_an_end_inside_a_batch_loses_nothing(cluster: PlainCluster, monkeypatch:
         monkeypatch.setattr(consumer, "end_offsets", lambda: {T0: 4})  # as if the log had ended there
         assert offsets(consumer.messages(stop_at_end=True)) == [0, 1, 2, 3]
         assert consumer.position(T0) == 4
-        asked = [consumer.poll(10) for _ in range(5)]
+        asked = [consumer.poll(PATIENCE_S) for _ in range(5)]
     assert [message.offset for message in asked if message] == [4, 5, 6, 7, 8]
 
 
@@ -202,9 +202,9 @@ def test_seeking_while_reading(consumer: Consumer) -> None:
             consumer.seek(T0, 7)
     assert seen == [0, 1, 7, 8]
     consumer.seek(T0, "earliest")
-    assert consumer.poll_many(1, 10)[0].offset == 0
+    assert consumer.poll_many(1, PATIENCE_S)[0].offset == 0
     consumer.seek_to_time(3000)
-    assert consumer.poll_many(1, 10)[0].offset == 3
+    assert consumer.poll_many(1, PATIENCE_S)[0].offset == 3
 
 
 def test_pausing_and_resuming(cluster: PlainCluster, consumer: Consumer) -> None:
@@ -237,7 +237,7 @@ def test_values_and_keys_are_decoded(cluster: PlainCluster) -> None:
         assert (first.value, first.key) == ({"a": 1}, "k")
         with pytest.raises(EncodeError, match="t-1 offset 1"):
             next(messages)
-        last: Any = consumer.poll(10)
+        last: Any = consumer.poll(PATIENCE_S)
         assert last.value == 3
 
 
@@ -268,11 +268,11 @@ def test_a_moved_leader_is_followed() -> None:
     fill(cluster, 1, 1)
     with consumer_of(cluster) as consumer:
         consumer.assign(T0, position="earliest")
-        assert consumer.poll_many(1, 10)[0].offset == 0
+        assert consumer.poll_many(1, PATIENCE_S)[0].offset == 0
         cluster.epochs[T0], cluster.leaders[T0] = 1, 2
-        assert consumer.poll_many(1, 10)[0].offset == 1
+        assert consumer.poll_many(1, PATIENCE_S)[0].offset == 1
         fill(cluster, 1)
-        assert consumer.poll_many(1, 10)[0].offset == 2
+        assert consumer.poll_many(1, PATIENCE_S)[0].offset == 2
     assert cluster.requests[-1][0] == 2
 
 
@@ -280,9 +280,9 @@ def test_out_of_range_without_reset_policy_raises_and_seek_resumes(cluster: Plai
     with consumer_of(cluster, auto_offset_reset="none") as consumer:
         consumer.assign(T0, position=99)
         with pytest.raises(NoOffset, match="no offset 99"):
-            consumer.poll(10)
+            consumer.poll(PATIENCE_S)
         consumer.seek(T0, 8)
-        assert consumer.poll_many(1, 10)[0].offset == 8
+        assert consumer.poll_many(1, PATIENCE_S)[0].offset == 8
         with pytest.raises(ConfigError, match="say where to begin"):
             consumer.assign(T0)
 
@@ -291,14 +291,14 @@ def test_a_damaged_batch_is_raised_and_never_skipped_in_silence(cluster: PlainCl
     whole = cluster.logs[T0][1]
     cluster.logs[T0][1] = whole[:-1] + bytes([whole[-1] ^ 1])
     consumer.assign(T0, position="earliest")
-    assert offsets(consumer.poll_many(3, 10)) == [0, 1, 2]
+    assert offsets(consumer.poll_many(3, PATIENCE_S)) == [0, 1, 2]
     for _ in range(2):
         with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
-            consumer.poll(10)
+            consumer.poll(PATIENCE_S)
         assert consumer.position(T0) == 3
         consumer.resume(T0)
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
-        consumer.poll(10)
+        consumer.poll(PATIENCE_S)
     cluster.logs[T0][1] = whole
     consumer.seek(T0, 6)
     assert offsets(consumer.messages(stop_at_end=True)) == [6, 7, 8]
@@ -309,11 +309,11 @@ def test_a_damaged_batch_leaves_what_is_paused_alone(cluster: PlainCluster, cons
     whole = cluster.logs[T0][0]
     cluster.logs[T0][0] = whole[:-1] + bytes([whole[-1] ^ 1])
     consumer.assign(T1, position=0)
-    assert consumer.poll_many(1, 10)[0].offset == 0
+    assert consumer.poll_many(1, PATIENCE_S)[0].offset == 0
     consumer.pause(T1)
     consumer._fetcher.add({T0: 0})
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
-        consumer.poll(10)
+        consumer.poll(PATIENCE_S)
     consumer.resume(T1)
     assert [m.offset for m in consumer.messages(timeout=0.05)] == [1, 2]
 
@@ -325,7 +325,7 @@ def test_an_error_does_not_swallow_what_was_read_before(cluster: PlainCluster, c
     found: list[int] = []
     with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
         while True:
-            found += offsets(consumer.poll_many(100, 10))
+            found += offsets(consumer.poll_many(100, PATIENCE_S))
     assert found == list(range(6))
 
 
@@ -335,7 +335,7 @@ def test_closing_from_another_thread_ends_waiting(cluster: PlainCluster) -> None
     timer = threading.Timer(0.05, consumer.close)
     timer.start()
     with pytest.raises(ClosedError):
-        consumer.poll(30)
+        consumer.poll(PATIENCE_S)
     timer.join()
 
 

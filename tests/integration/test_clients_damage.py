@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
+from support.waiting import PATIENCE_S
 
 from barnabas import Consumer, Message
 from barnabas.core.message.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header, write_crc
@@ -89,9 +90,9 @@ def test_a_broker_that_cannot_read_its_log_is_not_asked_for_ever(cluster: PlainC
 
     cluster.script(refuse)
     consumer.assign(T0, position="earliest")
-    assert offsets(consumer.poll_many(3, 10)) == [0, 1, 2]
+    assert offsets(consumer.poll_many(3, PATIENCE_S)) == [0, 1, 2]
     with pytest.raises(CorruptRecord, match="offset 3: the broker cannot read it"):
-        consumer.poll(10)
+        consumer.poll(PATIENCE_S)
     with consumer_of(cluster, skip_damaged=True) as other:
         other.assign(T0, position="earliest")
         assert offsets(other.messages(stop_at_end=True)) == [0, 1, 2, 6, 7, 8]

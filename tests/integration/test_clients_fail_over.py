@@ -87,7 +87,7 @@ def test_a_leader_that_hangs_is_left(cluster: TestCluster, monkeypatch: pytest.M
     with sending(cluster, topic) as sent, cluster.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign(topic)
         goes_on(sent)
-        assert consumer.poll(5) is not None
+        assert consumer.poll(PATIENCE_S) is not None
         first = leader(cluster, topic)
         cluster.pause(first)
         cluster.wait_for_leader(topic, other_than=first)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.ports import free_port
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import AsyncProducer, Broker, DeliveryFailed, Producer
 from barnabas.app.clients.producer import producer as producer_module
@@ -37,7 +37,7 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-c", textwrap.dedent(program), *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=5 * PATIENCE_S,
         check=False,
     )
 
@@ -109,7 +109,7 @@ def test_failed_batch_whose_messages_are_asked_for_in_part_counts_the_others(bar
     with pytest.raises(DeliveryFailed, match="2 messages were not delivered"), made as producer:
         barnabas_broker.faults.error("Produce", "INVALID_RECORD")
         handles = [producer.send("lost", b"x", partition=0) for _ in range(3)]
-        producer.flush(60)
+        producer.flush(120)
         with pytest.raises(ApiError):
             handles[1].result()
 
@@ -192,7 +192,7 @@ def test_classic_producer_that_is_not_closed_sends_at_the_end_of_the_program(bro
 
 def test_producer_that_has_delivered_all_ends_silently(barnabas_broker: TestBroker) -> None:
     program = "import sys; from barnabas import Producer\n"
-    program += "producer = Producer(sys.argv[1])\nproducer.send('flushed', b'x')\nproducer.flush(60)"
+    program += "producer = Producer(sys.argv[1])\nproducer.send('flushed', b'x')\nproducer.flush(120)"
     done = run(program, barnabas_broker.bootstrap)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -61,7 +61,7 @@ def test_what_librdkafka_writes_we_read(bootstrap: str, codec: str) -> None:
     writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
     for number in range(300):
         writer.produce(topic, b"y" * 200 + b"%d" % number, key=b"%d" % number, partition=2)
-    assert writer.flush(20) == 0
+    assert writer.flush(PATIENCE_S) == 0
     with SimpleConsumer(bootstrap) as simple:
         found = [message for piece in simple.read(topic, 2, 0) for message in piece]
     assert [(m.key, m.value) for m in found] == [(b"%d" % n, b"y" * 200 + b"%d" % n) for n in range(300)]
@@ -81,7 +81,7 @@ def test_keys_go_where_librdkafka_sends_them(bootstrap: str, theirs: str, ours: 
     writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "partitioner": theirs})
     for key in keys:
         writer.produce("hashed", b"", key=key, on_delivery=told)
-    assert writer.flush(20) == 0
+    assert writer.flush(PATIENCE_S) == 0
     name = {"murmur2": "murmur2", "consistent": "crc32"}[theirs]
     with Producer(bootstrap, partitioner=name) as producer:
         handles = {key: producer.send("hashed", b"", key) for key in keys}

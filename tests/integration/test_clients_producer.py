@@ -140,7 +140,7 @@ def test_what_cannot_be_encoded_is_refused_at_once(producer: Producer) -> None:
         producer.send("t", b"", timestamp_ms=-5)
     with pytest.raises(EncodeError):
         producer.send_many("t", [b"good", "bad"])
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     assert producer.delivered == 0
 
 
@@ -381,7 +381,7 @@ def test_flush_waits_for_what_was_sent_and_has_its_time(cluster: PlainCluster) -
     with producer_of(cluster, linger_ms=60_000) as producer:
         handle = producer.send("t", b"1")
         assert not handle.done
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert handle.result(0).offset == 0
     free = stuck(cluster)
     producer = producer_of(cluster)
@@ -454,7 +454,7 @@ def test_hooks_see_and_change_what_is_sent(cluster: PlainCluster) -> None:
     with pytest.raises(HookError, match="boom"):
         producer.send("t", b"raise").result(PATIENCE_S)
     assert producer.send_many("t", [b"two", b"three"]).result(PATIENCE_S) == 2
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     delivered_before = len(values(cluster))
     producer.close()
     assert values(cluster) == [b"one!", b"two!", b"three!", b"goodbye"]

@@ -13,6 +13,7 @@ from barnabas.testing import TestBroker
 
 JAAS = 'PlainLoginModule required username="admin" password="secret-of-admin"'
 BROKER = {
+    "group.initial.rebalance.delay.ms": "0",
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
@@ -25,7 +26,7 @@ BROKER = {
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 ALICE = {**SASL, "sasl.username": "alice", "sasl.password": "secret-of-alice"}
 WRONG = {**SASL, "sasl.jaas.config": 'PlainLoginModule required username="alice" password="guess";'}
-PATIENCE_S = 40
+PATIENCE_S = 300
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ def broker() -> Iterator[Broker]:
             admin.create_topic(CLASSIC, partitions=1, configs={"message.format": "classic"})
         with Producer(classic_of(running)) as classic:
             classic.send(CLASSIC, b"first")
-            classic.confirm(60)
+            classic.confirm(PATIENCE_S)
         yield running
 
 
@@ -174,7 +174,7 @@ def test_consumer_works_on(bootstrap: Any, name: str) -> None:
         call_all(consumer, name)
         consumer.unsubscribe()
         consumer.assign(TOPIC, position="earliest")
-        message = consumer.poll(60)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None
         assert message.value == b"first"
 
@@ -212,7 +212,7 @@ def test_asyncio_consumer_works_on(bootstrap: Any, name: str) -> None:
             await await_all(consumer, name)
             await consumer.unsubscribe()
             await consumer.assign(TOPIC, position="earliest")
-            message = await consumer.poll(60)
+            message = await consumer.poll(PATIENCE_S)
             assert message is not None
             assert message.value == b"first"
 
@@ -226,7 +226,7 @@ def test_classic_producer_works_on(broker: Broker, name: str) -> None:
     for attempt in range(10):
         try:
             producer.send(CLASSIC, b"good")
-            producer.confirm(60)
+            producer.confirm(PATIENCE_S)
             break
         except BarnabasError:  # the wire's only answer to a partition that is not there is to hang up
             assert attempt < 9

@@ -143,7 +143,7 @@ def test_groups_of_all_coordinators_are_listed(cluster: TestCluster) -> None:
     for group in groups:
         with cluster.consumer(group_id=group) as consumer:
             consumer.subscribe([topic])
-            assert consumer.poll(20) is not None
+            assert consumer.poll(PATIENCE_S) is not None
             consumer.commit()
     with cluster.admin() as admin:
         assert sorted(group.group_id for group in admin.list_groups()) == groups

@@ -133,11 +133,11 @@ def test_positions_are_committed_at_an_interval_but_not_what_is_being_worked_on(
 def test_lists_are_committed_when_the_user_comes_back(broker: Broker) -> None:
     with consumer_of(broker, auto_commit_interval_ms=0) as consumer:
         consumer.subscribe("t")
-        found = consumer.poll_many(3, 10)
+        found = consumer.poll_many(3, PATIENCE_S)
         place = TopicPartition("t", found[0].partition)
         before = committed(broker)
         assert before.get(place, 0) == 0
-        consumer.poll_many(1, 10)
+        consumer.poll_many(1, PATIENCE_S)
         wait_for(lambda: committed(broker).get(place) == len(found))
 
 
@@ -175,8 +175,8 @@ def test_after_a_caught_interrupt_the_next_messages_are_not_done(
         consumer.subscribe("t")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(consumer, "_wait_for_fetch", interrupted)
-            consumer.poll(10)
-        assert consumer.poll(10) is not None
+            consumer.poll(PATIENCE_S)
+        assert consumer.poll(PATIENCE_S) is not None
         1 / 0  # noqa: B018  # the user's work fails
     assert committed(broker) == {}
 
@@ -209,7 +209,7 @@ def test_commits_are_refused_once_another_has_the_partitions(broker: Broker) -> 
 def test_assigned_partitions_resume_at_committed_offset_of_group(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         consumer.assign(T0)
-        assert consumer.poll_many(4, 10)[0].offset == 0
+        assert consumer.poll_many(4, PATIENCE_S)[0].offset == 0
         assert consumer.group_metadata.generation_id == -1
     at = committed(broker)[T0]
     assert at >= 1
@@ -289,7 +289,7 @@ def test_what_a_listener_raises_reaches_the_user_and_breaks_nothing(broker: Brok
     with consumer_of(broker) as consumer:
         consumer.subscribe("t", on_assigned=fail)
         with pytest.raises(KeyError, match="mine"):
-            consumer.poll(10)
+            consumer.poll(PATIENCE_S)
         assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
         consumer.subscribe("t", on_revoked=fail)
         with pytest.raises(KeyError, match="mine"):
@@ -301,7 +301,7 @@ def test_a_listener_must_not_ask_for_messages(broker: Broker) -> None:
     with consumer_of(broker) as consumer:
         consumer.subscribe("t", on_assigned=lambda _: consumer.poll())
         with pytest.raises(BarnabasError, match="must not ask for messages"):
-            consumer.poll(10)
+            consumer.poll(PATIENCE_S)
 
 
 def test_without_a_position_and_a_policy_a_partition_waits_for_a_seek(broker: Broker) -> None:
@@ -310,7 +310,7 @@ def test_without_a_position_and_a_policy_a_partition_waits_for_a_seek(broker: Br
         found = []
         with pytest.raises(NoOffset, match="no offset of t-0"):
             while True:
-                found += consumer.poll_many(1, 10)
+                found += consumer.poll_many(1, PATIENCE_S)
         assert offsets(found) in ([], [(1, 3)], [(1, 3), (1, 4)])
         consumer.seek(T0, 9)
         assert offsets([*found, *consumer.messages(stop_at_end=True)]) == [(0, 9), (1, 3), (1, 4)]
@@ -431,14 +431,14 @@ def test_a_cancelled_task_loses_no_message(broker: Broker) -> None:
             await consumer.subscribe("t")
             read = [message async for message in consumer.messages(stop_at_end=True)]
             for number, getting in enumerate(
-                (consumer.poll(30), consumer.poll_many(5, 30), anext(consumer.messages()))
+                (consumer.poll(PATIENCE_S), consumer.poll_many(5, PATIENCE_S), anext(consumer.messages()))
             ):
                 task = asyncio.ensure_future(getting)
                 await asyncio.sleep(0.05)  # it waits on a thread by now; if not, nothing is to be lost
                 task.cancel()
                 with Producer(broker, linger_ms=0) as producer:
                     await asyncio.to_thread(producer.send("t", b"new", partition=0).result)
-                message = await consumer.poll(10)
+                message = await consumer.poll(PATIENCE_S)
                 assert message is not None
                 assert message.offset == 10 + number
             assert offsets(read) == WHOLE
@@ -454,7 +454,7 @@ def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, s
     has_one, goes_on = threading.Event(), threading.Event()
 
     def work() -> None:
-        assert consumer.poll(20) is not None
+        assert consumer.poll(PATIENCE_S) is not None
         has_one.set()
         goes_on.wait(PATIENCE_S)
 

@@ -106,7 +106,7 @@ class KafkaPython(Member):
             )
         ) as consumer:
             while not self.leaving.is_set():
-                for messages in consumer.poll(20).values():
+                for messages in consumer.poll(PATIENCE_S).values():
                     self.read += [message.value for message in messages]
                 self.owned = frozenset(each.partition for each in consumer.assignment())
             consumer.commit()

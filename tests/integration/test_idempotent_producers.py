@@ -42,7 +42,7 @@ def barnabas(bootstrap: str, values: Sequence[bytes], begun: threading.Event) ->
             if not number:
                 sent.result(PATIENCE_S)
                 begun.set()
-        producer.confirm(60)
+        producer.confirm(PATIENCE_S)
 
 
 def librdkafka(bootstrap: str, values: Sequence[bytes], begun: threading.Event) -> None:
@@ -65,7 +65,7 @@ def librdkafka(bootstrap: str, values: Sequence[bytes], begun: threading.Event) 
         if not number:
             assert producer.flush(PATIENCE_S) == 0
             begun.set()
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert not any(failed)
     assert len(failed) == len(values)
 

@@ -142,7 +142,7 @@ def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
         env={"PYTHONPATH": str(place), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=5 * PATIENCE_S,
         check=False,
     )
     assert done.stdout == f"{place / 'barnabas' / '__init__.py'} [b'x']\n", done.stderr

@@ -38,7 +38,7 @@ def test_inter_broker_listener_replicates_and_clients_see_their_own_addresses(cl
     with Admin(clients[0]) as admin, Producer(clients[0], acks="all") as producer:
         admin.create_topic("copied", replication_factor=2)
         producer.send("copied", b"x")
-        producer.confirm(20)
+        producer.confirm(120)
     wait_for(lambda: cluster.in_sync("copied") == [1, 2])
     for told in (clients, brokers):
         with ApiConnection(told[0]) as connection:

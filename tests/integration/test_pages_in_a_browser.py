@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.audit.view import render
@@ -162,7 +163,7 @@ def browse(tmp_path: Path, scheme: str, size: str, *what: str, file: Path) -> st
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
     colours = f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"
     command = [BROWSER, *quiet, colours, f"--user-data-dir={tmp_path / scheme}", f"--window-size={size}", *what]
-    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=90, check=True)
+    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=True)
     return done.stdout
 
 

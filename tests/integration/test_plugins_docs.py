@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.process import COMMAND
+from support.waiting import PATIENCE_S
 
 from barnabas.app.cli.main import ENTRY_POINT_GROUP as COMMANDS
 from barnabas.app.compose.services import ENTRY_POINT_GROUP as SERVICES
@@ -70,7 +71,7 @@ def test_installed_plugin_adds_command_and_broken_plugin_is_reported(page: str, 
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(COMMAND), *words], env=environment, capture_output=True, text=True, timeout=300, check=False
+            [str(COMMAND), *words], env=environment, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False
         )
 
     with TestBroker() as broker:
@@ -78,7 +79,9 @@ def test_installed_plugin_adds_command_and_broken_plugin_is_reported(page: str, 
         done = run("count", "orders", "--bootstrap", broker.bootstrap)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     known = "from barnabas.plugins import PluginHost; print(PluginHost().partitioner('by-shop'))"
-    assert "ByShop" in subprocess.check_output([sys.executable, "-c", known], env=environment, text=True, timeout=300)
+    assert "ByShop" in subprocess.check_output(
+        [sys.executable, "-c", known], env=environment, text=True, timeout=5 * PATIENCE_S
+    )
     helped = run("--help")
     assert helped.returncode == 0
     assert "How many messages a topic has." in helped.stdout

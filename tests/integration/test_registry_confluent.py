@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from support.schema_registry import client_of, serving
+from support.waiting import PATIENCE_S
 
 from barnabas.testing import TestBroker
 
@@ -74,7 +75,7 @@ def test_avro_through_a_topic(broker: TestBroker, client: SchemaRegistryClient) 
     serialize = AvroSerializer(client, VIEW)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("views", serialize({"page": "/"}, context))
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["views"])
     try:

@@ -44,6 +44,7 @@ SETTINGS: dict[str, object] = {
     "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": REAUTH_MS,
     "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": "unsecured",
     "connection.failed.authentication.delay.ms": 20,
+    "group.initial.rebalance.delay.ms": 0,
 }
 
 

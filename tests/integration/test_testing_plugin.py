@@ -20,7 +20,7 @@ TESTS = """
 
     def test_a_topic_of_its_own(barnabas_broker, barnabas_topic, barnabas_producer):
         seen.append(barnabas_topic)
-        barnabas_producer.send(barnabas_topic, b"one").result(10)
+        barnabas_producer.send(barnabas_topic, b"one").result(120)
         assert_produced(barnabas_topic, ["one"])
         assert barnabas_broker.produced(barnabas_topic)[0].topic == barnabas_topic
 
@@ -40,7 +40,7 @@ TESTS = """
     def test_group_fixture_names_consumer_group(barnabas_broker, barnabas_topic, barnabas_consumer, barnabas_group):
         barnabas_broker.produce(barnabas_topic, ["a"])
         barnabas_consumer.subscribe([barnabas_topic])
-        assert barnabas_consumer.poll(10).value == b"a"
+        assert barnabas_consumer.poll(120).value == b"a"
         with barnabas_broker.admin() as admin:
             assert len(admin.describe_groups([barnabas_group])[0].members) == 1
 """
@@ -82,7 +82,7 @@ def test_what_a_test_did_to_the_broker_is_undone(pytester: pytest.Pytester) -> N
             assert barnabas_broker.running
             assert barnabas_broker.faults.active == ()
             with barnabas_broker.producer() as producer:
-                producer.send(barnabas_topic, b"one").result(10)
+                producer.send(barnabas_topic, b"one").result(120)
             barnabas_broker.jump(seconds=10)
             barnabas_broker.assert_produced(barnabas_topic, ["one"])  # it is not a week old
         """

@@ -36,6 +36,7 @@ class Files:
     def broker(self, **more: str) -> dict[str, str]:
         return {
             "listeners": "SSL://127.0.0.1:0",
+            "group.initial.rebalance.delay.ms": "0",
             "security.inter.broker.protocol": "SSL",
             "ssl.keystore.location": self.keystore,
             "ssl.truststore.location": self.authority,

@@ -99,7 +99,7 @@ def test_what_was_fetched_of_the_old_one_comes_before(bootstrap: str) -> None:
     made(bootstrap, OLD)
     with Consumer(bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
         consumer.assign("t", position="earliest")
-        first = consumer.poll(20)
+        first = consumer.poll(PATIENCE_S)
         made(bootstrap, [b"new"])
         assert first is not None
         assert [first.value, *read(consumer, 5)] == [*OLD, b"new"]
@@ -112,7 +112,7 @@ def test_without_a_reset_the_reader_is_asked(bootstrap: str) -> None:
         assert read(consumer, len(OLD)) == OLD
         made(bootstrap, [b"new"] * 9)
         with pytest.raises(NoOffset, match="topic t was deleted and made again"):
-            consumer.poll(20)
+            consumer.poll(PATIENCE_S)
         consumer.seek(PLACE, "earliest")
         assert read(consumer, 9) == [b"new"] * 9
 
@@ -129,7 +129,7 @@ def test_position_in_the_old_topic_is_not_added_to_a_transaction(bootstrap: str,
         Admin(bootstrap) as admin,
     ):
         subscribed(consumer)
-        messages = [message for _, message in zip(range(len(OLD)), consumer.messages(timeout=20), strict=False)]
+        messages = [message for _, message in zip(range(len(OLD)), consumer.messages(timeout=PATIENCE_S), strict=False)]
         consumer.pause(PLACE)  # a fetch would begin with the new topic
         old_id = consumer.topic_id(PLACE)
         made(bootstrap, [b"new"] * 9)

@@ -21,7 +21,7 @@ def test_the_first_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             producer.send("orders", b"x").result(PATIENCE_S)
         with Consumer(broker, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.subscribe("orders")
-            assert consumer.poll(10) is not None
+            assert consumer.poll(PATIENCE_S) is not None
         (looks,) = blocks(PAGE, "sh")
         assert len(reader.run(looks, broker.bootstrap)) == 4
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 _USE = """
 from barnabas import Broker, Consumer, Producer
@@ -64,7 +65,7 @@ def test_example_plugin_is_found_by_entry_point_and_works(installed: Path) -> No
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=5 * PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("blocked: unknown partitioner 'client_host'; known:")

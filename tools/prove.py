@@ -2,7 +2,7 @@
 
     python tools/prove.py [--minutes N] [--only STAGE] [--record]
 
-slow    the tests that `make test` leaves out (`-m slow`), about 17 minutes on two cores; in runs of 10 minutes and more
+slow    the tests that `make test` leaves out (`-m slow`), about 20 minutes on two cores; in runs of 10 minutes and more
 properties  the properties of Hypothesis with 300 examples each; in runs of 10 minutes and more
 specs   the TLA+ specifications of docs/spec; no bound of time, about two minutes
 seeds   fresh seeds of all stories of the simulation, for two fifths of the time

@@ -253,6 +253,7 @@ def _in_sync(bootstrap: str) -> set[int]:
     return set(partition["isr"])
 
 
+@pytest.mark.slow
 def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-stop"
     words = ("--brokers", str(BROKERS), "--coordination", place, "--log-format", "json", "--no-restart")

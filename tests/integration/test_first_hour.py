@@ -56,6 +56,7 @@ class Hour:
         return barnabas_here(*words[1:], stdin=stdin).stdout.decode()
 
 
+@pytest.mark.slow
 def test_commands_of_first_hour_page_run_in_order(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def _kafka() -> Iterator[str | None]:
             print(f"Apache Kafka cannot be had here: {error}", flush=True)
             yield None
             return
-        with running as bootstrap:
+        with running as (bootstrap, _):
             yield bootstrap
 
 

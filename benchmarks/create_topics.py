@@ -106,7 +106,7 @@ def _measured(brokers: int) -> list[Result]:
             bootstrap = stack.enter_context(cluster(brokers=brokers)).bootstrap
         sides = {"": Side(bootstrap, replicas)}
         try:
-            kafka = stack.enter_context(kafka_cluster(Path(scratch), brokers))
+            kafka, _ = stack.enter_context(kafka_cluster(Path(scratch), brokers))
             sides["Apache Kafka "] = Side(kafka, replicas)
         except KafkaUnavailable as error:
             print(f"Apache Kafka cannot be had here: {error}", flush=True)

@@ -36,6 +36,8 @@ BENCHMARKS = (
     "classic_consume",
     "transport_echo",
     "tls",
+    "security",
+    "attacks",
     "spark_read",
     "load",
     "table_delay",

@@ -144,7 +144,7 @@ class Connecting:
             if problem is None:
                 self._report_result(TcpConnection(self._shared, wrapped, peer, self._limits))
                 return
-            wrapped.close()
+            wrapped.close_failed()
             reason, is_refused = problem
             text = f"cannot connect to {address_text(self._address)}: {reason}"
             self._report_result(AuthenticationError(text) if is_refused else ClosedUnanswered(text))

@@ -10,7 +10,7 @@ from typing import Protocol
 from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address, AuthenticationError, ConnectionHandler, Limits, Piece, TransportError
-from .handshake import EncryptedSocket
+from .handshake import EncryptedSocket, HandshakeWorker
 from .inbound import Inbound, ReceiveBuffers
 from .outbound import Outbound
 from .polling import READ, WRITE
@@ -74,6 +74,7 @@ class Shared:
         self.report = report
         self.buffers = ReceiveBuffers()
         self.memory = MemoryBudget()
+        self.handshake_worker = HandshakeWorker(reactor)
         self.connections: set[TcpConnection] = set()
         self.attempts: set[Attempt] = set()
 

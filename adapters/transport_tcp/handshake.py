@@ -2,12 +2,18 @@
 
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ...ports.errors import Malformed
+from ...ports.errors import ClosedError, Malformed
+from ...ports.scheduler import Outcome
+from ...ports.transport import TransportError
 from ...ports.types import Buffer
 from .polling import WRITE
 from .reactor import Reactor
+
+if TYPE_CHECKING:  # loaded with the first handshake
+    from concurrent.futures import Executor
 
 
 class EncryptedSocket(Protocol):
@@ -30,11 +36,24 @@ class EncryptedSocket(Protocol):
     def peer_subject(self) -> str | None: ...
 
     @property
+    def is_handshake_done(self) -> bool: ...
+
+    @property
     def pending_bytes(self) -> int: ...
 
-    def step_handshake(self) -> int:
-        """Return the interest (READ or WRITE) that the handshake waits for; 0: it is done. Raises `OSError`."""
+    def exchange_handshake(self) -> int:
+        """Send and receive what the handshake needs. Returns the interest (READ or WRITE) that it waits for; 0:
+        `compute_handshake` comes next, or the handshake is done. Raises `OSError`."""
         ...
+
+    def start_computing(self) -> None: ...
+
+    def compute_handshake(self) -> None:
+        """Compute the next step. Any thread, between `start_computing` and `end_computing`. Raises `OSError` and
+        `Malformed`."""
+        ...
+
+    def end_computing(self) -> None: ...
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
@@ -68,39 +87,100 @@ class ListenerTls(Tls, Protocol):
     handshakes_max: int
 
 
+class HandshakeWorker:
+    """Computes handshakes on a thread of its own, one after the other, so that they do not hold up the reactor: a
+    signature with a key of RSA 4096 takes 6 ms."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._executor: Executor | None = None
+        reactor.at_stop(self.close)
+
+    def compute(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` on the thread, then `done` on the reactor, with what it raised."""
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="barnabas-handshake")
+
+        def run() -> None:
+            error = Outcome.of(work).error
+            with suppress(ClosedError):
+                self._reactor.call_soon(lambda: done(error))
+
+        try:
+            self._executor.submit(run)
+        except RuntimeError:  # it, or the interpreter, ends
+            done(TransportError("the transport was closed"))
+
+    def close(self) -> None:
+        """End the thread after its present step."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+
 class Handshake:
     """One handshake under way; calls `done` once: with None, or with what went wrong and whether it was an identity.
 
     The socket is watched until then, and stays open.
     """
 
-    __slots__ = ("_done", "_interest", "_reactor", "_sock")
+    __slots__ = ("_done", "_interest", "_is_computing", "_reactor", "_sock", "_worker")
 
     def __init__(
         self,
         reactor: Reactor,
         sock: EncryptedSocket,
         done: Callable[[tuple[str, bool] | None], None],
+        worker: HandshakeWorker | None = None,
     ) -> None:
+        """Create it. `worker` computes the steps; None: the reactor does, for a client, which has few of them."""
         self._reactor = reactor
         self._sock = sock
         self._interest = 0
+        self._is_computing = False
+        self._worker = worker
         self._done: Callable[[tuple[str, bool] | None], None] | None = done
 
     def step(self, _events: int = WRITE) -> None:
         """Continue as far as possible without waiting."""
         if self._done is None:
             return
+        if self._is_computing:
+            self._watch(0)  # more has come already; it is received after this step
+            return
+        sock = self._sock
         try:
-            interest = self._sock.step_handshake()
-            if not interest:
-                self._end(None)
+            while True:
+                interest = sock.exchange_handshake()
+                if interest:
+                    self._watch(interest)
+                    return
+                if sock.is_handshake_done:
+                    self._end(None)
+                    return
+                if self._worker is not None:
+                    self._is_computing = True
+                    sock.start_computing()
+                    self._worker.compute(sock.compute_handshake, self._computed)
+                    return
+                sock.compute_handshake()
         except Malformed as error:
             self._end((str(error), True))
         except OSError as error:
+            self._end(sock.explain(error))
+
+    def _computed(self, error: BaseException | None) -> None:
+        self._is_computing = False
+        self._sock.end_computing()
+        if self._done is None:
+            return
+        if error is None:
+            self.step()
+        elif isinstance(error, OSError):
             self._end(self._sock.explain(error))
         else:
-            self._watch(interest)
+            self._end((str(error), isinstance(error, Malformed)))
 
     def fail(self, reason: str) -> None:
         """End the handshake; harmless when it is over."""

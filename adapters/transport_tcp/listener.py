@@ -130,7 +130,7 @@ class TcpListener:
                 self._failed.report_line(f"{where}: no TLS handshake with {address_text(peer)}: {problem[0]}")
 
         timeout_ms = tls.handshake_timeout_ms
-        handshake = Handshake(self._shared.reactor, wrapped, done)
+        handshake = Handshake(self._shared.reactor, wrapped, done, self._shared.handshake_worker)
         timer = self._shared.reactor.call_later(
             timeout_ms, lambda: handshake.fail(f"it was not complete within {timeout_ms:.0f} ms")
         )

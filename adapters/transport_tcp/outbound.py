@@ -26,8 +26,8 @@ _TURN_BYTES = 4_194_304
 """One connection may send this many bytes before others have their turn."""
 _TLS_TURN_BYTES = 1_048_576
 """The share of a connection with TLS, where this thread encrypts each byte."""
-_RECORD_BYTES = 16_384
-"""The most that TLS sends at a time."""
+_TLS_SEND_BYTES = 65_536
+"""The most that TLS encrypts and sends at a time: four records."""
 
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signature
@@ -108,7 +108,7 @@ class Outbound:
                 if not isinstance(sock, socket.socket):
                     if isinstance(head, _RegionTail):
                         self._read_ahead(head)
-                    sent = self._send_record(sock)
+                    sent = self._send_encrypted(sock)
                 elif isinstance(head, _RegionTail):
                     sent = self._send_region(sock, head)
                 else:
@@ -160,14 +160,14 @@ class Outbound:
             items.popleft()
         return sent
 
-    def _send_record(self, sock: "Sends") -> int:
+    def _send_encrypted(self, sock: "Sends") -> int:
         """Send small buffers together, and long ones from where they are. After `BlockingIOError` the next call sends
         the same bytes first: nothing before them is added or taken away."""
         items, batch, size = self._items, [], 0
         for item in items:
-            if isinstance(item, _RegionTail) or size == _RECORD_BYTES:
+            if isinstance(item, _RegionTail) or size == _TLS_SEND_BYTES:
                 break
-            part = memoryview(item)[: _RECORD_BYTES - size] if size + len(item) > _RECORD_BYTES else item
+            part = memoryview(item)[: _TLS_SEND_BYTES - size] if size + len(item) > _TLS_SEND_BYTES else item
             batch.append(part)
             size += len(part)
         sent = left = sock.send(batch[0] if len(batch) == 1 else b"".join(batch))

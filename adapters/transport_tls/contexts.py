@@ -30,8 +30,7 @@ class TlsServer:
 
     def wrap(self, sock: socket.socket, host: str) -> TlsSocket:  # noqa: ARG002  clients need the host
         """Return the socket with TLS on it, before its handshake."""
-        wrapped = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        return TlsSocket(wrapped, is_server=True)
+        return TlsSocket(sock, self._context, server_hostname=None)
 
     def wrap_memory(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
         """Return this end of a connection in memory, to look at the certificate."""
@@ -57,8 +56,7 @@ class TlsClient:
 
     def wrap(self, sock: socket.socket, host: str) -> TlsSocket:
         """Return the socket with TLS on it, before its handshake; the certificate has to be for `host`."""
-        wrapped = self._context.wrap_socket(sock, server_hostname=host.partition("%")[0], do_handshake_on_connect=False)
-        return TlsSocket(wrapped, is_server=False)
+        return TlsSocket(sock, self._context, server_hostname=host.partition("%")[0])
 
     def wrap_blocking(self, sock: socket.socket, host: str) -> ssl.SSLSocket:
         """Return a connected socket with TLS on it, after its handshake; the socket's timeout bounds each step of it.

@@ -1,7 +1,7 @@
 """A non-blocking socket with TLS on it, for `transport_tcp`.
 
-Python's `SSLSocket` lets OpenSSL read from and write to the socket itself. Memory buffers between the two
-(`MemoryBIO`) were measured to cost 1.4 times the CPU for sending; see docs/design/security.md.
+OpenSSL has two memory buffers (`MemoryBIO`), and this module carries the bytes between them and the socket. An
+`SSLSocket`, which uses the socket itself, takes two system calls for each record received; see docs/design/security.md.
 """
 
 import socket
@@ -16,6 +16,8 @@ READ, WRITE = 1, 2
 """The values of `selectors.EVENT_READ` and `EVENT_WRITE`."""
 _HANDSHAKE_RECORD = 0x16
 _DISCARD_BYTES, _DISCARDS_MAX = 65_536, 4
+_RECEIVE_BYTES_MIN, _RECEIVE_BYTES_MAX = 16_384, 262_144
+"""How much is received at a time: more, while it comes that fast."""
 
 
 class NotTls(OSError):
@@ -25,20 +27,51 @@ class NotTls(OSError):
 class TlsSocket:
     """Has the methods of a socket that the TCP transport uses, which raise `BlockingIOError` where TLS must wait.
 
-    A frame is sent in records of at most 16 KB, a system call each. OpenSSL wants a send that could not be completed to
-    be repeated with the same bytes first; the transport does that.
+    Owner thread only, but for `compute_handshake`.
     """
 
-    __slots__ = ("_failure", "_is_checked", "_is_done", "_sock", "is_reading_blocked", "is_server")
+    __slots__ = (
+        "_encrypted",
+        "_failure",
+        "_incoming",
+        "_is_checked",
+        "_is_computing",
+        "_is_drained",
+        "_outgoing",
+        "_receive_bytes",
+        "_sock",
+        "_ssl",
+        "_to_be_told",
+        "_waits_for_peer",
+        "is_handshake_done",
+        "is_reading_blocked",
+        "is_server",
+        "peer_subject",
+    )
 
-    def __init__(self, sock: ssl.SSLSocket, *, is_server: bool) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_hostname: str | None) -> None:
+        """Put TLS on a connected socket. `server_hostname` None: this is the server."""
         self._sock = sock
+        self.is_server = server_hostname is None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=self.is_server, server_hostname=server_hostname
+        )
+        self._encrypted: Buffer = b""
+        """What was taken from `_outgoing`, and the socket has not taken."""
+        self._to_be_told = 0
+        """The bytes of a `send` that are encrypted, and not wholly sent."""
         self._failure: OSError | None = None
-        self._is_checked = not is_server
-        self._is_done = False
-        self.is_server = is_server
+        self._is_checked = not self.is_server
+        self._is_computing = False
+        self._waits_for_peer = self.is_server
+        self._is_drained = True
+        self._receive_bytes = _RECEIVE_BYTES_MIN
+        self.is_handshake_done = False
         self.is_reading_blocked = False
         """True if reading cannot continue until something was sent: the peer asked for new keys (TLS 1.3)."""
+        self.peer_subject: str | None = None
+        """The subject of the peer's certificate, if that was verified."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -52,88 +85,167 @@ class TlsSocket:
         """Set an option of the socket."""
         self._sock.setsockopt(level, option, value)
 
-    def step_handshake(self) -> int:
-        """Do what can be done of the handshake now; return READ or WRITE, what it waits for, or 0 when it is done.
+    # --- handshake
+
+    def exchange_handshake(self) -> int:
+        """Send and receive what the handshake needs. Returns READ or WRITE, what it waits for; 0: `compute_handshake`
+        comes next, or the handshake is done.
 
         Raises `OSError`; see `explain`.
         """
-        if not self._is_checked:
-            # A client that speaks in plain text is recognised by its first byte, before OpenSSL consumes it.
-            try:
-                first = socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
-            except (BlockingIOError, InterruptedError):
-                return READ
-            if first and first[0] != _HANDSHAKE_RECORD:
+        if not self._send_encrypted():
+            return WRITE
+        if self.is_handshake_done or not self._waits_for_peer:
+            return 0
+        try:
+            received = self._sock.recv(_RECEIVE_BYTES_MIN)
+        except (BlockingIOError, InterruptedError):
+            return READ
+        if received and not self._is_checked:
+            # A client that speaks in plain text is recognised by its first byte, before OpenSSL sees it.
+            if received[0] != _HANDSHAKE_RECORD:
                 raise NotTls
             self._is_checked = True
-        try:
-            self._sock.do_handshake()
-        except ssl.SSLWantReadError:
-            return READ
-        except ssl.SSLWantWriteError:
-            return WRITE
-        self._is_done = True
+        self._take(received)
+        self._waits_for_peer = False
         return 0
 
-    @property
-    def peer_subject(self) -> str | None:
-        """The subject of the peer's certificate, if that was verified."""
-        if self._sock.context.verify_mode == ssl.CERT_NONE:
-            return None
-        certificate = self._sock.getpeercert(binary_form=True)
-        return None if certificate is None else subject_of(certificate)
+    def start_computing(self) -> None:
+        """Announce that `compute_handshake` is called, perhaps by another thread, until `end_computing`."""
+        self._is_computing = True
+
+    def compute_handshake(self) -> None:
+        """Compute the next step of the handshake from what was received; the costly part of it. Any thread.
+
+        Raises `OSError`, and `Malformed` if the subject of the peer's certificate is unreadable.
+        """
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            self._waits_for_peer = True
+            return
+        if self._ssl.context.verify_mode != ssl.CERT_NONE:
+            certificate = self._ssl.getpeercert(binary_form=True)
+            self.peer_subject = None if certificate is None else subject_of(certificate)
+        self._is_drained = False  # the first data may have come with the end of the handshake
+        self.is_handshake_done = True
+
+    def end_computing(self) -> None:
+        """Announce that `compute_handshake` has returned."""
+        self._is_computing = False
 
     @property
     def cipher(self) -> str:
         """The protocol and cipher suite in use."""
-        name, protocol, _ = self._sock.cipher() or ("", "", 0)
+        name, protocol, _ = self._ssl.cipher() or ("", "", 0)
         return f"{protocol} {name}"
+
+    # --- data
 
     @property
     def pending_bytes(self) -> int:
-        """Decrypted bytes that OpenSSL holds: the system does not report the socket as readable for them."""
-        return self._sock.pending()
+        """Bytes that may be read without waiting: the system does not report the socket as readable for them."""
+        return 0 if self._is_drained else self._ssl.pending() + self._incoming.pending
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Receive until the buffer is full or nothing more has come; returns 0 at the end of the stream."""
+        """Receive once from the socket, at most, and decrypt; returns 0 at the end of the stream."""
         if self._failure is not None:
             raise self._failure
+        if (self._encrypted or self._outgoing.pending) and not self._may_read_on():
+            self.is_reading_blocked = True
+            raise BlockingIOError
+        if not self._is_drained:
+            got = self._decrypt(buffer)
+            if got >= 0:
+                return got
+        received = self._sock.recv(min(self._receive_bytes, max(len(buffer), _RECEIVE_BYTES_MIN)))
+        if len(received) == self._receive_bytes < _RECEIVE_BYTES_MAX:
+            self._receive_bytes *= 2
+        self._take(received)
+        got = self._decrypt(buffer)
+        if got < 0:
+            raise BlockingIOError
+        return got
+
+    def _may_read_on(self) -> bool:
+        """Send what OpenSSL has to answer; False: reading waits, so that a peer which takes nothing cannot make the
+        answers grow."""
+        try:
+            return self._send_encrypted()
+        except OSError:  # the peer is gone; what it sent last says why
+            self._encrypted = b""
+            return True
+
+    def _take(self, received: bytes) -> None:
+        if received:
+            self._incoming.write(received)
+        else:
+            self._incoming.write_eof()
+
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Fill the buffer as far as possible; returns -1 if a whole record must come first, 0 at the end."""
         got, size = 0, len(buffer)
+        read: Any = self._ssl.read  # with a buffer it returns how much it has read
+        self._is_drained = False
         try:
             while got < size:
-                part = self._sock.recv_into(buffer[got:])
+                part = read(size - got, buffer[got:])
                 if not part:
                     break
                 got += part
         except ssl.SSLWantReadError:
-            if not got:
-                raise BlockingIOError from None
-        except ssl.SSLWantWriteError:
-            self.is_reading_blocked = True
-            if not got:
-                raise BlockingIOError from None
+            self._is_drained = True
+            got = got or -1
+        except ssl.SSLEOFError:  # without a close_notify: frames have lengths, so that nothing is cut off unseen
+            pass
         except OSError as error:
+            with suppress(OSError):  # what TLS says of it
+                self._send_encrypted()
             if not got:
                 raise
             self._failure = error  # raised by the next call, after what came before it
         return got
 
     def send(self, content: Buffer, /) -> int:
-        """Send at most one record; returns how many of the bytes are sent."""
-        try:
-            return self._sock.send(content)
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            raise BlockingIOError from None
+        """Encrypt and send; returns how many of the bytes are sent.
+
+        After `BlockingIOError` they are encrypted already: the next call must begin with the same bytes.
+        """
+        if not self._to_be_told:
+            self._to_be_told = self._ssl.write(content)
+        if not self._send_encrypted():
+            raise BlockingIOError
+        sent, self._to_be_told = self._to_be_told, 0
+        return sent
+
+    def _send_encrypted(self) -> bool:
+        """Send what OpenSSL has written; False if the socket does not take all of it now."""
+        while True:
+            encrypted = self._encrypted or self._outgoing.read()
+            if not encrypted:
+                return True
+            try:
+                sent = self._sock.send(encrypted)
+            except (BlockingIOError, InterruptedError):
+                self._encrypted = encrypted
+                return False
+            self._encrypted = memoryview(encrypted)[sent:] if sent < len(encrypted) else b""
+
+    # --- ends
 
     def close_in_order(self) -> None:
         """Announce the end to the peer (close_notify), and end the sending side of the socket."""
         with suppress(OSError, ValueError):  # the peer's own close_notify is not waited for
-            self._sock.unwrap()
+            self._ssl.unwrap()
+        with suppress(OSError):
+            self._send_encrypted()
         self._sock.shutdown(socket.SHUT_WR)
 
     def close_failed(self) -> None:
         """Close after a failed handshake: unread bytes would make the system take the alert from the peer again."""
         with suppress(OSError, ValueError):
+            if not self._is_computing:
+                self._send_encrypted()
             self._sock.shutdown(socket.SHUT_WR)
             for _ in range(_DISCARDS_MAX):
                 if not self._sock.recv(_DISCARD_BYTES):
@@ -146,7 +258,7 @@ class TlsSocket:
 
     def explain(self, error: OSError) -> tuple[str, bool]:
         """Return what an error of TLS means and what to change; True if one side refused the other's identity."""
-        if self._is_done and isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        if self.is_handshake_done and isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return "the peer closed it", False
         return _explain(error, is_server=self.is_server)
 

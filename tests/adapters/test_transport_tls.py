@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 import trustme
@@ -17,6 +18,7 @@ from support.tcp_harness import TcpHarness
 
 from barnabas.adapters.transport_tcp import TcpTransport
 from barnabas.adapters.transport_tls import CertificateReloading, TlsServer, client_tls, server_tls
+from barnabas.adapters.transport_tls.tls_socket import TlsSocket
 from barnabas.core.security.ssl_settings import SslSettings
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.transport import (
@@ -252,6 +254,79 @@ def pair_of_kept_listener(harness: TlsHarness) -> tuple[RecordingHandler, Server
 
 
 # --- the other side speaks something else
+
+
+class SlowTls:
+    """The TLS of a listener whose handshakes compute until they are released."""
+
+    handshake_timeout_ms = 10_000.0
+    handshakes_max = 10
+
+    def __init__(self) -> None:
+        self.released = Event()
+        self._tls = server_tls(server_settings())
+
+    def wrap(self, sock: socket.socket, host: str) -> "SlowSocket":
+        return SlowSocket(sock, self._tls._context, self.released)
+
+
+class SlowSocket(TlsSocket):
+    __slots__ = ("_released",)
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, released: Event) -> None:
+        super().__init__(sock, context, server_hostname=None)
+        self._released = released
+
+    def compute_handshake(self) -> None:
+        assert self._released.wait(30)
+        super().compute_handshake()
+
+
+def test_handshake_that_computes_for_long_holds_up_no_other_connection(harness: TlsHarness) -> None:
+    client, _ = pair(harness, echo)
+    slow = SlowTls()
+    harness.transport.server = slow  # type: ignore[assignment]
+    server = ServerSide(harness, echo)
+    waiting: list[Outcome] = []
+
+    def opened(outcome: Outcome) -> ConnectionHandler | None:
+        waiting.append(outcome)
+        return None if isinstance(outcome, TransportError) else RecordingHandler(outcome)
+
+    harness.transport.connect(server.listener.address, opened, timeout_ms=20_000, limits=LIMITS)
+    for number in range(3):
+        client.connection.send([b"%d" % number])
+        harness.run_until(lambda number=number: len(client.frames) > number)  # type: ignore[misc]
+    assert not waiting
+    slow.released.set()
+    harness.run_until(lambda: bool(waiting))
+    assert not isinstance(waiting[0], TransportError)
+
+
+def test_handshake_that_times_out_while_it_computes_is_closed_at_once(harness: TlsHarness) -> None:
+    slow = SlowTls()
+    slow.handshake_timeout_ms = 50
+    harness.transport.server = slow  # type: ignore[assignment]
+    server = ServerSide(harness, echo)
+    assert isinstance(attempt(harness, server.listener.address, timeout_ms=20_000)[0], TransportError)
+    assert "not complete within 50 ms" in harness.reports[0]
+    slow.released.set()
+    slow.handshake_timeout_ms = 10_000
+    harness.transport.server = server_tls(server_settings())
+    assert attempt(harness, ServerSide(harness, echo).listener.address) == [b"hello"]
+
+
+def test_transport_that_stops_ends_handshakes_that_wait_for_their_turn(harness: TlsHarness) -> None:
+    slow = SlowTls()
+    harness.transport.server = slow  # type: ignore[assignment]
+    server = ServerSide(harness, echo)
+    for _ in range(3):
+        harness.transport.connect(server.listener.address, lambda _: None, timeout_ms=20_000, limits=LIMITS)
+    for _ in range(5):
+        harness.reactor.turn(10)
+    Timer(0.05, slow.released.set).start()
+    harness.reactor.stop()
+    assert not harness.transport.open_connections
 
 
 def test_plain_client_at_a_tls_listener_gets_one_line_that_says_what_to_change(harness: TlsHarness) -> None:

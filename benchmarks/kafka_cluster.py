@@ -63,7 +63,7 @@ def _run(
             home = folder / f"kafka-{number}"
             home.mkdir()
             config = home / "server.properties"
-            each = _config(number, home, ports, voters, protocol) | settings
+            each = {**_config(number, home, ports, voters, protocol), **settings}
             config.write_text("".join(f"{key}={value}\n" for key, value in each.items()))
             words = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config), *credentials]
             subprocess.run(words, cwd=home, capture_output=True, check=True)

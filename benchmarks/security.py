@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result, broker, librdkafka_rate
 from kafka_cluster import KafkaUnavailable, kafka_cluster
 
@@ -41,7 +40,7 @@ WARM_UP_ROUNDS = 2
 TOPIC = "bench"
 OURS, KAFKA = "Barnabas", "Apache Kafka"
 MECHANISM = "SCRAM-SHA-256"
-USER, PASSWORD = "admin", "secret-of-admin"  # noqa: S105
+USER, PASSWORD = "admin", "secret-of-admin"
 MODULE = "org.apache.kafka.common.security"
 
 
@@ -124,7 +123,8 @@ def fetched(server: Server) -> float:
 def logged_in(server: Server) -> float:
     """Logins per second of clients that connect, authenticate and leave; the salted password is known to them."""
     context = ssl.create_default_context(cafile=str(server.authority))
-    entropy, salted = SystemEntropy(), {}
+    entropy = SystemEntropy()
+    salted: dict[tuple[bytes, int], Secret[bytes]] = {}
 
     def log_in(_number: int) -> None:
         with sasl.SaslConnection(server.bootstrap) as connection:
@@ -152,9 +152,6 @@ def measure() -> list[Result]:
             servers[KAFKA] = stack.enter_context(kafka(folder))
         except KafkaUnavailable as error:
             print(f"security: without Apache Kafka: {error}")
-        for server in servers.values():
-            admin = AdminClient(server.client)
-            admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
         rates: dict[tuple[str, str], list[float]] = {}
         cpu: dict[tuple[str, str], list[float]] = {}
         for number in range(-WARM_UP_ROUNDS, ROUNDS):

@@ -1,5 +1,4 @@
-"""What a neighbour feels of attacks before the authentication: the latency of its produce requests, one by one,
-while others begin TLS handshakes (RSA 4096) or guess passwords.
+"""The latency of produce requests, one by one, while others begin TLS handshakes (RSA 4096) or guess passwords.
 
 The attackers run in other processes, at a given rate as far as the machine lets them; the rate they reached is printed.
 """

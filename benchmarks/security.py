@@ -66,7 +66,7 @@ class Server:
 
 
 def settings_of(folder: Path) -> dict[str, str]:
-    """The same for both servers, but for the name of the listener."""
+    """Return the settings that both servers have."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(folder / "broker.pem"),

@@ -17,7 +17,7 @@ READ, WRITE = 1, 2
 _HANDSHAKE_RECORD = 0x16
 _DISCARD_BYTES, _DISCARDS_MAX = 65_536, 4
 _RECEIVE_BYTES_MIN, _RECEIVE_BYTES_MAX = 16_384, 262_144
-"""How much is received at a time: more, while it comes that fast."""
+"""The bounds of one receive; it doubles while receives are full."""
 
 
 class NotTls(OSError):
@@ -32,6 +32,7 @@ class TlsSocket:
 
     __slots__ = (
         "_encrypted",
+        "_encrypted_bytes",
         "_failure",
         "_incoming",
         "_is_checked",
@@ -41,7 +42,6 @@ class TlsSocket:
         "_receive_bytes",
         "_sock",
         "_ssl",
-        "_to_be_told",
         "_waits_for_peer",
         "is_handshake_done",
         "is_reading_blocked",
@@ -58,9 +58,9 @@ class TlsSocket:
             self._incoming, self._outgoing, server_side=self.is_server, server_hostname=server_hostname
         )
         self._encrypted: Buffer = b""
-        """What was taken from `_outgoing`, and the socket has not taken."""
-        self._to_be_told = 0
-        """The bytes of a `send` that are encrypted, and not wholly sent."""
+        """Bytes taken from `_outgoing` that are unsent."""
+        self._encrypted_bytes = 0
+        """The size of the content of a `send` that is encrypted and not sent completely."""
         self._failure: OSError | None = None
         self._is_checked = not self.is_server
         self._is_computing = False
@@ -211,11 +211,11 @@ class TlsSocket:
 
         After `BlockingIOError` they are encrypted already: the next call must begin with the same bytes.
         """
-        if not self._to_be_told:
-            self._to_be_told = self._ssl.write(content)
+        if not self._encrypted_bytes:
+            self._encrypted_bytes = self._ssl.write(content)
         if not self._send_encrypted():
             raise BlockingIOError
-        sent, self._to_be_told = self._to_be_told, 0
+        sent, self._encrypted_bytes = self._encrypted_bytes, 0
         return sent
 
     def _send_encrypted(self) -> bool:

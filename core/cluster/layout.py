@@ -67,6 +67,8 @@ class EntityKind(Enum):
     """The client quotas of an entity."""
     TOKENS = "tokens"
     """A delegation token."""
+    KEYS = "keys"
+    """A random key that all brokers share."""
 
 
 def entity_folder(kind: EntityKind) -> str:

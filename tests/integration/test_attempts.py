@@ -175,6 +175,17 @@ def test_wrong_credentials_fail_and_close(connection: SaslConnection, client: Ca
     assert connection.closed_by_broker()
 
 
+def test_salt_of_an_unknown_user_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    challenges = []
+    for _ in range(2):
+        with Broker(tmp_path, config=BROKER) as restarted, SaslConnection(restarted.bootstrap) as connection:
+            connection.handshake("SCRAM-SHA-256")
+            challenge = connection.authenticate(scram("mallory", "guess").first()).auth_bytes
+            challenges.append(challenge.partition(b",s=")[2])
+    assert challenges[0]
+    assert challenges[0] == challenges[1]
+
+
 def test_unknown_mechanism_is_refused_with_those_that_are_enabled(connection: SaslConnection) -> None:
     result = connection.handshake("SCRAM-SHA-512")
     assert (result.error, set(result.mechanisms)) == (

@@ -1,6 +1,7 @@
 """The SASL of a broker's listeners: from their configuration, the users in the tree and the plug-ins."""
 
-from collections.abc import Callable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 
 from ....core.cluster.change_queue import complete
 from ....core.cluster.layout import EntityKind
@@ -33,6 +34,9 @@ from ..state.dependencies import Outside
 
 _USER_PREFIX = "user_"
 _SALT_BYTES = 24
+_KEY_BYTES = 32
+_PRETENDED = "scram-unknown-users"
+"""The entity of the key that makes the salts of unknown users."""
 
 
 @frozen(kw_only=True)
@@ -49,12 +53,13 @@ class Credentials:
 class Authentication:
     """Makes the SASL settings of listeners."""
 
-    def __init__(self, config: BrokerConfig, plugins: PluginHost, outside: Outside) -> None:
+    def __init__(self, config: BrokerConfig, plugins: PluginHost, outside: Outside, pretended: Secret[bytes]) -> None:
+        """Create it. `pretended` is the key of the salts of unknown users."""
         self._config = config
         self._plugins = plugins
         self._entropy = outside.entropy
         self._token_validator = outside.token_validator
-        self._pretended = Secret(outside.entropy.token(32))
+        self._pretended = pretended
 
     def listener(self, listener: ListenAddress, credentials: Credentials) -> SaslListener | None:
         """Return the SASL of a listener; None: it has none. Raises `ConfigError`."""
@@ -166,3 +171,26 @@ def add_bootstrap_users(config: BrokerConfig, registry: ClusterRegistry, entropy
         change = UserChange(credentials=credentials)
         changes[name] = lambda node, change=change: node or change.apply(node)  # type: ignore[misc]  # of this user
     complete(registry.change_entities(EntityKind.USERS, changes))
+
+
+def pretended_key(registry: ClusterRegistry, entropy: Entropy) -> Secret[bytes]:
+    """Return the key of the salts of unknown SCRAM users, the same at all brokers and after restarts; the first broker
+    that asks makes it. An unreadable one is replaced."""
+    fresh = {"version": 1, "key": b64encode(entropy.token(_KEY_BYTES)).decode()}
+
+    def change(stored: Mapping[str, object] | None) -> Mapping[str, object]:
+        return fresh if stored is None or _key_in(stored) is None else stored
+
+    if _key_in(registry.image.entities(EntityKind.KEYS).get(_PRETENDED, {})) is None:
+        complete(registry.change_entities(EntityKind.KEYS, {_PRETENDED: change}, replace_unreadable=True))
+    key = _key_in(registry.image.entities(EntityKind.KEYS)[_PRETENDED])
+    assert key is not None
+    return Secret(key)
+
+
+def _key_in(stored: Mapping[str, object]) -> bytes | None:
+    try:
+        key = b64decode(str(stored.get("key", "")), validate=True)
+    except ValueError:
+        return None
+    return key if len(key) == _KEY_BYTES else None

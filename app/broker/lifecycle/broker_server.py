@@ -40,6 +40,7 @@ from ....ports.storage import LogDir
 from ....ports.transport import Connection, ConnectionAdmission, ConnectionHandler, Limits, ServerTls
 from ....ports.transport import Listener as OpenPort
 from ....ports.types import TopicPartition
+from ....ports.values import Secret
 from ...config import BrokerConfig, ListenAddress
 from ...config.classic import CLASSIC, FORMAT_KEY
 from ..service import BrokerService
@@ -47,7 +48,7 @@ from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
 from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
-from .authentication import Authentication, Credentials, add_bootstrap_users
+from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
 from .broker_ids import GENERATED, with_broker_id
 from .cluster_member import ClusterMember
@@ -78,6 +79,7 @@ class BrokerServer:
     def __init__(self, config: BrokerConfig, outside: Outside, plugins: PluginHost) -> None:
         self._config = config
         self._outside = outside
+        self._pretended = Secret(b"")
         self.plugins = plugins
         self._report = in_room(outside.report, ROOM)
         self._began_ms = 0.0
@@ -172,6 +174,8 @@ class BrokerServer:
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
         add_bootstrap_users(config, registry, outside.entropy)
+        if any(listener.has_sasl for listener in config.listener_list):
+            self._pretended = pretended_key(registry, outside.entropy)
         tls = outside.listener_tls
         settings = BrokerSettings(
             config,
@@ -492,7 +496,7 @@ class BrokerServer:
             self.stop(lambda: None)
 
     def _serve(self, state: BrokerState, api: BrokerApi) -> None:
-        authentication = Authentication(self._config, self.plugins, self._outside)
+        authentication = Authentication(self._config, self.plugins, self._outside, self._pretended)
         clock = self._outside.clock
         credentials = Credentials(
             scram=lambda mechanism, user: decode_credential(

@@ -147,6 +147,7 @@ class _ServerConnection:
         self.connection = self._connection = connection
         self._in_flight: deque[_InFlight] = deque()
         self._max_in_flight = server.max_in_flight
+        """One for a client with a quota, as in Kafka: the delays of its requests follow one another."""
         self._watch = server.watch
         self._paused = False
         self._unmute_timer: Timer | None = None
@@ -192,6 +193,10 @@ class _ServerConnection:
             quotas = self._server.quotas
             if quotas is not None and quotas.is_enabled:
                 slot.usage = quotas.start_request(request, self._caller, len(content))
+                one_by_one = slot.usage is not None and quotas.has_limit(self._caller)
+                self._max_in_flight = 1 if one_by_one else self._server.max_in_flight
+            elif self._max_in_flight != self._server.max_in_flight:  # there are no quotas any more
+                self._max_in_flight = self._server.max_in_flight
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
                 watch.on_handled(watch.now_ms() - slot.began_ms, slot.completed_request)

@@ -160,16 +160,39 @@ def test_delay_that_a_handler_demands_mutes_the_connection() -> None:
     assert not house.end.connection.paused
 
 
-def test_answers_of_earlier_requests_leave_while_the_connection_is_muted() -> None:
+def test_pipelined_request_of_a_client_with_a_quota_waits_for_the_delay_of_the_one_before() -> None:
     house = House(producer_byte_rate=1000.0)
     house.end.broker.script = None
     house.end.send(produce(20_000))
     house.end.send(request_frame(METADATA, 9, 99, SAMPLES[METADATA].request))
-    done = ProduceResult(partitions=[ProduceResultPartition("t", 0)])
-    house.end.broker.replies[0](done)
-    assert house.end.connection.paused
+    assert len(house.end.broker.replies) == 1
+    house.end.broker.replies[0](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
+    delay_ms = result_of(PRODUCE, 9, house.end.answers[0]).throttle_ms
+    house.pass_time(delay_ms - 1)
+    assert len(house.end.broker.replies) == 1
+    house.pass_time(1)
     house.end.broker.replies[1](METADATA_RESULT)
     assert [correlation_id_of(answer) for answer in house.end.answers] == [7, 99]
+
+
+def test_pipelined_requests_are_handled_together_without_a_quota_of_the_client() -> None:
+    house = House({"client-id": "limited"}, producer_byte_rate=1e9)
+    house.end.broker.script = None
+    for _ in range(3):
+        house.end.send(produce(100, client_id="limited"))
+    assert len(house.end.broker.replies) == 1
+    free = house.connect()
+    free.broker.script = None
+    for _ in range(3):
+        free.send(produce(100, client_id="free"))
+    assert len(free.broker.replies) == 3
+    house.quotas.update([])
+    for number in range(3):
+        house.end.broker.replies[number](ProduceResult(partitions=[ProduceResultPartition("t", 0)]))
+        house.pass_time(0)
+    for _ in range(3):
+        house.end.send(produce(100, client_id="limited"))
+    assert len(house.end.broker.replies) == 6
 
 
 def test_closed_connection_is_never_unmuted() -> None:

@@ -118,6 +118,13 @@ class RequestQuotas:
             return None
         return RequestUsage(request, caller, size_bytes, self._clock)
 
+    def has_limit(self, caller: Caller) -> bool:
+        """Return True if the caller has a limit of any kind."""
+        now_ms, user, client_id = self._clock.monotonic_ms(), caller.principal.name, caller.client_id or ""
+        return any(
+            manager.is_enabled and manager.find_meter(user, client_id, now_ms) is not None for manager in self._managers
+        )
+
     def complete_request(self, usage: RequestUsage, response_bytes: int = 0) -> int:
         """Count a request that has its answer, and return its delay in milliseconds: the larger one of its quotas.
 

@@ -1,5 +1,7 @@
 """CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
 
+from attrs import evolve
+
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.broker_api.topics import (
@@ -19,6 +21,7 @@ from ...ports.broker_api.topics import (
     TopicOutcome,
     TopicOutcomes,
 )
+from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from . import wire
 from .api import Api
@@ -51,6 +54,53 @@ def _least_create_topics(request: CreateTopics) -> int:
     return 4 if defaults else 2
 
 
+_CONFIG_ERROR_TAG, _CONFIG_ERROR_SINCE = 0, 5
+
+
+class _CreatedTopic:
+    """The outcome for a topic; the error that hides its configs is a tagged field."""
+
+    def __init__(self) -> None:
+        self._fields = Struct(
+            CreatedTopic,
+            Field("name", TEXT),
+            Field("topic_id", UUID, since=7),
+            Field("error", ERROR),
+            Field("error_message", ERROR_TEXT),
+            Field("partitions", I32, since=5),
+            Field("replication_factor", I16, since=5),
+            Field(
+                "configs",
+                NullableArray(
+                    Struct(
+                        ConfigEntry,
+                        Field("name", TEXT),
+                        Field("value", NULLABLE_TEXT),
+                        Field("read_only", BOOL),
+                        Field("source", Choice(wire.I8, ConfigSource, ConfigSource.UNKNOWN)),
+                        Field("sensitive", BOOL),
+                    )
+                ),
+                since=5,
+            ),
+            inline=True,
+        )
+
+    def read(self, reader: Reader, version: int) -> CreatedTopic:
+        topic = self._fields.read(reader, version)
+        for tag, content in reader.tags():
+            if tag == _CONFIG_ERROR_TAG:
+                topic = evolve(topic, configs_error=ERROR.read(content, version))
+        return topic
+
+    def write(self, writer: Writer, version: int, value: CreatedTopic) -> None:
+        self._fields.write(writer, version, value)
+        if value.configs_error is ErrorCode.NONE or version < _CONFIG_ERROR_SINCE:
+            writer.end()
+        else:
+            writer.tagged([(_CONFIG_ERROR_TAG, wire.I16.pack(value.configs_error))])
+
+
 CREATE_TOPICS = Api(
     key=19,
     versions=(2, 7),
@@ -80,31 +130,7 @@ CREATE_TOPICS = Api(
         Field("throttle_ms", I32),
         Field(
             "topics",
-            Array(
-                Struct(
-                    CreatedTopic,
-                    Field("name", TEXT),
-                    Field("topic_id", UUID, since=7),
-                    Field("error", ERROR),
-                    Field("error_message", ERROR_TEXT),
-                    Field("partitions", I32, since=5),
-                    Field("replication_factor", I16, since=5),
-                    Field(
-                        "configs",
-                        NullableArray(
-                            Struct(
-                                ConfigEntry,
-                                Field("name", TEXT),
-                                Field("value", NULLABLE_TEXT),
-                                Field("read_only", BOOL),
-                                Field("source", Choice(wire.I8, ConfigSource, ConfigSource.UNKNOWN)),
-                                Field("sensitive", BOOL),
-                            )
-                        ),
-                        since=5,
-                    ),
-                )
-            ),
+            Array(_CreatedTopic()),
         ),
     ),
     least_version=_least_create_topics,

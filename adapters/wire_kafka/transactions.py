@@ -92,7 +92,10 @@ class _AddedPartitions:
         throttle_ms = I32.read(reader, version)
         error = ERROR.read(reader, version)
         if error is not ErrorCode.NONE:
-            raise Malformed(f"AddPartitionsToTxn was answered with {error.name} for all transactions")
+            if reader.count():
+                raise Malformed(f"AddPartitionsToTxn was answered with {error.name} and with transactions")
+            reader.skip_tags()
+            return AddPartitionsToTxnResult(partitions=(), error=error, throttle_ms=throttle_ms)
         value = evolve(self._among.read(reader, version), throttle_ms=throttle_ms)
         reader.skip_tags()
         return value
@@ -102,8 +105,11 @@ class _AddedPartitions:
             self._alone.write(writer, version, value)
             return
         I32.write(writer, version, value.throttle_ms)
-        ERROR.write(writer, version, ErrorCode.NONE)
-        self._among.write(writer, version, value)
+        ERROR.write(writer, version, value.error)
+        if value.error is ErrorCode.NONE:
+            self._among.write(writer, version, value)
+        else:
+            writer.count(0)
         writer.end()
 
 

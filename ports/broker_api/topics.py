@@ -49,6 +49,8 @@ class CreatedTopic:
     partitions: int = -1
     replication_factor: int = -1
     configs: Sequence[ConfigEntry] | None = None
+    configs_error: ErrorCode = ErrorCode.NONE
+    """Why the counts and configs are hidden."""
 
 
 @frozen(kw_only=True)

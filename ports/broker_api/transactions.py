@@ -40,6 +40,8 @@ class AddPartitionsToTxnResult:
     partitions: Sequence[PartitionOutcome]
     transactional_id: str = ""
     """Set in answers to brokers only."""
+    error: ErrorCode = ErrorCode.NONE
+    """Set in answers to brokers only: nothing was verified."""
     throttle_ms: int = 0
 
 

@@ -5,6 +5,7 @@ import pytest
 from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.ports.broker_api.groups import PartitionOutcome
 from barnabas.ports.broker_api.producers import InitProducerIdResult
+from barnabas.ports.broker_api.topics import CreatedTopic, CreateTopicsResult
 from barnabas.ports.broker_api.transactions import (
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
@@ -51,3 +52,24 @@ def test_brokers_ask_about_one_transaction_at_a_time() -> None:
     frame[0] = 3
     with pytest.raises(Malformed, match="2 transactions"):
         api.request.read(api.reader(4, memoryview(frame), 0, 100), 4)
+
+
+def test_refused_verification_has_one_error_and_no_transactions() -> None:
+    api = BY_KEY[24]
+    refused = AddPartitionsToTxnResult(partitions=(), error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    writer = api.writer(4)
+    api.result.write(writer, 4, refused)
+    frame = b"".join(bytes(piece) for piece in writer.pieces())  # type: ignore[arg-type]
+    assert frame == b"\x00\x00\x00\x00" + b"\x00\x1f" + b"\x01" + b"\x00"
+    assert api.result.read(api.reader(4, memoryview(frame), 0, 100), 4) == refused
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_error_of_hidden_configs_is_sent_where_the_version_has_it(version: int) -> None:
+    api = BY_KEY[19]
+    hidden = CreatedTopic(name="made", configs=(), configs_error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    writer = api.writer(version)
+    api.result.write(writer, version, CreateTopicsResult(topics=[hidden]))
+    frame = b"".join(bytes(piece) for piece in writer.pieces())  # type: ignore[arg-type]
+    (read,) = api.result.read(api.reader(version, memoryview(frame), 0, 100), version).topics
+    assert read.configs_error is (hidden.configs_error if version >= 5 else ErrorCode.NONE)

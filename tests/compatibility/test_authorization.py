@@ -27,7 +27,6 @@ from barnabas.ports.broker_api.groups import (
 from barnabas.ports.broker_api.offsets import ListOffsets
 from barnabas.ports.broker_api.topics import CreateTopics, NewTopic
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import Malformed
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("kafka-authorization")]
 
@@ -142,9 +141,6 @@ def test_attempt_without_one_right_is_refused_with_the_same_error(server: Server
     server.set_rights([right for right in case.rights if right != missing])
     try:
         answer = server.ask(server.alice, case.request)
-    except Malformed as error:  # Kafka has a place for the error of all transactions; our result does not
-        assert case.rights[missing].name in str(error)
-        return
     except OSError:
         server.reconnect()
         raise

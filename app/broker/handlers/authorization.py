@@ -78,6 +78,7 @@ from ....ports.broker_api.topics import (
 from ....ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
     DescribeTransactions,
     DescribeTransactionsResult,
     EndTxn,
@@ -402,7 +403,7 @@ def _configs_of_new_topics(check: AccessCheck, request: CreateTopics) -> Allowed
         topics = [
             each
             if each.configs is None or check.allows(DESCRIBE_CONFIGS, TOPIC, each.name, log=False)
-            else evolve(each, configs=None, partitions=-1, replication_factor=-1)
+            else evolve(each, configs=(), partitions=-1, replication_factor=-1, configs_error=DENIED[TOPIC])
             for each in result.topics
         ]
         return evolve(result, topics=topics)
@@ -580,7 +581,9 @@ def _init_producer_id(check: AccessCheck, request: InitProducerId) -> DeniedAnsw
 
 def _add_partitions(check: AccessCheck, request: AddPartitionsToTxn) -> DeniedAnswer | None:
     if request.verify_only:
-        return Whole(CLUSTER_ACTION, CLUSTER)(check, request)
+        if check.allows_cluster(CLUSTER_ACTION):
+            return None
+        return DeniedAnswer(AddPartitionsToTxnResult(partitions=(), error=DENIED[CLUSTER]))
     if not check.allows(WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     decided = {name: check.allows(WRITE, TOPIC, name) for name in {topic for topic, _ in request.partitions}}

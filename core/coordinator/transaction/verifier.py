@@ -82,11 +82,13 @@ class TransactionVerifier:
         )
 
         def answered(result: Any) -> None:
-            codes = {}
+            codes, missing = {}, ErrorCode.COORDINATOR_NOT_AVAILABLE
             if isinstance(result, AddPartitionsToTxnResult):
+                # As Kafka: what the coordinator refuses this broker is no error of the client.
+                missing = missing if result.error is ErrorCode.NONE else ErrorCode.INVALID_TXN_STATE
                 codes = {TopicPartition(each.topic, each.partition): each.error for each in result.partitions}
             for partition, waiting in partitions.items():
-                error = codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                error = codes.get(partition, missing)
                 if error is not ErrorCode.NONE:
                     self._failures.add()
                 for callback in waiting:

@@ -256,9 +256,13 @@ def test_deleted_topic_by_id_is_named_only_to_those_who_may_describe_it(broker: 
 def test_configs_of_a_new_topic_are_shown_with_the_right_to_describe_them(broker: ManualBroker) -> None:
     grant(broker, topic(Op.CREATE, "made"))
     asking = CreateTopics(topics=[NewTopic(name="made", partitions=1)], validate_only=True)
-    assert broker.ask(asking, ALICE).topics[0].configs is None
+    hidden = broker.ask(asking, ALICE).topics[0]
+    assert (hidden.error, hidden.configs_error, hidden.partitions) == (ErrorCode.NONE, TOPIC_29, -1)
+    assert not hidden.configs
     grant(broker, topic(Op.DESCRIBE_CONFIGS, "made"))
-    assert broker.ask(asking, ALICE).topics[0].configs
+    shown = broker.ask(asking, ALICE).topics[0]
+    assert (shown.configs_error, shown.partitions) == (ErrorCode.NONE, 1)
+    assert shown.configs
 
 
 def test_follower_that_is_denied_in_a_fetch_session_gets_an_error_and_not_an_empty_answer(

@@ -195,7 +195,7 @@ class _ServerConnection:
                 slot.usage = quotas.start_request(request, self._caller, len(content))
                 one_by_one = slot.usage is not None and quotas.has_limit(self._caller)
                 self._max_in_flight = 1 if one_by_one else self._server.max_in_flight
-            elif self._max_in_flight != self._server.max_in_flight:  # there are no quotas any more
+            elif self._max_in_flight != self._server.max_in_flight:
                 self._max_in_flight = self._server.max_in_flight
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:

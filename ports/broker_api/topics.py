@@ -50,7 +50,7 @@ class CreatedTopic:
     replication_factor: int = -1
     configs: Sequence[ConfigEntry] | None = None
     configs_error: ErrorCode = ErrorCode.NONE
-    """Why the counts and configs are hidden."""
+    """The reason for hidden counts and configs."""
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..app.cli.command_config import secured_by_command_config
+from ..app.cli.command_config import registry_settings, secured_by_command_config
 from ..app.cli.options import AsJson, Settings, SkipDamaged, client_settings, progress
 from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
@@ -149,7 +149,7 @@ def load(
                 fail_on_data_loss=not allow_data_loss,
                 skip_damaged=skip_damaged,
                 progress=advance,
-                client=client,
+                client={**client, **registry_settings()} if registry else client,
                 group=group,
                 format=table_format,
                 catalog=catalog,

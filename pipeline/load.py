@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from ..ports.errors import BarnabasError, ConfigError
+from ..schemas.access import access_settings, is_access_setting
 from .session import require_spark
 from .source.decoding_options import decoding_of
 from .tables.formats import open_store, require_format
@@ -97,7 +98,8 @@ def load(
     subject at `registry`, or by `value_schema` (a file, or a text as the data source's option `value.schema` has it).
     New fields of later schemas become new columns, null in older rows; a field whose type has changed is an error. Rows
     that do not decode are in a table of their own below this one, DIR/_quarantine, with their bytes and the reason; the
-    result counts them. Later loads must give the same format, registry and schema.
+    result counts them. Later loads must give the same format, registry and schema. `client` may have the settings of
+    the registry's client, such as `basic.auth.user.info` and `schema.registry.ssl.truststore.location`.
 
     A topic that cannot be loaded does not stop the others: `TopicsFailed` reports it when they are in the table.
 
@@ -109,7 +111,8 @@ def load(
         raise ConfigError("name at least one topic to load")
     if recreated not in ("fail", "replace"):
         raise ConfigError(f"recreated must be 'fail' or 'replace', not {recreated!r}")
-    settings = dict(client or {})
+    access = access_settings(client or {})
+    settings = {name: value for name, value in (client or {}).items() if not is_access_setting(name)}
     where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
     check_group(group, where)
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
@@ -126,7 +129,7 @@ def load(
             fail_on_data_loss,
             skip_damaged,
             rows_per_file,
-            _decoding(value_format, registry, value_schema),
+            _decoding(value_format, registry, value_schema, access),
         ),
         partition_by=partition_by,
         since_ms=since_ms,
@@ -147,9 +150,11 @@ def load(
     return done
 
 
-def _decoding(value_format: str | None, registry: str | None, schema: str | Path | None) -> Mapping[str, str]:
+def _decoding(
+    value_format: str | None, registry: str | None, schema: str | Path | None, access: Mapping[str, str]
+) -> Mapping[str, str]:
     """Return the options of the data source for these arguments. Raises `ConfigError`."""
-    given = {"value.format": value_format, "schema.registry.url": registry}
+    given = {"value.format": value_format, **(access if value_format else {}), "schema.registry.url": registry}
     if schema is not None:
         given["value.schema.file" if isinstance(schema, Path) else "value.schema"] = str(schema)
     options = {name: value for name, value in given.items() if value is not None}

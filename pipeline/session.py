@@ -41,7 +41,7 @@ def require_spark(purpose: str = "the pipeline on Spark") -> None:
 
 _REDACTED = "spark.sql.redaction.options.regex"
 _REDACTED_DEFAULT = "(?i)url"
-SECRET_OPTIONS = r"(?i)url|secret|password|token|jaas|ssl[.]key|ssl[.]keystore[.]key"
+SECRET_OPTIONS = r"(?i)url|secret|password|token|jaas|ssl[.]key|ssl[.]keystore[.]key|user[.]info"
 """The options whose values Spark does not show: its own pattern, and our passwords and keys."""
 
 

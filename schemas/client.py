@@ -18,6 +18,8 @@ import attrs
 from attrs import field, frozen
 
 from ..ports.errors import BarnabasError, ConfigError
+from ..ports.values import Secret
+from .access import RegistryAccess
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -81,22 +83,28 @@ class _Place:
 class RegistryClient:
     """Sends requests to the registries at `urls` (a text with commas, or a sequence), to the first that answers.
 
-    The address may contain name and password: `http://USER:PASSWORD@HOST:PORT/PATH`. An address that does not answer
+    The address may contain name and password: `http://USER:PASSWORD@HOST:PORT/PATH`; a `RegistryAccess` has them apart,
+    and the settings of TLS (`access_of`). An address that does not answer
     within `timeout_s`, or fails (5xx), is skipped; all are tried `tries` times.
     Raises `RegistryUnreachable`, `RegistryRefused`, and `ConfigError` for an invalid address.
     """
 
     def __init__(
         self,
-        urls: str | Sequence[str],
+        urls: str | Sequence[str] | RegistryAccess,
         *,
         timeout_s: float = 10.0,
         tries: int = 3,
         ssl_context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._access = access = urls if isinstance(urls, RegistryAccess) else None
+        if access is not None:
+            urls, ssl_context = access.urls, ssl_context or access.context()
+        assert not isinstance(urls, RegistryAccess)
         given = urls.split(",") if isinstance(urls, str) else list(urls)
-        self._places = [_place(url.strip()) for url in given if url.strip()]
+        user_info = None if access is None else access.user_info
+        self._places = [_place(url.strip(), user_info) for url in given if url.strip()]
         if not self._places:
             raise ConfigError("give the address of a schema registry, as in http://127.0.0.1:8081")
         self.urls = tuple(dict.fromkeys(url.strip() for url in given if url.strip()))
@@ -266,10 +274,10 @@ class RegistryClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the client by its addresses, without its cache, for another process (a Spark worker)."""
-        return RegistryClient, (self.urls,)
+        return RegistryClient, (self._access or self.urls,)
 
 
-def _place(url: str) -> _Place:
+def _place(url: str, user_info: Secret[str] | None = None) -> _Place:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -279,8 +287,10 @@ def _place(url: str) -> _Place:
         raise ConfigError(f"schema registry {url!r}: expected an address like http://127.0.0.1:8081")
     secure = parts.scheme == "https"
     authorization = None
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    if user_info is not None or parts.username is not None:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        if user_info is not None:
+            pair = user_info.value
         authorization = "Basic " + base64.b64encode(pair.encode()).decode()
     return _Place(parts.hostname, port or (443 if secure else 80), secure, parts.path.rstrip("/"), authorization)
 
@@ -327,7 +337,7 @@ def _schema(answer: Mapping[str, Any], schema_id: int | None = None) -> Register
 
 def _hint(status: int, path: str) -> str:
     if status in (401, 403):
-        return "; give name and password in the address: http://NAME:PASSWORD@HOST:PORT"
+        return "; give name and password in the address: http://NAME:PASSWORD@HOST:PORT, or by basic.auth.user.info"
     if status == 404 and path.startswith("/schemas/ids"):
         return "; was the message written with another registry?"
     if status == 404:

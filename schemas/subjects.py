@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from attrs import field, frozen
 
 from ..ports.errors import ConfigError
+from .access import RegistryAccess
 from .client import RegisteredSchema, RegistryClient, SchemaReference
 
 SubjectNaming = Callable[[str, bool, str], str]
@@ -70,6 +71,6 @@ class SchemaSettings:
         return self.client.latest(self.subject(topic, record), serialized=serialized)
 
 
-def client_of(registry: str | Sequence[str] | RegistryClient) -> RegistryClient:
+def client_of(registry: str | Sequence[str] | RegistryAccess | RegistryClient) -> RegistryClient:
     """Return the given client, or one for these addresses."""
     return registry if isinstance(registry, RegistryClient) else RegistryClient(registry)

@@ -11,13 +11,14 @@ then, keep no one from /healthz.
 
 import errno
 import socket
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 
 from ...ports.transport import Address, TransportError
 from .metrics import PrometheusMetrics
@@ -32,6 +33,19 @@ Check = Callable[[], str | None]
 """Returns the reason of ill health, or None."""
 
 
+class Users(Protocol):
+    """The users who may see the metrics, by HTTP's basic authentication."""
+
+    @property
+    def challenge(self) -> str:
+        """The value of the header WWW-Authenticate."""
+        ...
+
+    def user_of(self, authorization: str | None) -> str | None:
+        """Return the user of a header Authorization; None: its name, password or role is wrong."""
+        ...
+
+
 def _fine() -> None:
     return None
 
@@ -40,10 +54,17 @@ class MetricsEndpoint:
     """Serves until `close`, in threads of its own."""
 
     def __init__(
-        self, metrics: PrometheusMetrics, address: Address, *, healthy: Check = _fine, ready: Check = _fine
+        self,
+        metrics: PrometheusMetrics,
+        address: Address,
+        *,
+        healthy: Check = _fine,
+        ready: Check = _fine,
+        tls: ssl.SSLContext | None = None,
+        users: Users | None = None,
     ) -> None:
-        """Port 0: any free one. The checks are asked in other threads. Raises `TransportError` when the address cannot
-        be used."""
+        """Port 0: any free one. The checks are asked in other threads. `tls`: serve HTTPS; `users`: who may see the
+        metrics, while health is everyone's. Raises `TransportError` when the address cannot be used."""
         try:
             self._server = _Server(address, _Handler)
         except (OSError, OverflowError) as error:
@@ -53,6 +74,8 @@ class MetricsEndpoint:
                 f"cannot listen on {address[0]}:{address[1]}: {reason}; change metrics.listen"
             ) from error
         self._server.metrics = metrics
+        self._server.tls = tls
+        self._server.users = users
         self._server.checks = {"/healthz": healthy, "/readyz": ready}
         self._thread = threading.Thread(target=self._server.serve_forever, name="barnabas-metrics", daemon=True)
         self._thread.start()
@@ -85,6 +108,8 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     metrics: PrometheusMetrics
     checks: dict[str, Check]
+    tls: ssl.SSLContext | None = None
+    users: Users | None = None
     stopping = False
 
     def __init__(self, *given: Any) -> None:
@@ -149,11 +174,28 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     timeout = _SECONDS
 
+    def setup(self) -> None:
+        """Begin with the handshake, which is this connection's own thread's to wait for."""
+        server = self.server
+        assert isinstance(server, _Server)
+        self._plain = self.request
+        if server.tls is not None:
+            self.request.settimeout(self.timeout)
+            self.request = server.tls.wrap_socket(self.request.dup(), server_side=True)
+        super().setup()
+
+    def finish(self) -> None:
+        super().finish()
+        if self.request is not self._plain:
+            with suppress(OSError, ValueError):
+                self.request.unwrap()
+            self.request.close()
+
     def parse_request(self) -> bool:
         parsed = super().parse_request()
         if parsed:
             assert isinstance(self.server, _Server)
-            self.server.note_asked(self.connection)
+            self.server.note_asked(self._plain)
         return parsed
 
     def do_GET(self) -> None:
@@ -163,6 +205,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path in server.checks:
             wrong = server.checks[path]()
             self._answer(200 if wrong is None else 503, f"{wrong or 'ok'}\n".encode(), "text/plain; charset=utf-8")
+        elif server.users is not None and server.users.user_of(self.headers.get("Authorization")) is None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", server.users.challenge)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif path in ("/", "/metrics"):
             self._answer(200, server.metrics.render(), server.metrics.content_type)
         else:

@@ -1,6 +1,6 @@
 """TLS for the TCP transport, by Python's `ssl` (OpenSSL)."""
 
 from .contexts import TlsClient, TlsServer, client_tls, server_tls
-from .reloading import CertificateReloading
+from .reloading import CertificateReloading, HttpsContext
 
-__all__ = ["CertificateReloading", "TlsClient", "TlsServer", "client_tls", "server_tls"]
+__all__ = ["CertificateReloading", "HttpsContext", "TlsClient", "TlsServer", "client_tls", "server_tls"]

@@ -32,6 +32,11 @@ class TlsServer:
         """Return the socket with TLS on it, before its handshake."""
         return TlsSocket(sock, self._context, server_hostname=None)
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of new connections that another library accepts."""
+        return self._context
+
     def wrap_memory(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
         """Return this end of a connection in memory, to look at the certificate."""
         return self._context.wrap_bio(incoming, outgoing, server_side=True)
@@ -62,6 +67,11 @@ class TlsClient:
         """Return a connected socket with TLS on it, after its handshake; the socket's timeout bounds each step of it.
         Raises `OSError`."""
         return self._context.wrap_socket(sock, server_hostname=host.partition("%")[0])
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of connections that another library opens."""
+        return self._context
 
     def reload(self, settings: SslSettings) -> None:
         """Use other certificates for new connections. Raises `ConfigError`, and then changes nothing."""

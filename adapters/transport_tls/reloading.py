@@ -6,10 +6,13 @@ Connections that exist keep their session.
 """
 
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
+from typing import Any, Self
 
 from attrs import define
 
@@ -116,6 +119,52 @@ def _prepare(followed: _Followed, settings: SslSettings) -> None:
 def _reload(followed: _Followed, settings: SslSettings) -> None:
     _prepare(followed, settings)
     followed.tls.reload(settings)
+
+
+class HttpsContext(ssl.SSLContext):
+    """The context of an HTTPS server of another library, such as asyncio: new connections use changed files.
+
+    The files are looked at when a connection comes, at most every ten seconds. Any thread.
+    """
+
+    def __new__(cls, *_given: object) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, settings: SslSettings, report: Report, check_ms: float = _CHECK_MS) -> None:
+        """Raises `ConfigError`."""
+        self._tls = TlsServer(settings)
+        self._reported = report
+        self._check_s = check_ms / 1000
+        self._stamps = _stamps(settings)
+        self._next_look_s = time.monotonic() + self._check_s
+        self._lock = Lock()
+
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        """Put TLS on a socket, as `SSLContext` does."""
+        return self._present().wrap_socket(*given, **named)
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        """Put TLS between two buffers, as `SSLContext` does."""
+        return self._present().wrap_bio(*given, **named)
+
+    def _present(self) -> ssl.SSLContext:
+        with self._lock:
+            if time.monotonic() >= self._next_look_s:
+                self._next_look_s = time.monotonic() + self._check_s
+                self._look_at_files()
+            return self._tls.context
+
+    def _look_at_files(self) -> None:
+        stamps = _stamps(self._tls.settings)
+        if stamps == self._stamps or None in stamps:
+            return
+        self._stamps = stamps
+        try:
+            self._tls.reload(self._tls.settings)
+        except ConfigError as error:
+            self._reported(f"HTTPS: the changed certificates are not used: {error}")
+        else:
+            self._reported(info("HTTPS: reloaded its certificates; new connections use them"))
 
 
 def check_change(old: TlsServer, new: TlsServer, *, must_verify: bool) -> None:

@@ -18,6 +18,9 @@ from .client_files import read_client_file
 
 COMMAND_CONFIG_VARIABLE = "BARNABAS_COMMAND_CONFIG"
 _OPTION = "--command-config"
+_INHERITED = ("sasl.username", "sasl.password")
+"""The settings that basic.auth.credentials.source=SASL_INHERIT takes over."""
+_SECRET_ENDINGS = (".user.info", ".password", ".keystore.key")
 _given: dict[str, Any] = {}
 """The content of the file of the command that runs in this process."""
 _of_profile: list[str] = []
@@ -82,6 +85,8 @@ def connection_settings() -> dict[str, Any]:
     common = {field.name for field in attrs.fields(CommonSettings)}
     found = {}
     for key, value in _given.items():
+        if _is_of_registry(key):
+            continue
         if is_security_key(key) or OTHER_NAMES.get(key, key.replace(".", "_")) in common:
             found[key] = value
         elif is_coordination_key(key):
@@ -96,6 +101,15 @@ def coordination_settings() -> dict[str, Any]:
     return {key: value for key, value in _given.items() if is_coordination_key(key)}
 
 
+def registry_settings() -> dict[str, Any]:
+    """Return the settings of `--command-config` for clients of a schema registry, by Confluent's names."""
+    return {key: value for key, value in _given.items() if _is_of_registry(key) or key in _INHERITED}
+
+
+def _is_of_registry(key: str) -> bool:
+    return key.startswith(("schema.registry.", "basic.auth."))
+
+
 def secured_by_command_config(bootstrap: str) -> object:
     """Return the bootstrap with the security of `--command-config`. Raises `ConfigError`."""
     from ..clients.shared.connect import secured
@@ -105,7 +119,8 @@ def secured_by_command_config(bootstrap: str) -> object:
 
 def refuse_secrets(keys: Set[str], option: str) -> None:
     """Raise `ConfigError` for secrets on the command line."""
-    for key in sorted(keys & (SECRET_KEYS | SECRET_COORDINATION_KEYS)):
+    secret = SECRET_KEYS | SECRET_COORDINATION_KEYS
+    for key in sorted(key for key in keys if key in secret or key.endswith(_SECRET_ENDINGS)):
         raise ConfigError(
             f"{option} {key}: others on this machine can read command lines; put it into a file for {_OPTION}"
         )

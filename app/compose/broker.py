@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..broker.lifecycle.request_logging import Watching
     from ..broker.state.dependencies import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
     from ..config import BrokerConfig
+    from .https import HttpSecurity
 
 
 def build_broker(
@@ -237,6 +238,8 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
     if address is None:
         return None
 
+    security = _metrics_security(config, report)
+
     def expose(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
         from ...adapters.metrics_prometheus import PrometheusMetrics
         from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
@@ -255,9 +258,13 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
             stuck_ms = clock.monotonic_ms() - beaten
             return None if stuck_ms < _STUCK_MS else f"the broker's thread is stuck for {stuck_ms / 1000:.0f} s"
 
-        endpoint = MetricsEndpoint(metrics, address, healthy=healthy, ready=ready)
+        endpoint = MetricsEndpoint(
+            metrics, address, healthy=healthy, ready=ready, tls=security.tls, users=security.users
+        )
         host, port = endpoint.address
-        report(info(f"metrics at http://{host}:{port}/metrics, the broker's state at /healthz and /readyz"))
+        report(
+            info(f"metrics at {security.scheme}://{host}:{port}/metrics, the broker's state at /healthz and /readyz")
+        )
         beat()
 
         def close() -> None:
@@ -268,6 +275,19 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, 
         return close
 
     return expose
+
+
+def _metrics_security(config: BrokerConfig, report: Report) -> HttpSecurity:
+    """Return the TLS and the users of the endpoint of metrics. Raises `ConfigError`."""
+    from .https import BasicAuthentication, broker_http_security
+
+    file, users = config.metrics_authentication_users_file, None
+    try:
+        if file:
+            users = BasicAuthentication(file, realm="metrics", report=report)
+        return broker_http_security(config, config.metrics_listen or "", "METRICS", users, report)
+    except ConfigError as error:
+        raise ConfigError(f"metrics.listen={config.metrics_listen}: {error}") from None
 
 
 def _host_name(config: BrokerConfig) -> str:

@@ -1,20 +1,22 @@
 """Services beside a broker in `barnabas serve`, in their own threads: the schema registry, and those of other packages.
 
 A service is a function under its name in the entry-point group, called with the configuration and HOST:PORT of the
-broker, when that answers. It returns a `Service` once it serves.
+broker, when that answers. Where the listener for other brokers has TLS or SASL, a third argument has the settings of a
+client for it. It returns a `Service` once it serves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
 from ...ports.errors import BarnabasError, ConfigError
+from ...ports.values import Secret
 
 if TYPE_CHECKING:
-    from ..config import BrokerConfig
+    from ..config import BrokerConfig, ListenAddress
 
 ENTRY_POINT_GROUP = "barnabas.services"
 
@@ -54,7 +56,7 @@ class Services:
         def run() -> None:
             try:
                 for maker in self._makers:
-                    self._running.append(maker.load()(self._config, _own_address(listeners)))
+                    self._running.append(self._made(maker, listeners))
             except BarnabasError as error:
                 failed(error)
             except Exception as error:  # noqa: BLE001  # another package's; `failed` gets it
@@ -64,6 +66,11 @@ class Services:
 
         self._starting = Thread(target=run, name="barnabas-services", daemon=True)
         self._starting.start()
+
+    def _made(self, maker: EntryPoint, listeners: Sequence[str]) -> Service:
+        address, settings = own_address(self._config, listeners)
+        make: Callable[..., Service] = maker.load()
+        return make(self._config, address, settings) if settings else make(self._config, address)
 
     def stop(self, then: Callable[[], None]) -> None:
         """The newest first; then `then`. In a thread of its own."""
@@ -78,11 +85,59 @@ class Services:
         Thread(target=run, name="barnabas-services-stop", daemon=True).start()
 
 
-def _own_address(listeners: Sequence[str]) -> str:
-    """Return the broker's address for a client on this machine. Raises `ConfigError`."""
-    address = next((each.partition("://")[2] for each in listeners if each.startswith("kafka://")), None)
-    if address is None:
+def own_address(config: BrokerConfig, listeners: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Return HOST:PORT for clients in the broker's own process, and their settings of security, by the listener for
+    other brokers.
+
+    `listeners` have real ports, in the order of the configuration. Raises `ConfigError`.
+    """
+    index = config.inter_broker_listener
+    if index is None:
         raise ConfigError("services beside a broker need a listener kafka://HOST:PORT")
-    host, _, port = address.rpartition(":")
+    listener = config.listener_list[index]
+    host, _, port = listeners[index].partition("://")[2].rpartition(":")
     anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-    return f"{anywhere.get(host, host)}:{port}"
+    address = f"{anywhere.get(host, host)}:{port}"
+    if not listener.has_tls and not listener.has_sasl:
+        return address, {}
+    if listener.has_tls and config.advertised_listener_list:  # whose host is in the certificate
+        given = config.advertised_listener_list[index]
+        address = given.address_text if given.port else f"{given.host}:{port}"
+    return address, _client_settings(config, listener)
+
+
+def _client_settings(config: BrokerConfig, listener: ListenAddress) -> dict[str, object]:
+    """Return the settings of a client that connects as brokers connect to each other. Raises `ConfigError`."""
+
+    def value(key: str, mechanism: str = "") -> object:
+        found = config.for_listener(listener.name, key, mechanism)
+        return found.value if isinstance(found, Secret) else found
+
+    settings: dict[str, object] = {"security.protocol": listener.security}
+    if listener.has_tls:
+        for key in _CLIENT_TLS:
+            if (given := value(key)) not in (None, "", ()):
+                settings[key] = given
+        if not value("ssl.truststore.location") and not value("ssl.truststore.certificates"):
+            settings.pop("ssl.truststore.type", None)
+    if listener.has_sasl:
+        mechanism = config.sasl_mechanism_inter_broker_protocol.upper()
+        settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": value("sasl.jaas.config", mechanism) or ""}
+    return {key: each for key, each in settings.items() if each != "JKS"}  # the default; the content of the file counts
+
+
+_CLIENT_TLS = (
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+)

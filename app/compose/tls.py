@@ -9,6 +9,7 @@ from ...ports.errors import ConfigError
 from ..config.tls_keys import ssl_settings
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from ...adapters.transport_tls import CertificateReloading, TlsClient, TlsServer
@@ -101,6 +102,13 @@ class BrokerTls:
             self._reloading = CertificateReloading(self._scheduler, self._report)
         self._reloading.follow(tls, name, must_verify=must_verify)
         self._followed.append((tls, listener))
+
+
+def https_context(settings: SslSettings, report: Report) -> ssl.SSLContext:
+    """Return the context of an HTTPS server of another library; it follows changed files. Raises `ConfigError`."""
+    from ...adapters.transport_tls import HttpsContext
+
+    return HttpsContext(settings, report)
 
 
 def client_tls_of(security: SecuritySettings) -> TlsClient | None:

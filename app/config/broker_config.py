@@ -335,10 +335,48 @@ class BrokerConfig(
         "logging.format", "text", ("text", "json"), doc="Ours. Of `barnabas serve`: how a line of its log looks."
     )
     metrics_listen: str | None = text_key(
-        "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
+        "metrics.listen",
+        None,
+        doc="Ours. HOST:PORT where Prometheus finds the metrics; https://HOST:PORT: with TLS "
+        "(listener.name.metrics.ssl.* or ssl.*).",
+    )
+    metrics_authentication_users_file: str | None = text_key(
+        "metrics.authentication.users.file",
+        None,
+        doc="Ours. A file with lines NAME: PASSWORD of those who may see the metrics, by basic authentication.",
     )
     schema_registry_listen: str | None = text_key(
-        "schema.registry.listen", None, doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry beside it."
+        "schema.registry.listen",
+        None,
+        doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry beside it; https://HOST:PORT: with TLS "
+        "(listener.name.registry.ssl.* or ssl.*).",
+    )
+    schema_registry_authentication_method: str = text_key(
+        "schema.registry.authentication.method",
+        "NONE",
+        ("NONE", "BASIC"),
+        doc="Ours. authentication.method of Confluent's registry: BASIC, by user name and password, or NONE.",
+    )
+    schema_registry_authentication_roles: tuple[str, ...] = list_key(
+        "schema.registry.authentication.roles",
+        ("*",),
+        doc="Ours. authentication.roles of Confluent's registry: users with one of them may enter; *: all users.",
+    )
+    schema_registry_authentication_realm: str = text_key(
+        "schema.registry.authentication.realm",
+        "SchemaRegistry",
+        doc="Ours. authentication.realm of Confluent's registry: the name that browsers show.",
+    )
+    schema_registry_authentication_users_file: str | None = text_key(
+        "schema.registry.authentication.users.file",
+        None,
+        doc="Ours. A file with lines NAME: PASSWORD[,ROLE...] of the registry's users.",
+    )
+    schema_registry_command_config: str | None = text_key(
+        "schema.registry.command.config",
+        None,
+        doc="Ours. A file with the client settings of the registry beside the broker; unset: those of brokers among "
+        "themselves.",
     )
     avro_validate_defaults: bool = flag_key(
         "avro.validate.defaults",
@@ -459,7 +497,8 @@ class BrokerConfig(
         """The address to serve metrics at; None: no metrics are served."""
         if self.metrics_listen is None or not self.metrics_listen:
             return None
-        return parse_address(self.metrics_listen.removeprefix("http://"), f"metrics.listen={self.metrics_listen}")
+        address = self.metrics_listen.removeprefix("https://").removeprefix("http://")
+        return parse_address(address, f"metrics.listen={self.metrics_listen}")
 
     @property
     def services(self) -> tuple[str, ...]:

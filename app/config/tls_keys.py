@@ -1,10 +1,15 @@
 """The keys of TLS, by Kafka's names, and their values for one listener."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from attrs import fields
+
 from ...core.security.ssl_settings import CLIENT_AUTH, PROTOCOLS, STORE_TYPES, SslSettings
+from ...ports.errors import ConfigError
 from ...ports.values import Secret, frozen
-from .keys import flag_key, list_key, password_key, text_key
+from .keys import flag_key, keys_of, list_key, password_key, text_key
+from .names import nearest
 
 _SCOPE = "listener"
 
@@ -138,6 +143,21 @@ class TlsKeys:
         doc="RULE:PATTERN/REPLACEMENT/[L|U],...: the names of users from the subjects of their certificates.",
         scope=_SCOPE,
     )
+
+
+def ssl_settings_of(settings: Mapping[str, object]) -> SslSettings:
+    """Return the `ssl.*` settings under Kafka's names, for a server that is no broker. Raises `ConfigError`."""
+    keys = keys_of(lambda: fields(TlsKeys))
+    unknown = sorted(settings.keys() - keys.keys())
+    if unknown:
+        raise ConfigError(f"there is no setting {unknown[0]!r}{nearest(unknown[0], list(keys))}")
+    values = {name: key.parse(settings[name]) if name in settings else key.default for name, key in keys.items()}
+
+    class _Values:
+        def for_listener(self, listener: str, key: str, mechanism: str = "") -> object:  # noqa: ARG002
+            return values[key]
+
+    return ssl_settings(_Values(), "")
 
 
 class ListenerValues(Protocol):

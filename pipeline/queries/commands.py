@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ...app.cli.command_config import registry_settings
 from ...app.cli.options import Settings, client_settings, progress
 from ...app.cli.reaching import check_reachable
 from ...app.extras import require
 from ...ports.errors import ConfigError
 from ...ports.report import counted
+from ...schemas.access import access_of
 from .output import FORMATS, chosen_format, print_rows, rows_of, write_file
 from .run import QUERY_PACKAGES, answered, window_of
 from .scope import Scope
@@ -96,7 +98,7 @@ def query(
                 tables=named_folders(tables or []),
                 window=window_of(since, until, last),
                 client=client_settings(None, settings),
-                registry=registry,
+                registry=access_of(registry_settings(), registry),
                 memory=memory,
                 progress=lambda done, total, topic: advance(done, total, f"read {topic}"),
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...app.cli.times import parse_time_ms
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
+from ...schemas.access import access_of, is_access_setting
 from .bounds import Window
 from .scope import Scope
 
@@ -40,17 +41,19 @@ def query(
     JSON values; `json` is all of them. `tables`: folders, or name → folder; a topic there is NAME.TOPIC. `since`,
     `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: the number of newest messages of each
     partition. `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value is a struct then,
-    whose fields are columns, and null with a reason in `value_error` where it does not decode.
+    whose fields are columns, and null with a reason in `value_error` where it does not decode; `client` may have the
+    settings of its client, such as `basic.auth.user.info`.
 
     Raises `ConfigError` for a query that cannot be answered, and what reading raises.
     """
     named = tables if isinstance(tables, Mapping) else {Path(each).resolve().name: each for each in tables}
+    client = client or {}
     scope = Scope(
         bootstrap=bootstrap,
         tables={name: Path(folder) for name, folder in named.items()},
         window=window_of(since, until, last),
-        client=client or {},
-        registry=registry,
+        client={name: value for name, value in client.items() if not is_access_setting(name)},
+        registry=access_of(client, registry),
         memory=memory,
     )
     with answered(sql, scope) as connection:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from ...schemas.access import RegistryAccess
 from .bounds import Window
 
 
@@ -27,7 +28,7 @@ class Scope:
     tables: Mapping[str, Path] = field(factory=dict)
     window: Window = field(factory=Window)
     client: Mapping[str, str] = field(factory=dict)
-    registry: str = ""
+    registry: RegistryAccess | str = ""
     memory: str = ""
     progress: Callable[[int, int, str], object] = no_progress
     """Called with the number of messages read, the number of all, and the topic."""

@@ -1,5 +1,6 @@
 """Values that were written with a schema of a registry, as structs: by the newest schema of their topic."""
 
+from ...schemas.access import RegistryAccess
 from ...schemas.client import RegistryClient, RegistryRefused
 from ...schemas.columns.avro import AvroColumns
 from ...schemas.columns.decoded import ColumnDecoder
@@ -14,7 +15,7 @@ _NO_SUBJECT = 40401
 class RegisteredValues:
     """Decoders of the values of topics. Raises what the registry's client does, and `ConfigError` for a schema."""
 
-    def __init__(self, registry: str) -> None:
+    def __init__(self, registry: RegistryAccess | str) -> None:
         self._client = RegistryClient(registry)
 
     def decoder_of(self, topic: str) -> ColumnDecoder | None:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from ...ports.errors import BarnabasError, ConfigError
+from ...schemas.access import RegistryAccess
 from ...schemas.client import RegisteredSchema, RegistryClient
 from ...schemas.columns.avro import AvroColumns
 from ...schemas.columns.decoded import ColumnDecoder, conformed
@@ -152,7 +153,7 @@ def _errors_text(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) 
 
 
 @lru_cache(maxsize=64)
-def _client(registry: str) -> RegistryClient:
+def _client(registry: RegistryAccess | str) -> RegistryClient:
     """One for all reads of this process: what it knows, it knows for all of them."""
     return RegistryClient(registry)
 

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from ...app.extras import require
 from ...ports.errors import ConfigError
+from ...schemas.access import ACCESS_OPTIONS, RegistryAccess, access_of, is_access_setting
 
 _COLUMNS = ("key", "value")
 _REGISTRY = "schema.registry.url"
@@ -16,8 +17,18 @@ _WRITTEN = ("format", "schema", "schema.file", "subject")
 _MODE = "mode"
 _FLAGS = ("auto.register.schemas", "use.latest.version")
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
-DECODING_OPTIONS = (_REGISTRY, _MODE, *(f"{column}.{setting}" for column in _COLUMNS for setting in _SETTINGS))
-ENCODING_OPTIONS = (_REGISTRY, *_FLAGS, *(f"{column}.{setting}" for column in _COLUMNS for setting in _WRITTEN))
+DECODING_OPTIONS = (
+    _REGISTRY,
+    *ACCESS_OPTIONS,
+    _MODE,
+    *(f"{column}.{setting}" for column in _COLUMNS for setting in _SETTINGS),
+)
+ENCODING_OPTIONS = (
+    _REGISTRY,
+    *ACCESS_OPTIONS,
+    *_FLAGS,
+    *(f"{column}.{setting}" for column in _COLUMNS for setting in _WRITTEN),
+)
 
 
 @frozen(kw_only=True)
@@ -30,7 +41,7 @@ class ColumnFormat:
 
     column: str
     format: str
-    registry: str = ""
+    registry: RegistryAccess | str = ""
     subject: str = ""
     schema: str = ""
     schema_id: int | None = None
@@ -99,7 +110,7 @@ def _column(given: Mapping[str, str], column: str) -> ColumnFormat | None:
     chosen = [setting for setting in ("schema", "schema.file", "schema.id") if setting in said]
     if len(chosen) > 1:
         raise ConfigError(f"give one of {' and '.join(f'{column}.{setting}' for setting in chosen)}")
-    registry = given.get(_REGISTRY, "").strip()
+    registry = access_of({option: value for option, value in given.items() if is_access_setting(option)})
     if not registry and (name != "json" or "schema.id" in said or "subject" in said):
         raise ConfigError(f"{column}.format={name} needs {_REGISTRY}, as in http://127.0.0.1:8081")
     number = said.get("schema.id")

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from ...app.extras import require
 from ...ports.errors import ConfigError, Malformed
+from ..access import RegistryAccess
 from ..client import RegistryClient, SchemaReference
 from ..loaded_avro import LoadedAvro, load_avro, registered_avro
 from ..subjects import SchemaSettings, SubjectNaming, client_of
@@ -45,7 +46,7 @@ class AvroEncoder:
 
     def __init__(
         self,
-        registry: str | Sequence[str] | RegistryClient,
+        registry: str | Sequence[str] | RegistryAccess | RegistryClient,
         schema: Any = None,
         *,
         reader: Any = None,

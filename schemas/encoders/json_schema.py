@@ -8,6 +8,7 @@ from attrs import frozen
 
 from ...app.extras import require
 from ...ports.errors import ConfigError, Malformed
+from ..access import RegistryAccess
 from ..client import RegisteredSchema, RegistryClient, SchemaReference
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
@@ -41,7 +42,7 @@ class JsonSchemaEncoder:
 
     def __init__(
         self,
-        registry: str | Sequence[str] | RegistryClient,
+        registry: str | Sequence[str] | RegistryAccess | RegistryClient,
         schema: Any = None,
         *,
         validate: bool = True,

@@ -1,17 +1,22 @@
 """The encoders by name: `avro`, `json-schema`, `protobuf`, as in `value.serializer = avro:http://127.0.0.1:8081`.
 
 The addresses of the registry follow the colon, or are in SCHEMA_REGISTRY_URL of the environment. A name that ends in
-`-key` is for keys: `avro-key`.
+`-key` is for keys: `avro-key`. SCHEMA_REGISTRY_CONFIG of the environment may name a file with further settings of a
+registry's client, such as `basic.auth.user.info` and `schema.registry.ssl.truststore.location`.
 """
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ...app.cli.client_files import read_client_file
 from ...plugins import hookimpl
 from ...ports.errors import ConfigError
+from ..access import RegistryAccess, access_of
 
 _ENVIRONMENT = "SCHEMA_REGISTRY_URL"
+_CONFIG_ENVIRONMENT = "SCHEMA_REGISTRY_CONFIG"
 _NAMES = ("avro", "json-schema", "protobuf")
 
 
@@ -35,11 +40,13 @@ def _made(name: str) -> Any:
     plain = known.removesuffix("-key")
     if plain not in _NAMES:
         return None
-    registry = addresses or os.environ.get(_ENVIRONMENT, "")
-    if not registry:
+    urls = addresses or os.environ.get(_ENVIRONMENT, "")
+    if not urls:
         text = f"say where the schema registry is: {known}:http://HOST:PORT, or {_ENVIRONMENT} in the environment"
         raise ConfigError(text)
     from .. import AvroEncoder, JsonSchemaEncoder, ProtobufEncoder
 
+    file = os.environ.get(_CONFIG_ENVIRONMENT)
+    registry: str | RegistryAccess = access_of(read_client_file(Path(file)), urls) if file else urls
     kinds = {"avro": AvroEncoder, "json-schema": JsonSchemaEncoder, "protobuf": ProtobufEncoder}
     return kinds[plain](registry, is_key=known != plain)

@@ -5,6 +5,7 @@ from typing import Any
 
 from ...app.extras import require
 from ...ports.errors import ConfigError, Malformed
+from ..access import RegistryAccess
 from ..client import RegistryClient, SchemaReference
 from ..descriptors import (
     KIND,
@@ -30,7 +31,7 @@ class ProtobufEncoder:
 
     def __init__(
         self,
-        registry: str | Sequence[str] | RegistryClient,
+        registry: str | Sequence[str] | RegistryAccess | RegistryClient,
         message: Any = None,
         *,
         is_key: bool = False,

@@ -2,16 +2,19 @@
 
 import signal
 import sys
+from pathlib import Path
 from threading import Event
 from typing import Annotated
 
 import typer
 
+from ...app.cli.client_files import read_client_file
 from ...app.cli.command_config import secured_by_command_config
 from ...app.cli.logging_setup import set_up
 from ...app.cli.options import Bootstrap
+from ...app.clients.shared.connect import secured
 from ...ports.errors import BarnabasError, ConfigError
-from .listening import parse_listen
+from .listening import STORE, parse_listen, security_of, warn_of_passwords
 
 _LOOK_S = 1.0
 
@@ -23,9 +26,21 @@ def register_registry(app: typer.Typer) -> None:
 def registry(
     bootstrap: Bootstrap = "",
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to serve HTTP; port 0: any free one.")
-    ] = "127.0.0.1:8081",
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic that stores the schemas.")] = "_schemas",
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to serve HTTP, or https://HOST:PORT; port 0: any free one. By default 127.0.0.1:8081.",
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic that stores the schemas; by default _schemas.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Settings by the names of Confluent's registry: listeners, ssl.*, authentication.*."
+        ),
+    ] = None,
     avro_validate_defaults: Annotated[
         bool, typer.Option("--avro-validate-defaults", help="Refuse Avro defaults that are not of their field's type.")
     ] = False,
@@ -41,15 +56,29 @@ def registry(
     from ...app.signals import ending_in_order
 
     with ending_in_order():
+        set_up(log_level or [], log_format)
+        settings = {} if config is None else {key: str(value) for key, value in read_client_file(config).items()}
+        bootstrap = bootstrap or settings.get(f"{STORE}bootstrap.servers", "")
         if not bootstrap:
             raise ConfigError("--bootstrap HOST:PORT is missing: give a broker of the cluster")
-        address = parse_listen(listen, "--listen")
+        listen = listen or settings.get("listeners", "127.0.0.1:8081")
+        address = parse_listen(listen, "--listen" if "listeners" not in settings else "listeners")
         from .server import RegistryServer
 
-        set_up(log_level or [], log_format)
         stopping = Event()
+        own = {key.removeprefix(STORE): value for key, value in settings.items() if key.startswith(STORE)}
         cluster = secured_by_command_config(bootstrap)
-        server = RegistryServer(cluster, address, topic=topic, validate_defaults=avro_validate_defaults)
+        if cluster is bootstrap:
+            cluster = secured(_without_protocols(bootstrap), own)
+        security = security_of(settings, listen)
+        warn_of_passwords(address[0], security)
+        server = RegistryServer(
+            cluster,
+            address,
+            topic=topic or own.get("topic", "_schemas"),
+            validate_defaults=avro_validate_defaults or settings.get("avro.validate.defaults", "").lower() == "true",
+            security=security,
+        )
         try:
             url = server.start()
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,3 +90,8 @@ def registry(
                     raise BarnabasError("the registry has stopped after an error; see the log above")
         finally:
             server.stop()
+
+
+def _without_protocols(bootstrap: str) -> str:
+    """Return HOST:PORT,... of addresses that Confluent's registry takes with a security protocol before each."""
+    return ",".join(each.strip().rpartition("://")[2] for each in bootstrap.split(","))

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...app.compose.https import BasicAuthentication
 from . import routes_schemas as schemas
 from . import routes_subjects as subjects
 from .call import Call
@@ -72,14 +73,33 @@ _ROUTES: tuple[tuple[str, str, Handle], ...] = (
 )
 
 
-def make_app(registry: Registry) -> ASGIApp:
-    """Return the application; the caller starts and stops the registry."""
+def make_app(registry: Registry, users: BasicAuthentication | None = None) -> ASGIApp:
+    """Return the application; the caller starts and stops the registry. `users`: those who may use it."""
     by_path: dict[str, dict[str, Handle]] = {}
     for method, path, handle in _ROUTES:
         by_path.setdefault(path, {})[method] = handle
     routes = [Route(path, _endpoint(registry, handles), methods=sorted(handles)) for path, handles in by_path.items()]
     failures = {HTTPException: _http_failure, Exception: _failure}
-    return _RawPath(Starlette(routes=routes, exception_handlers=failures))
+    app = _RawPath(Starlette(routes=routes, exception_handlers=failures))
+    return app if users is None else _Authenticated(app, users)
+
+
+class _Authenticated:
+    """Passes the requests of known users, by HTTP's basic authentication."""
+
+    def __init__(self, app: ASGIApp, users: BasicAuthentication) -> None:
+        self._app = app
+        self._users = users
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            if self._users.user_of(given.decode("latin-1")) is None:
+                refused = _answer({"error_code": 401, "message": "HTTP 401 Unauthorized"}, 401)
+                refused.headers["WWW-Authenticate"] = self._users.challenge
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class _RawPath:

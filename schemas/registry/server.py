@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ...app.compose.https import HttpSecurity
 from ...ports.errors import ConfigError
 from .http import make_app
 from .registry import Registry
@@ -61,11 +62,19 @@ class RegistryServer:
     """Serves a registry between `start` and `stop`."""
 
     def __init__(
-        self, bootstrap: object, listen: tuple[str, int], *, topic: str, validate_defaults: bool = False
+        self,
+        bootstrap: object,
+        listen: tuple[str, int],
+        *,
+        topic: str,
+        validate_defaults: bool = False,
+        security: HttpSecurity | None = None,
     ) -> None:
+        """`security`: TLS and the users of the HTTP server; None: everyone may connect, without TLS."""
         self._registry = Registry(bootstrap, topic, validate_defaults=validate_defaults)
         self._listen = listen
         self._bootstrap = bootstrap
+        self._security = security or HttpSecurity()
         self._server: uvicorn.Server | None = None
         self._thread: Thread | None = None
         self._ended = Event()
@@ -77,7 +86,7 @@ class RegistryServer:
         bound = _bind(self._listen)
         self._registry.start()
         config = uvicorn.Config(
-            make_app(self._registry),
+            make_app(self._registry, self._security.users),
             http=_ImpatientProtocol,
             ws="none",
             loop="asyncio",
@@ -89,6 +98,8 @@ class RegistryServer:
             limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=_DRAIN_S,
         )
+        config.load()
+        config.ssl = self._security.tls
         self._server = uvicorn.Server(config)
         self._thread = Thread(target=self._serve, args=(self._server, bound), name="registry-http", daemon=True)
         self._thread.start()
@@ -99,7 +110,7 @@ class RegistryServer:
                 raise trouble
             logger.warning("serving without schemas until %s can be reached", self._bootstrap)
         host, port = bound.getsockname()[:2]
-        self.listener = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.listener = f"{self._security.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self.listener
 
     def stop(self) -> None:

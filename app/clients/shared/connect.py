@@ -1,5 +1,6 @@
 """The start of every client: its connector and its shell."""
 
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -62,6 +63,18 @@ def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create
     shell = ClientShell(connector, settings, allow_auto_create=allow_auto_create)
     shell.is_of_program = not is_given
     return shell
+
+
+def https_context(settings: Mapping[str, Any], prefix: str = "") -> ssl.SSLContext:
+    """Return a context for an HTTPS client from `ssl.*` settings by Kafka's names. Raises `ConfigError`.
+
+    `prefix` stands before the names as the user writes them.
+    """
+    from ...compose.tls import client_tls_of
+
+    tls = client_tls_of(read_security({**settings, "security.protocol": "SSL"}, prefix=prefix))
+    assert tls is not None  # the protocol has TLS
+    return tls.context
 
 
 def plugin_host(plugins: Any) -> PluginHost:

@@ -12,8 +12,7 @@ from support.waiting import PATIENCE_S, wait_for
 from barnabas import Message, Producer
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.clients.aio import AsyncProducer
-from barnabas.app.clients.classic.producer import ClassicProducer
-from barnabas.app.clients.classic.runs import ProducerData
+from barnabas.app.clients.classic.producer import ClassicProducer, ProducerData
 from barnabas.app.clients.shared.protocols import AnyProducer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, QueueFull
 from barnabas.core.client.producer.producer_batch import Delivery

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....ports.broker_api.groups import Coordinator
     from ....ports.types import TopicPartition
     from ...clients.admin.admin import Admin
-    from ...clients.admin.group_details import GroupDetails, GroupLag, MemberDetails
+    from ...clients.admin.groups import GroupDetails, GroupLag, MemberDetails
 
 groups = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 add_reset_command(groups)

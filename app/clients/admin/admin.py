@@ -3,21 +3,70 @@ cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ..shared.connect import open_shell
+from ....core.client.calls import CoordinatorOf, Target
+from ....ports.broker_api.acls import (
+    AclBinding,
+    AclBindingFilter,
+    CreateAcls,
+    CreateAclsResult,
+    DeleteAcls,
+    DeleteAclsResult,
+    DescribeAcls,
+    DescribeAclsResult,
+)
+from ....ports.broker_api.cluster import DescribeCluster, DescribeClusterResult, DescribeLogDirs, LogDirDescription
+from ....ports.broker_api.configs import (
+    AlterConfigs,
+    AlterConfigsResult,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigEntry,
+    ConfigOp,
+    ConfigReplacement,
+    ConfigResource,
+    ConfigSource,
+    DescribeConfigs,
+    DescribeConfigsResult,
+    IncrementalAlterConfigs,
+    ResourceKind,
+)
+from ....ports.broker_api.groups import TRANSACTION_COORDINATOR, Coordinator
+from ....ports.broker_api.producers import ActiveProducer, DescribeProducers, DescribeProducersResult
+from ....ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    ListPartitionReassignments,
+    ListPartitionReassignmentsResult,
+    OngoingReassignment,
+    Reassignment,
+)
+from ....ports.broker_api.transactions import (
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResult,
+    ListTransactions,
+    TxnMarker,
+    WriteTxnMarkers,
+    WriteTxnMarkersResult,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ConfigError
+from ....ports.types import TopicPartition
+from ....ports.values import frozen
+from ..shared.connect import first_error, open_shell
 from ..shared.process import check_process_in_methods
 from ..shared.settings import CommonSettings, read_settings
-from .acls import AclAdmin
-from .asker import AdminRequests
-from .cluster import ClusterAdmin
-from .configs import ConfigAdmin
+from .asker import AdminRequests, Place, check, passing
 from .groups import GroupAdmin
 from .quotas import QuotaAdmin
 from .topics import TopicAdmin
-from .transactions import TransactionAdmin
 from .users import UserAdmin
 
 if TYPE_CHECKING:
@@ -45,6 +94,101 @@ def _topics(admin: Admin) -> TopicAdmin:
     return admin._topics
 
 
+# `Admin`: the settings of topics and brokers.
+
+
+class ConfigAdmin:
+    """Describes and changes settings."""
+
+    def __init__(self, asker: AdminRequests) -> None:
+        self._asker = asker
+
+    def describe_configs(
+        self,
+        kind: ResourceKind,
+        name: str | int,
+        keys: Sequence[str] | None = None,
+        *,
+        documentation: bool = False,
+    ) -> list[ConfigEntry]:
+        """Return the settings of a topic, or of a broker by its id; `keys` None: all.
+
+        Raises `ApiError`, `ConfigError` for a broker that does not exist.
+        """
+        resource = ConfigResource(kind=kind, name=str(name))
+        request = DescribeConfigs(
+            resources=[ConfigDescription(resource=resource, keys=keys)],
+            include_synonyms=True,
+            include_documentation=documentation,
+        )
+        result: DescribeConfigsResult = self._asker.shell.ask(request, self._home(resource))
+        outcome = result.resources[0]
+        check(outcome.error, outcome.error_message, str(resource.name))
+        return list(outcome.entries)
+
+    def describe_topic_configs(self, name: str) -> dict[str, str | None]:
+        """Return all settings of a topic. Raises `ApiError`."""
+        return {entry.name: entry.value for entry in self.describe_configs(ResourceKind.TOPIC, name)}
+
+    def topic_overrides(self, name: str) -> dict[str, str | None]:
+        """Return the settings that this topic itself overrides. Raises `ApiError`."""
+        entries = self.describe_configs(ResourceKind.TOPIC, name)
+        return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
+
+    def alter_configs(
+        self,
+        kind: ResourceKind,
+        name: str | int,
+        changes: Mapping[str, str | None] | Iterable[tuple[str, ConfigOp, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change settings, all of them or none: key → value (None: back to the default), or (key, operation, value).
+
+        Other settings stay as they are. Raises `ApiError` (INVALID_CONFIG, ...).
+        """
+        resource = ConfigResource(kind=kind, name=str(name))
+        operations = (
+            [(key, ConfigOp.DELETE if value is None else ConfigOp.SET, value) for key, value in changes.items()]
+            if isinstance(changes, Mapping)
+            else list(changes)
+        )
+        request = IncrementalAlterConfigs(
+            resources=[resource],
+            alterations=[
+                ConfigAlteration(resource=resource, name=key, value=value, op=op) for key, op, value in operations
+            ],
+            validate_only=validate_only,
+        )
+        self._alter(request, resource)
+
+    def replace_configs(
+        self, kind: ResourceKind, name: str | int, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Set these keys, and reset all others to their defaults. Raises `ApiError` (INVALID_CONFIG, ...)."""
+        resource = ConfigResource(kind=kind, name=str(name))
+        wanted = ConfigReplacement(resource=resource, configs=configs)
+        self._alter(AlterConfigs(resources=[wanted], validate_only=validate_only), resource)
+
+    def _alter(self, request: AlterConfigs | IncrementalAlterConfigs, resource: ConfigResource) -> None:
+        target = Target.CONTROLLER if resource.kind == ResourceKind.TOPIC else self._home(resource)
+        result: AlterConfigsResult = self._asker.shell.ask(request, target)
+        for outcome in result.resources:
+            check(outcome.error, outcome.error_message, outcome.resource.name)
+
+    def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a topic; None resets a key to its default. Raises `ApiError`."""
+        self.alter_configs(ResourceKind.TOPIC, name, changes)
+
+    def _home(self, resource: ConfigResource) -> Target | int:
+        """Return the broker to ask: only a broker itself knows its settings (facts C6). Raises `ConfigError`."""
+        if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
+            node = int(resource.name)
+            self._asker.know(node)
+            return node
+        return Target.ANY
+
+
 def _configs(admin: Admin) -> ConfigAdmin:
     return admin._configs
 
@@ -53,12 +197,299 @@ def _groups(admin: Admin) -> GroupAdmin:
     return admin._groups
 
 
+@frozen(kw_only=True)
+class TransactionListing:
+    """A transactional id with its producer and state; `coordinator`: the id of the broker that coordinates it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@frozen(kw_only=True)
+class OpenTransaction:
+    """An open transaction in a partition; `read_committed` consumers get no messages from `start_offset` on."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    """The time of the producer's last append."""
+
+
+class TransactionAdmin:
+    """Lists and describes transactions; finds hanging ones, and aborts them."""
+
+    def __init__(self, asker: AdminRequests, topics: TopicAdmin) -> None:
+        self._asker = asker
+        self._topics = topics
+
+    def list_transactions(
+        self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all brokers, sorted by name.
+
+        Filters restrict them to these states ("Ongoing", ...), to these producers, and to transactions that last longer
+        than `duration_ms`. Raises `ApiError`, `ConfigError` for an unknown state.
+        """
+        request = ListTransactions(states=states, producer_ids=producer_ids, duration_ms=duration_ms)
+        found: dict[str, TransactionListing] = {}
+        for node, result in self._asker.ask_brokers(request):
+            check(result.error, None, f"the transactions of broker {node}")
+            if result.unknown_states:
+                raise ConfigError(f"{', '.join(result.unknown_states)}: no state of transactions")
+            for each in result.transactions:
+                found[each.transactional_id] = TransactionListing(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    state=each.state,
+                    coordinator=node,
+                )
+        return [found[name] for name in sorted(found)]
+
+    def transaction_coordinator(self, transactional_id: str) -> Coordinator:
+        """Return the broker that coordinates a transactional id. Raises `ApiError`."""
+        return self._asker.coordinator(_coordinator_of(transactional_id), f"transactional id {transactional_id}")
+
+    def describe_transactions(self, transactional_ids: Sequence[str]) -> list[DescribedTransaction]:
+        """Return state, producer and partitions of transactions, in the order of the ids.
+
+        Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND).
+        """
+
+        def describe(name: str) -> DescribedTransaction:
+            def errors(result: DescribeTransactionsResult) -> Iterable[ErrorCode]:
+                return [each.error for each in result.transactions]
+
+            request = DescribeTransactions(transactional_ids=[name])
+            result = self._asker.shell.ask(request, _coordinator_of(name), retriable=passing(errors))
+            check(result.transactions[0].error, None, f"transactional id {name}")
+            return result.transactions[0]
+
+        return [describe(name) for name in transactional_ids]
+
+    def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
+        """Return the idempotent and transactional producers of these partitions, as their leaders know them.
+
+        Raises `ApiError`.
+        """
+        asked = sorted({TopicPartition(*place) for place in places})
+
+        def build(group: Sequence[TopicPartition]) -> DescribeProducers:
+            topics: dict[str, list[int]] = {}
+            for topic, partition in group:
+                topics.setdefault(topic, []).append(partition)
+            return DescribeProducers(topics=topics)
+
+        def outcomes(result: DescribeProducersResult) -> list[tuple[ErrorCode, Any]]:
+            described = sorted(result.partitions, key=lambda each: (each.topic, each.partition))
+            return [(each.error, each.producers) for each in described]
+
+        answers = self._asker.shell.ask_leaders(asked, lambda place: place, build, outcomes)
+        first_error(answers)
+        return dict(zip(asked, answers, strict=True))
+
+    def find_hanging_transactions(
+        self, *, max_timeout_ms: int = 900_000, topics: Sequence[str] | None = None, now_ms: int | None = None
+    ) -> list[OpenTransaction]:
+        """Return the hanging transactions: open in a partition for too long, and unknown to their coordinator.
+
+        `max_timeout_ms`: the longest time without an append, the brokers' `transaction.max.timeout.ms`. A hanging
+        transaction blocks `read_committed` consumers for ever: see `abort_transaction`. Raises `ApiError`.
+        """
+        now = self._asker.shell.connector.clock.now_ms() if now_ms is None else now_ms
+        described = self._topics.describe_topics(topics)
+        places = [TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions]
+        old = [
+            (place, producer)
+            for place, producers in self.describe_producers(places).items()
+            for producer in producers
+            if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms + max_timeout_ms < now
+        ]
+        known = self._partitions_of({producer.producer_id for _, producer in old}) if old else {}
+        return [_open(place, producer) for place, producer in old if place not in known.get(producer.producer_id, ())]
+
+    def abort_transaction(
+        self, place: Place, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
+    ) -> None:
+        """Abort a transaction in one partition, in place of its coordinator; only for hanging transactions.
+
+        The leader writes an ABORT marker, whatever state the coordinator has. Raises `ApiError`: INVALID_PRODUCER_EPOCH
+        or TRANSACTION_COORDINATOR_FENCED if the partition knows a later epoch.
+        """
+        asked = TopicPartition(*place)
+        marker = TxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=False,
+            partitions=[asked],
+            coordinator_epoch=max(0, coordinator_epoch),
+        )
+
+        def outcomes(result: WriteTxnMarkersResult) -> list[tuple[ErrorCode, Any]]:
+            return [(each.error, None) for written in result.markers for each in written.partitions]
+
+        build = WriteTxnMarkers(markers=[marker])
+        first_error(self._asker.shell.ask_leaders([asked], lambda each: each, lambda _: build, outcomes))
+
+    def _partitions_of(self, producer_ids: Iterable[int]) -> Mapping[int, set[TopicPartition]]:
+        """Return the partitions in the transactions of these producers, as their coordinators know them."""
+        listed = self.list_transactions(producer_ids=sorted(producer_ids))
+        known: dict[int, set[TopicPartition]] = {}
+        for found in self.describe_transactions([each.transactional_id for each in listed]):
+            places = {TopicPartition(topic, number) for topic, numbers in found.topics.items() for number in numbers}
+            known.setdefault(found.producer_id, set()).update(places)
+        return known
+
+
+def _coordinator_of(transactional_id: str) -> CoordinatorOf:
+    return CoordinatorOf(transactional_id, TRANSACTION_COORDINATOR)
+
+
+def _open(place: TopicPartition, producer: ActiveProducer) -> OpenTransaction:
+    return OpenTransaction(
+        topic=place.topic,
+        partition=place.partition,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=producer.coordinator_epoch,
+        start_offset=producer.current_txn_start_offset,
+        last_timestamp_ms=producer.last_timestamp_ms,
+    )
+
+
 def _transactions(admin: Admin) -> TransactionAdmin:
     return admin._transactions
 
 
+# `Admin`: the cluster, its brokers, and the placement of partitions.
+
+PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+class ClusterAdmin:
+    """Describes brokers and log folders; requests elections and reassignments."""
+
+    def __init__(self, asker: AdminRequests) -> None:
+        self._asker = asker
+
+    def describe_cluster(self) -> DescribeClusterResult:
+        """Return cluster id, controller and brokers. Raises `ApiError`."""
+        result: DescribeClusterResult = self._asker.shell.ask(DescribeCluster())
+        check(result.error, result.error_message, "cluster")
+        return result
+
+    def describe_log_dirs(
+        self,
+        brokers: Sequence[int] | None = None,
+        topics: Mapping[str, Sequence[int]] | None = None,
+    ) -> dict[int, Sequence[LogDirDescription]]:
+        """Return broker id → its data folders with their replicas (None: all brokers, all topics).
+
+        Raises `ApiError`, `ConfigError` for a broker that does not exist.
+        """
+        ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
+        described = {}
+        for node in ids:
+            self._asker.know(node)
+            result = self._asker.shell.ask(DescribeLogDirs(topics=topics), node)
+            check(result.error, None, f"broker {node}")
+            described[node] = result.log_dirs
+        return described
+
+    def elect_leaders(
+        self, places: Iterable[Place] | None = None, kind: ElectionType = ElectionType.PREFERRED
+    ) -> list[TopicPartition]:
+        """Elect the preferred leaders of partitions (None: all that need it), or any replicas (UNCLEAN: may lose data).
+
+        Returns the partitions with a new leader; the others needed no election. Raises the first `ApiError`.
+        """
+        topics = None if places is None else _by_topic(places)
+        request = ElectLeaders(topics=topics, election_type=kind, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: ElectLeadersResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        check(result.error, None, "an election")
+        elected = [change for change in result.partitions if change.error is not ErrorCode.ELECTION_NOT_NEEDED]
+        for change in elected:
+            check(change.error, change.error_message, f"{change.topic}-{change.partition}")
+        return [TopicPartition(change.topic, change.partition) for change in elected]
+
+    def reassign_partitions(self, replicas: Mapping[PlaceT, Sequence[int] | None]) -> None:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels an ongoing reassignment.
+
+        Raises the first `ApiError` (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, ...).
+        """
+        wanted = [Reassignment(topic=p[0], partition=p[1], replicas=brokers) for p, brokers in replicas.items()]
+        request = AlterPartitionReassignments(partitions=wanted, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: AlterPartitionReassignmentsResult = self._asker.shell.ask(
+            request, Target.CONTROLLER, retriable=_not_controller
+        )
+        check(result.error, result.error_message, "a reassignment")
+        for change in result.partitions:
+            check(change.error, change.error_message, f"{change.topic}-{change.partition}")
+
+    def list_reassignments(self, places: Iterable[Place] | None = None) -> list[OngoingReassignment]:
+        """Return the ongoing reassignments of these partitions, or of all (None). Raises `ApiError`."""
+        topics = None if places is None else _by_topic(places)
+        request = ListPartitionReassignments(topics=topics, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: ListPartitionReassignmentsResult = self._asker.shell.ask(
+            request, Target.CONTROLLER, retriable=_not_controller
+        )
+        check(result.error, result.error_message, "reassignments")
+        return list(result.partitions)
+
+
+def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in places:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _not_controller(result: Any) -> ErrorCode:
+    return ErrorCode.NOT_CONTROLLER if result.error is ErrorCode.NOT_CONTROLLER else ErrorCode.NONE
+
+
 def _cluster(admin: Admin) -> ClusterAdmin:
     return admin._cluster
+
+
+# `Admin`: access control lists.
+
+
+class AclAdmin:
+    """Describes, creates and deletes ACLs."""
+
+    def __init__(self, asker: AdminRequests) -> None:
+        self._asker = asker
+
+    def describe_acls(self, selected: AclBindingFilter | None = None) -> list[AclBinding]:
+        """Return the ACLs that the filter selects; None: all.
+
+        Raises `ApiError` (SECURITY_DISABLED where the brokers have no authorizer, ...).
+        """
+        request = DescribeAcls(filter=selected or AclBindingFilter())
+        result: DescribeAclsResult = self._asker.shell.ask(request)
+        check(result.error, result.error_message, "the ACLs")
+        return list(result.acls)
+
+    def create_acls(self, acls: Iterable[AclBinding]) -> None:
+        """Add ACLs; one that exists already is a success. Raises `ApiError`."""
+        wanted = list(acls)
+        result: CreateAclsResult = self._asker.shell.ask(CreateAcls(acls=wanted), Target.CONTROLLER)
+        for acl, outcome in zip(wanted, result.results, strict=True):
+            check(outcome.error, outcome.error_message, str(acl))
+
+    def delete_acls(self, filters: Iterable[AclBindingFilter]) -> list[AclBinding]:
+        """Delete the ACLs that one of the filters selects, and return them. Raises `ApiError`."""
+        wanted = list(filters)
+        result: DeleteAclsResult = self._asker.shell.ask(DeleteAcls(filters=wanted), Target.CONTROLLER)
+        for selected, outcome in zip(wanted, result.results, strict=True):
+            check(outcome.error, outcome.error_message, str(selected))
+        return list(dict.fromkeys(acl for outcome in result.results for acl in outcome.acls))
 
 
 def _acls(admin: Admin) -> AclAdmin:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from attrs import field
+
 from ....core.client.calls import CoordinatorOf
 from ....core.client.errors import no_partition
+from ....core.client.group.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from ....ports.broker_api.envelope import Request, ResultT
 from ....ports.broker_api.groups import (
     Coordinator,
@@ -14,6 +17,8 @@ from ....ports.broker_api.groups import (
     DescribeGroups,
     DescribeGroupsResult,
     FetchedOffset,
+    GroupDescription,
+    GroupMember,
     ListedGroup,
     ListGroups,
     OffsetCommit,
@@ -25,13 +30,206 @@ from ....ports.broker_api.groups import (
     OffsetFetchGroup,
     OffsetFetchResult,
 )
+from ....ports.broker_api.offsets import EARLIEST, LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, ConfigError
 from ....ports.types import TopicPartition
+from ....ports.values import frozen
 from .asker import AdminRequests, Place, check, passing
-from .group_details import GroupDetails, GroupLag, details_of
-from .group_reset import OffsetChange, ResetTo, planned
 from .topics import TopicAdmin
+
+# The descriptions of consumer groups that `Admin` returns.
+
+DEAD = "Dead"
+"""The state of a group that does not exist."""
+
+
+def _size(data: bytes) -> str:
+    return f"<{len(data)} bytes>"
+
+
+@frozen(kw_only=True)
+class MemberDetails:
+    """One member. `topics` and `assignment` are decoded from its bytes; empty where those are not a consumer's."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None = None
+    topics: Sequence[str] = ()
+    assignment: Sequence[TopicPartition] = ()
+    metadata_bytes: bytes = field(default=b"", repr=_size)
+    assignment_bytes: bytes = field(default=b"", repr=_size)
+
+    @property
+    def name(self) -> str:
+        """A short name for people: member id, instance id and host."""
+        instance = f" ({self.group_instance_id})" if self.group_instance_id else ""
+        return f"{self.member_id}{instance} at {self.client_host.lstrip('/') or '?'}"
+
+
+@frozen(kw_only=True)
+class GroupDetails:
+    """One group. `protocol` is the name of its assignor, "" unless it is stable."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: Sequence[MemberDetails]
+
+    @property
+    def exists(self) -> bool:
+        return self.state != DEAD
+
+
+@frozen(kw_only=True)
+class GroupLag:
+    """The lag of a group in one partition.
+
+    `committed` is None without a committed offset, `end` if the partition does not exist, `member` if none reads it.
+    """
+
+    committed: int | None
+    end: int | None
+    member: MemberDetails | None = None
+    metadata: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        """The number of messages between committed offset and end, about: offsets may have gaps. None: not known."""
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+
+def details_of(group: GroupDescription) -> GroupDetails:
+    reads_like_consumers = group.protocol_type == PROTOCOL_TYPE
+    return GroupDetails(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        members=[_member(member, decode=reads_like_consumers) for member in group.members],
+    )
+
+
+def _member(member: GroupMember, *, decode: bool) -> MemberDetails:
+    return MemberDetails(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.group_instance_id,
+        topics=_topics(member.metadata) if decode else (),
+        assignment=_assignment(member.assignment) if decode else (),
+        metadata_bytes=member.metadata,
+        assignment_bytes=member.assignment,
+    )
+
+
+def _topics(metadata: bytes) -> Sequence[str]:
+    """Return the topics of a subscription; none if it cannot be decoded, for its format belongs to the members."""
+    try:
+        return tuple(decode_subscription(metadata).topics) if metadata else ()
+    except ValueError:
+        return ()
+
+
+def _assignment(assignment: bytes) -> Sequence[TopicPartition]:
+    try:
+        return tuple(decode_assignment(assignment).partitions)
+    except ValueError:
+        return ()
+
+
+_POSITIONS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@frozen(kw_only=True)
+class OffsetChange:
+    """The committed offset of a group in one partition, before (None: none) and after a reset, and the log's range."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def lag(self) -> int:
+        """The number of messages left to read after the reset, about."""
+        return self.log_end_offset - self.after
+
+
+@frozen(kw_only=True)
+class ResetTo:
+    """The target of a reset, exactly one of: a time (ms, EARLIEST or LATEST), an offset, a shift."""
+
+    timestamp_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        offset: int | None = None,
+        shift: int | None = None,
+    ) -> ResetTo:
+        """Make the target. Raises `ConfigError` unless exactly one argument is given, and is valid."""
+        given = [value for value in (to, timestamp_ms, offset, shift) if value is not None]
+        if len(given) != 1:
+            raise ConfigError("say where to reset to: exactly one of to, timestamp_ms, offset and shift")
+        if to is not None and to not in _POSITIONS:
+            raise ConfigError(f"to={to!r}: give earliest or latest, or timestamp_ms, offset or shift")
+        if timestamp_ms is not None and timestamp_ms < 0:
+            raise ConfigError(f"timestamp_ms={timestamp_ms}: give milliseconds since 1970")
+        if offset is not None and offset < 0:
+            raise ConfigError(f"offset={offset}: offsets begin at 0")
+        return cls(timestamp_ms=_POSITIONS[to] if to is not None else timestamp_ms, offset=offset, shift=shift)
+
+
+def planned(
+    wanted: ResetTo,
+    places: Sequence[TopicPartition],
+    *,
+    committed: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    at_time: Mapping[TopicPartition, int],
+) -> list[OffsetChange]:
+    """Return the change of each partition, limited to the log's range.
+
+    `at_time`: the offsets of a wanted time, -1 = no message is that late. Raises `ConfigError` for a shift without a
+    committed offset.
+    """
+
+    def target(place: TopicPartition) -> int:
+        if wanted.timestamp_ms is not None:
+            found = at_time[place]
+            return found if found >= 0 else end[place]
+        if wanted.offset is not None:
+            return wanted.offset
+        if place not in committed:
+            raise ConfigError(f"the group has no position in {place} to move from; reset it to earliest or latest")
+        return committed[place] + (wanted.shift or 0)
+
+    return [
+        OffsetChange(
+            topic=place.topic,
+            partition=place.partition,
+            before=committed.get(place),
+            after=min(max(target(place), first[place]), end[place]),
+            log_start_offset=first[place],
+            log_end_offset=end[place],
+        )
+        for place in places
+    ]
 
 
 class GroupAdmin:

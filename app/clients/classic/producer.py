@@ -2,45 +2,309 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from ....core.classic.producer.queue import RunQueue
-from ....core.classic.producer.run import Run, first_value
-from ....core.classic.producer.sender import ProducerSender, SendingSettings
+from ....core.classic.producer.run import ENTRY_OVERHEAD, Run, Wish, first_value, too_large
+from ....core.classic.producer.sender import REQUEST_BYTES_MAX, ProducerSender, SendingSettings
 from ....core.classic.registry.layout import BrokerPartition
-from ....core.client.errors import ClientTimeout, QueueFull
+from ....core.client.effects import NEVER, Poll
+from ....core.client.errors import ClientTimeout, EncodeError, QueueFull
 from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
 from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, UnseenFailures
+from ....core.message.classic.reader import ShallowMessage
 from ....core.message.message import Message
-from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ....ports.scheduler import Outcome
 from ..shared.at_exit import flush_at_exit
 from ..shared.connect import plugin_host
 from ..shared.delivery import DeliveryHandle, ManyHandle
 from ..shared.encoding import by_name, check_callback, checked_headers, choose_index, encoding_of
-from ..shared.hooks import HookPath, still_wait
+from ..shared.hooks import HookOwner, HookPath, QueueLimits, still_wait
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnyProducer
 from ..shared.settings import read_settings
 from .choice import Whereabouts, find_out
-from .dispatch import RunDispatch
-from .hooks import ClassicHooks
 from .opening import classic_codec, classic_connector, classic_partitioner, make_directory, make_pool, open_coordination
 from .producer_settings import ClassicProducerSettings
-from .runs import ProducerData, RunMaker, split_run
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from ....core.client.producer.handlers import CallbackHandler, EventHandler
+    from ....core.classic.producer.run import Run
+    from ....core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ...connector import Connector
+    from ..shared.delivery import DeliveryHandle
+    from ..shared.encoding import Encoding
+    from .producer_settings import ClassicProducerSettings
+    from .shell import ClassicShell
+
+
+# The queue of an asynchronous classic producer without hooks (facts A6: queue.time, queue.size, batch.size).
+
+
+class RunQueue:
+    """Runs between `send` and the requests. With hooks, `core.client.producer.hook_queue` stands in its place.
+
+    A batch goes out when it has `batch_messages`, or `queue_ms` after the last one went.
+    """
+
+    def __init__(self, *, batch_messages: int, queue_ms: float) -> None:
+        self._batch_messages = batch_messages
+        self._queue_ms = queue_ms
+        self._queue: deque[Run] = deque()
+        self._last_ms: float | None = None
+        self.waiting = 0
+        """Messages in the queue."""
+        self.hurry = 0
+        """While this is > 0, a batch need not fill up."""
+
+    def put(self, run: Run) -> bool:
+        """Queue a run; True when the owner should be woken."""
+        before = self.waiting
+        self.waiting = before + run.count
+        self._queue.append(run)
+        return not before or self.waiting // self._batch_messages != before // self._batch_messages
+
+    def drain(self, now_ms: float) -> list[Run]:
+        """Take the batch that is to go out now; empty if none is, then `wake_ms` says when to look again."""
+        if self._last_ms is None:
+            self._last_ms = now_ms
+        late = self.hurry or now_ms >= self._last_ms + self._queue_ms
+        if not self.waiting or not (late or self.waiting >= self._batch_messages):
+            return []
+        self._last_ms = now_ms
+        return self._take_batch()
+
+    @property
+    def wake_ms(self) -> float:
+        """The time when the next batch is due at the latest; `NEVER` while nothing waits."""
+        return self._last_ms + self._queue_ms if self.waiting and self._last_ms is not None else NEVER
+
+    def _take_batch(self) -> list[Run]:
+        batch, count = list[Run](), 0
+        while self._queue and (not count or count + self._queue[0].count <= self._batch_messages):
+            run = self._queue.popleft()
+            batch.append(run)
+            count += run.count
+        self.waiting -= count
+        return batch
+
+
+# The lock around the queue of an asynchronous classic producer, which its users' threads fill.
+
+
+class RunDispatch:
+    """Takes the batches that are due, with the lock held, and hands them on without it."""
+
+    def __init__(
+        self,
+        queue: RunQueue,
+        lock: AbstractContextManager[object],
+        dispatch: Callable[[Sequence[Run]], None],
+        has_room: Callable[[], bool],
+        progress: Callable[[], None],
+    ) -> None:
+        """`has_room` is False while enough is under way: the code that makes room polls again."""
+        self._queue = queue
+        self._lock = lock
+        self._dispatch = dispatch
+        self._has_room = has_room
+        self._progress = progress
+
+    def poll(self, now_ms: float) -> Poll:
+        while self._has_room():
+            with self._lock:
+                batch, wake_ms = self._queue.drain(now_ms), self._queue.wake_ms
+            if not batch:
+                return Poll([], wake_ms)
+            self._dispatch(batch)
+            self._progress()
+        return Poll([], NEVER)
+
+
+# The classic hook points, on the way to the classic wire.
+
+
+class RunOwner(HookOwner, Protocol):
+    """The part of a `ClassicProducer` that the hooks use."""
+
+    @property
+    def settings(self) -> ClassicProducerSettings: ...
+
+    @property
+    def shell(self) -> ClassicShell: ...
+
+    def run_of(self, topic: str, value: Any, key: Any, partition: Any, headers: Any) -> Run: ...
+
+    def adopt(self, run: Run, handle: DeliveryHandle) -> None: ...
+
+    def dispatch(self, runs: Sequence[Run]) -> None: ...
+
+    def has_room(self) -> bool: ...
+
+
+class ClassicHooks(HookPath):
+    """Encodes what an event handler sends on; each batch goes out as one, grouped by broker, topic and partition."""
+
+    def __init__(self, producer: RunOwner, events: EventHandler, callbacks: CallbackHandler | None) -> None:
+        settings = producer.settings
+        limits = QueueLimits(
+            batch_messages=settings.batch_size,
+            queue_ms=settings.queue_time,
+            queue_messages=settings.queue_size,
+            block_ms=settings.queue_enqueue_timeout_ms,
+            hurry=settings.producer_type == "sync",
+        )
+        super().__init__(producer, producer.shell, events, callbacks, limits)
+        self._producer = producer
+        self._routed: list[Run] = []
+
+    def route(self, item: ProducerItem) -> None:
+        handle = self.taken(item)
+        try:
+            run = self._producer.run_of(item.topic, item.value, item.key, item.partition, item.headers)
+        except BarnabasError as error:
+            self._producer.fail_handle(handle, error)
+            return
+        self._producer.adopt(run, handle)
+        if not self._routed:
+            self._shell.post(self.flush_routed)  # an event handler may send on its own time, too
+        self._routed.append(run)
+
+    def flush_routed(self) -> None:
+        """Send what has been routed. Reactor only."""
+        routed, self._routed = self._routed, []
+        if routed:
+            self._producer.dispatch(routed)
+
+    def progress(self) -> None:
+        self.flush_routed()
+        super().progress()
+
+    def has_room(self) -> bool:
+        return self._producer.has_room()
+
+
+# The conversion of what a user gives to `send` into runs of bytes; all its errors are found here.
+
+TOPIC_LENGTH_MAX = 255
+_TOPICS_MAX = 10_000
+
+
+class ProducerData(NamedTuple):
+    """Values of one topic, with one key or none: they go to one partition together."""
+
+    topic: str
+    values: Sequence[Any]
+    key: Any = None
+
+
+class RunMaker:
+    """Encodes and checks for one producer. Callable from any thread."""
+
+    def __init__(self, encoding: Encoding, max_message_bytes: int | None) -> None:
+        """`max_message_bytes`: a larger value is refused here; None where it is compressed before it is measured."""
+        self._encoding = encoding
+        self._max = max_message_bytes
+        self._topics: set[str] = set()
+
+    def run(self, topic: str, value: Any, key: Any, partition: Any, headers: Iterable[Any] = ()) -> Run:
+        """One message. Raises `EncodeError`, `ApiError` INVALID_TOPIC_EXCEPTION or MESSAGE_TOO_LARGE."""
+        if topic not in self._topics:
+            self._check_topic(topic)
+        if headers:
+            raise EncodeError("a message of the classic format has no headers")
+        wish = None if partition is None else wish_of(partition)
+        shallow = type(value) is ShallowMessage
+        if shallow:
+            data, key_data, size = value, self._encoding.encode(topic, b"", key)[1], len(value.value)
+        else:
+            data, key_data = self._encoding.encode(topic, value, key)
+            if data is None:
+                raise EncodeError("a message of the classic format has a value: b'' is the shortest")
+            size = len(data)
+        if self._max is not None and size > self._max:
+            raise too_large(size)
+        return Run(topic, (data,), key_data, wish, size, shallow)
+
+    def runs(self, topic: str, values: Sequence[Any], key: Any, partition: Any) -> list[Run]:
+        """Many, in their order: those that follow each other with the same key in one run. Raises as `run`."""
+        kinds = set(map(type, values))
+        if kinds == {bytes} and self._encoding.plain:
+            if topic not in self._topics:
+                self._check_topic(topic)
+            if self._max is not None and len(largest := max(values, key=len)) > self._max:
+                raise too_large(len(largest))
+            key_data = None if key is None else self._encoding.encode(topic, b"", key)[1]
+            wish = None if partition is None else wish_of(partition)
+            return [Run(topic, list(values), key_data, wish, sum(map(len, values)))]
+        singles = [self._single(topic, value, key, partition) for value in values]
+        return [_joined(list(group)) for _, group in groupby(singles, lambda run: (run.key, run.shallow))]
+
+    def _single(self, topic: str, value: Any, key: Any, partition: Any) -> Run:
+        if type(value) is Message:
+            return self.run(topic, value.value, value.key if key is None else key, partition, value.headers)
+        return self.run(topic, value, key, partition)
+
+    def _check_topic(self, topic: str) -> None:
+        """Check a topic by the rules of brokers (facts A3), which close the connection for a name that breaks them."""
+        good = isinstance(topic, str) and topic not in ("", ".", "..") and "/" not in topic
+        if not good or len(topic) > TOPIC_LENGTH_MAX or not topic.isprintable():
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r:.300}")
+        try:
+            topic.encode()
+        except UnicodeEncodeError as error:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r:.300}: {error}") from error
+        if len(self._topics) < _TOPICS_MAX:
+            self._topics.add(topic)
+
+
+def wish_of(partition: Any) -> Wish:
+    """A partition as a user says it. Raises `EncodeError`."""
+    if type(partition) is int and -1 <= partition < 2**31:
+        return partition
+    if isinstance(partition, tuple) and len(partition) == 2 and all(type(number) is int for number in partition):
+        return BrokerPartition(*partition)
+    raise EncodeError(f"partition {partition!r}: expected a number, or a pair of broker and partition")
+
+
+def split_run(run: Run, messages_max: int | None) -> list[Run]:
+    """The run in parts that fit into a batch and into a request."""
+    if run.size <= REQUEST_BYTES_MAX and (messages_max is None or run.count <= messages_max):
+        return [run]
+    parts: list[Run] = []
+    values: list[Any] = []
+    size = 0
+    for value in run.values:
+        length = len(value.value) if isinstance(value, ShallowMessage) else len(value)
+        full = len(values) == messages_max or size + length + ENTRY_OVERHEAD * (len(values) + 1) > REQUEST_BYTES_MAX
+        if values and full:
+            parts.append(Run(run.topic, values, run.key, run.wish, size, run.shallow))
+            values, size = [], 0
+        values.append(value)
+        size += length
+    parts.append(Run(run.topic, values, run.key, run.wish, size, run.shallow))
+    return parts
+
+
+def _joined(runs: list[Run]) -> Run:
+    if len(runs) == 1:
+        return runs[0]
+    first = runs[0]
+    size = sum(run.size for run in runs) - ENTRY_OVERHEAD * len(runs)
+    values: list[Any] = [run.values[0] for run in runs]
+    return Run(first.topic, values, first.key, first.wish, size, first.shallow)
 
 
 @check_process_in_methods("shell", but=("end_with_program",))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ....core.classic.one_broker import OneBroker
 from ....core.client.network.links import LinkDependencies, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
 from ....ports.broker_api.classic import (
@@ -15,10 +14,11 @@ from ....ports.broker_api.classic import (
     ClassicFetchResultPartition,
     ClassicOffsets,
 )
-from ....ports.broker_api.envelope import Caller
+from ....ports.broker_api.envelope import Caller, Reply, Request
 from ....ports.broker_api.offsets import LATEST
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError, BarnabasError, ConfigError
+from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ....ports.transport import TransportError
 from ..shared.connect import plugin_host
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnySimpleConsumer
@@ -36,6 +36,37 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 _LENGTH = Struct(">i")
+
+
+# One broker, asked one thing after the other: what a simple consumer does (facts A8).
+
+
+class OneBroker:
+    """Requests to one broker: after an I/O error it connects again and asks once more. Owner thread only."""
+
+    def __init__(self, link: NodeLink) -> None:
+        """The link is this object's own, and waits for nothing before it connects again."""
+        self._link = link
+        self._closed = False
+
+    def ask(self, request: Request[Any], answer: Reply[Any]) -> None:
+        """`answer` gets the result, or the `BarnabasError` for which there is none."""
+        if self._closed:
+            answer(ClosedError("the consumer is closed"))
+            return
+
+        def reply(result: Any) -> None:
+            if isinstance(result, TransportError) and not self._closed:
+                self._link.submit(request, answer)
+            else:
+                answer(result)
+
+        self._link.submit(request, reply)
+
+    def close(self) -> None:
+        """Hang up; what is under way fails."""
+        self._closed = True
+        self._link.close()
 
 
 @check_process_in_methods("shell")

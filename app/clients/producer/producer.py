@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ....core.client.errors import ClientTimeout
-from ....ports.errors import ApiError
-
-if TYPE_CHECKING:
-    from ..shared.client_shell import ClientShell
-
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ....core.client.arguments import check_topic
+from ....core.client.errors import ClientTimeout, HookError, QueueFull
+from ....core.client.producer.handlers import (
+    BatchOutcome,
+    CallbackHandler,
+    EventHandler,
+    ProducerItem,
+    gives_headers,
+    sees_messages,
+)
 from ....core.client.producer.identity import ProducerIdentity
 from ....core.client.producer.partitioner import Partitioner
 from ....core.client.producer.pending_messages import PendingMessage
-from ....core.client.producer.producer_batch import BatchFuture, DeliveryCallback, ProducerBatch, UnseenFailures
+from ....core.client.producer.producer_batch import (
+    BatchFuture,
+    DeliveryCallback,
+    EncodedMessage,
+    ProducerBatch,
+    UnseenFailures,
+)
+from ....core.client.producer.record_accumulator import bytes_up_to
 from ....core.client.producer.sender import Sender, SenderSettings
 from ....core.message.message import Message
-from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ....ports.report import counted
 from ..arrow import require_arrow
 from ..classic.choice import is_classic
@@ -38,14 +45,12 @@ from ..shared.encoding import (
     checked_timestamp,
     encoding_of,
 )
-from ..shared.hooks import HookPath, still_wait
+from ..shared.hooks import HookOwner, HookPath, QueueLimits, still_wait
 from ..shared.locked import Locked, LockedSender
 from ..shared.process import check_process_in_methods
 from ..shared.protocols import AnyProducer
 from ..shared.settings import ProducerSettings, copy_settings, read_settings
-from .hooks import BatchHooks, Handlers, ProducerHooks, needs_queue
 from .record_appender import RecordAppender
-from .send_many import send_many
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,11 +60,212 @@ if TYPE_CHECKING:
     from ....core.client.producer.transaction_manager import PreparedTransaction, TransactionManager
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
+    from ....core.message.numbered_header import NumberedHeader
+    from ..shared.client_shell import ClientShell
     from .transactions import ProducerTransactions
 
 _FIRST_LOOK_MS = 5_000.0
 """The time after a failure at which the producer logs failures whose outcome its program has not asked for."""
 _NEXT_LOOK_MS = 60_000.0
+
+
+# `Producer.send_many`: whole runs of messages put into batches at once.
+
+_RUN_BYTES = 65_536
+"""The room in the buffer, at least, for which the next run of values waits."""
+
+
+def send_many(
+    appender: RecordAppender, topic: str, values: Sequence[Any], partition: int | None, key: Any
+) -> ManyHandle:
+    """See `Producer.send_many`."""
+    if partition is not None:
+        partition = checked_partition(partition)
+    kinds = set(map(type, values))
+    if kinds == {bytes} and key is None and appender.encoding.plain:
+        return _send_values(appender, topic, list(values), partition)
+    messages = [_encoded(appender, topic, value, key) for value in values]
+    if kinds == {Message} and key is None and all(m[1] is None and not m[2] and m[3] is None for m in messages):
+        plain = [m[0] for m in messages]
+        if None not in plain:
+            return _send_values(appender, topic, plain, partition)  # type: ignore[arg-type]  # none of them is None
+    handles: list[DeliveryHandle] = []
+    for message in messages:
+        try:
+            handles.append(appender.append(topic, message, partition))
+        except QueueFull as error:
+            error.taken = ManyHandle(appender.shell, [], handles)
+            raise
+    return ManyHandle(appender.shell, [], handles)
+
+
+def _encoded(appender: RecordAppender, topic: str, value: Any, key: Any) -> EncodedMessage:
+    if type(value) is not Message:
+        return (*appender.encoding.encode(topic, value, key), (), None)
+    data, own_key = appender.encoding.encode(topic, value[0], value[1] if key is None else key)
+    headers = checked_headers(value[2]) if value[2] else ()
+    if value[3] is not None:
+        checked_timestamp(value[3])
+    return data, own_key, headers, value[3]
+
+
+def _send_values(appender: RecordAppender, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
+    """Send values without keys, headers and timestamps; with a sticky partitioner, a batch at a time."""
+    shell, accumulator = appender.shell, appender.accumulator
+    runs: list[tuple[BatchFuture, int, int]] = []
+    singles: list[DeliveryHandle] = []
+    ends = bytes_up_to(values)
+    at, count = 0, len(values)
+    one_by_one = partition is None and not appender.partitioner.sticky
+    limit = appender.settings.max_request_size
+    while at < count:
+        before = ends[at - 1] if at else 0
+        view = appender.view.topic(topic)
+        if view is None or one_by_one or topic in appender.unplaced or ends[at] - before > limit:
+            singles.append(_take_one(appender, topic, values[at], partition, runs, singles))
+            at += 1
+            continue
+        # Up to the first value that is too large by itself nothing is checked one by one: a batch holds less.
+        with appender.lock:
+            appender.check_taking()
+            need = min(ends[-1] - before, max(ends[at] - before, _RUN_BYTES))
+            try:
+                if not accumulator.has_room(need):
+                    appender.wait_for_room(need)
+            except QueueFull as error:
+                error.taken = ManyHandle(shell, runs, singles)
+                raise
+            tp = appender.resolve_partition(view, topic, (None, None, (), None), partition)
+            batch, taken = accumulator.extend(tp, values, ends, at)
+            runs.append((batch, batch.count - taken, taken))
+            at += taken
+        shell.wake()
+    return ManyHandle(shell, runs, singles)
+
+
+def _take_one(
+    appender: RecordAppender,
+    topic: str,
+    value: bytes,
+    partition: int | None,
+    runs: list[tuple[BatchFuture, int, int]],
+    singles: list[DeliveryHandle],
+) -> DeliveryHandle:
+    try:
+        return appender.append(topic, (value, None, (), None), partition)
+    except QueueFull as error:
+        error.taken = ManyHandle(appender.shell, runs, singles)
+        raise
+
+
+class ProducerHooks(HookPath):
+    """The hook path to the accumulator of the current generation."""
+
+    def __init__(
+        self, owner: HookOwner, appender: RecordAppender, events: EventHandler, callbacks: CallbackHandler | None
+    ) -> None:
+        settings = appender.settings
+        limits = QueueLimits(
+            batch_messages=settings.batch_num_messages,
+            queue_ms=settings.linger_ms,
+            queue_messages=settings.queue_buffering_max_messages,
+            block_ms=settings.max_block_ms,
+            hurry=settings.producer_type == "sync",
+        )
+        super().__init__(owner, appender.shell, events, callbacks, limits)
+        self._appender = appender
+
+    def send_many(self, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
+        """Queue messages, one after the other. Raises the errors of `send`."""
+        return ManyHandle(self._shell, [], [self._send_one(topic, value, key, partition) for value in values])
+
+    def _send_one(self, topic: str, value: Any, key: Any, partition: int | None) -> DeliveryHandle:
+        if type(value) is Message:
+            own_key = value.key if key is None else key
+            return self.send(topic, value.value, own_key, partition, value.headers, value.timestamp_ms, None)
+        return self.send(topic, value, key, partition, (), None, None)
+
+    def route(self, item: ProducerItem) -> None:
+        appender = self._appender
+        handle = self.taken(item)
+        try:
+            headers = checked_headers(item.headers) if item.headers else ()
+            if item.timestamp_ms is not None:
+                checked_timestamp(item.timestamp_ms)
+            data, key = appender.encoding.encode(item.topic, item.value, item.key)
+            appender.append(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
+        except BarnabasError as error:
+            self._owner.fail_handle(handle, error)
+        except (TypeError, ValueError) as error:  # a hook may have changed the topic
+            self._owner.fail_handle(handle, HookError(f"an event handler sent what cannot be sent: {error}"))
+
+    def has_room(self) -> bool:
+        return self._appender.accumulator.has_room(1)
+
+
+Handlers = tuple[EventHandler, CallbackHandler | None]
+
+
+def needs_queue(handlers: Handlers | None) -> bool:
+    """True if messages have to pass through the classic hook points."""
+    if handlers is None:
+        return False
+    events, callbacks = handlers
+    return type(events) is not EventHandler or callbacks is None or sees_messages(callbacks)
+
+
+class BatchHooks:
+    """Calls `before_batch` and `after_batch` of a callback handler, for whole batches."""
+
+    def __init__(
+        self, handlers: Handlers | None, report: Callable[[str, BaseException], None], *, transactional: bool
+    ) -> None:
+        callbacks = handlers[1] if handlers is not None else None
+        self._callbacks = callbacks if isinstance(callbacks, CallbackHandler) else CallbackHandler()
+        self._closes = handlers is not None and not needs_queue(handlers)
+        self._report = report
+        self._transactional = transactional
+        self._in_transaction: list[BatchOutcome] = []
+
+    @property
+    def stamp(self) -> Callable[[str, int, int], NumberedHeader | None] | None:
+        """Return the function that gives a batch its header; None without such a handler."""
+        return self._callbacks.before_batch if gives_headers(self._callbacks) else None
+
+    def start(self, bootstrap: object) -> None:
+        """Start the handler, when the producer begins. Raises the handler's errors."""
+        self._callbacks.start(bootstrap)
+
+    def on_batch_done(self, batch: ProducerBatch) -> None:
+        """Report a batch whose outcome is known. Call it on the reactor, or when that has stopped."""
+        if batch.numbered is None:
+            return
+        outcome = BatchOutcome(batch.tp.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
+        if self._transactional:
+            self._in_transaction.append(outcome)
+        else:
+            self._call_after_batch(outcome)
+
+    def transaction_ended(self, error: BarnabasError | None) -> None:
+        """Report the batches of a transaction: delivered, or failed with `error`."""
+        outcomes, self._in_transaction = self._in_transaction, []
+        for outcome in outcomes:
+            self._call_after_batch(outcome._replace(error=outcome.error or error))
+
+    def _call_after_batch(self, outcome: BatchOutcome) -> None:
+        try:
+            self._callbacks.after_batch(outcome)
+        except Exception as error:  # noqa: BLE001  # reported; the messages are where they are
+            self._report("callback handler: after_batch failed", error)
+
+    def close(self) -> None:
+        """Close the handler, unless the handler queue closes it."""
+        self.transaction_ended(ClosedError("the producer was closed before it knew of the end of the transaction"))
+        if self._closes:
+            try:
+                self._callbacks.close()
+            except Exception as error:  # noqa: BLE001  # reported
+                self._report("callback handler: close failed", error)
 
 
 @check_process_in_methods("_shell", but=("send", "end_with_program"))

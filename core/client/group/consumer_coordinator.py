@@ -1,16 +1,599 @@
 """A consumer's membership in its group (facts C6, Classic group protocol)."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any
 
+from attrs import define
+
+from ....ports.broker_api.groups import Heartbeat, HeartbeatResult, LeaveGroup, LeavingMember
 from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
 from ....ports.types import TopicPartition
 from ..cluster_view import ClusterView
-from ..coordinator_finder import CoordinatorFinder
-from ..effects import Poll
+from ..coordinator_finder import CoordinatorFinder, is_gone
+from ..effects import NEVER, Poll, Send
 from .assignor import Assignor
-from .events import CommitResultCallback, CommittedOffset, GroupEvent, GroupSettings, OffsetsCallback, TopicPartitions
-from .membership_manager import MembershipManager
+from .commit_request_manager import CommitIdentity, CommitRequestManager
+from .events import (
+    Assigned,
+    CommitResultCallback,
+    CommittedOffset,
+    Failed,
+    GroupEvent,
+    GroupSettings,
+    Lost,
+    OffsetsCallback,
+    Revoke,
+    TopicPartitions,
+)
+from .generation import FENCED_ERRORS, Generation, explained
+from .joiner import Joiner
+from .subscribed_topics import GroupTopics, SubscribedTopics
+
+# The state machine of one member: joining, revocation before it, and leaving.
+
+
+class MembershipState(Enum):
+    IDLE = "nothing is subscribed to"
+    REVOKING = "the user gives up what it has, then the member joins"
+    JOINING = "the joiner is at work"
+    STABLE = "the member has its assignment"
+    LEFT_BY_TIMEOUT = "the member has left, until the user polls"
+    FAILED = "the user gets the error that ended the membership"
+
+
+ACTIVE_STATES = (MembershipState.REVOKING, MembershipState.JOINING, MembershipState.STABLE)
+"""The states of a member that is in the group, or joining it."""
+
+
+# Heartbeats by which the coordinator knows that the member lives, independent of its user's work.
+
+HeartbeatErrorCallback = Callable[[ErrorCode, float], None]
+"""Takes the coordinator's error for a heartbeat of the present generation; never NONE."""
+
+
+class HeartbeatRequests:
+    """Sends one heartbeat at a time, every `heartbeat.interval.ms`, while it is polled."""
+
+    def __init__(
+        self,
+        finder: CoordinatorFinder,
+        settings: GroupSettings,
+        generation: Generation,
+        on_error: HeartbeatErrorCallback,
+    ) -> None:
+        self._finder = finder
+        self._settings = settings
+        self._generation = generation
+        self._on_error = on_error
+        self._next_ms = -NEVER
+        self._since_ms = -NEVER
+        self._turn = 0
+        self._in_flight = False
+
+    def start(self, now_ms: float) -> None:
+        """Restart the interval, because the coordinator has just heard of the member."""
+        self._turn += 1
+        self._in_flight = False
+        self._since_ms = now_ms
+        self._next_ms = now_ms + self._settings.heartbeat_interval_ms
+
+    def stop(self) -> None:
+        """Ignore pending responses to heartbeats of the earlier membership."""
+        self._turn += 1
+
+    def poll(self, now_ms: float) -> Poll:
+        silent_ms = self._since_ms + self._settings.session_timeout_ms
+        if now_ms >= silent_ms:
+            text = f"it has not answered for session.timeout.ms={self._settings.session_timeout_ms}"
+            self._finder.mark_coordinator_unknown(ApiError(ErrorCode.REQUEST_TIMED_OUT, text), now_ms)
+            self.start(now_ms)
+            self._next_ms = now_ms
+            silent_ms = now_ms + self._settings.session_timeout_ms
+        if self._in_flight:
+            return Poll([], silent_ms)
+        if now_ms < self._next_ms:
+            return Poll([], min(self._next_ms, silent_ms))
+        node = self._finder.node()
+        if node is None:
+            return Poll([], silent_ms)
+        self._in_flight = True
+        self._next_ms = now_ms + self._settings.heartbeat_interval_ms
+        now = self._generation
+        request = Heartbeat(
+            group_id=self._settings.group_id,
+            generation_id=now.generation_id,
+            member_id=now.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        turn = self._turn
+        return Poll([Send(node, request, lambda result, now: self._answered(turn, result, now))], silent_ms)
+
+    def _answered(self, turn: int, result: Any, now_ms: float) -> None:
+        if turn != self._turn:
+            return
+        self._in_flight = False
+        error: BarnabasError | None = result if isinstance(result, BarnabasError) else None
+        if isinstance(result, HeartbeatResult):
+            code = result.error
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._since_ms = now_ms
+                self._finder.reset_backoff()
+            if code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+                return
+            error = ApiError(code, "heartbeat")
+        if error is None or is_gone(error):
+            self._next_ms = now_ms  # as soon as the coordinator is found
+            self._finder.mark_coordinator_unknown(
+                error or ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no answer"), now_ms
+            )
+        elif isinstance(error, ApiError):
+            self._on_error(error.code, now_ms)
+
+
+# LeaveGroup requests, so that the other members need not wait for the end of a leaving member's session.
+
+
+@define(eq=False)
+class _Leave:
+    request: LeaveGroup
+    done: Callable[[], None]
+    last_error: BarnabasError | None
+    """The error of the last coordinator lookup when the wait began."""
+
+    def to(self, node: int) -> Send:
+        return Send(node, self.request, lambda _result, _now: self.done())
+
+
+class LeaveRequests:
+    """Sends each request once; a second time if the connection turns out to be dead and the coordinator is found again.
+
+    There is one lookup only: a leaving member does not wait for an unreachable cluster.
+    """
+
+    def __init__(self, finder: CoordinatorFinder, group_id: str) -> None:
+        self._finder = finder
+        self._group_id = group_id
+        self._sends: list[Send] = []
+        self._waiting: list[_Leave] = []
+
+    def send(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
+        """Send to `node`, or to the coordinator once it is found. `done` is called once, after answer or failure."""
+        leaving = LeavingMember(member_id=member_id, reason=reason)
+        request = LeaveGroup(group_id=self._group_id, members=[leaving])
+
+        def answered(result: Any, now_ms: float) -> None:
+            if isinstance(result, BarnabasError) and is_gone(result):
+                self._finder.mark_coordinator_unknown(result, now_ms)
+                self._wait(request, done)
+            else:
+                done()
+
+        if node is None:
+            self._wait(request, done)
+        else:
+            self._sends.append(Send(node, request, answered))
+
+    def poll(self) -> list[Send]:
+        sends, self._sends = self._sends, []
+        if self._waiting:
+            node = self._finder.node()
+            if node is not None:
+                sends += [each.to(node) for each in self._waiting]
+                self._waiting.clear()
+            for each in [each for each in self._waiting if each.last_error is not self._finder.last_error]:
+                self._waiting.remove(each)
+                each.done()
+        return sends
+
+    def _wait(self, request: LeaveGroup, done: Callable[[], None]) -> None:
+        self._waiting.append(_Leave(request, done, self._finder.last_error))
+
+
+class OwnedPartitions:
+    """Partitions of one member, and the events that wait for its user. At most one `Revoke` is open at a time."""
+
+    def __init__(self) -> None:
+        self.assigned: set[TopicPartition] = set()
+        """The partitions of the last assignment, without those given up since."""
+        self.user_partitions: set[TopicPartition] = set()
+        """The partitions that the user has, or will have when all events are taken."""
+        self.events: deque[GroupEvent] = deque()
+        self._open: Revoke | None = None
+        self._taken = False
+
+    @property
+    def revoking(self) -> bool:
+        """True while the user has something to give up."""
+        return self._open is not None
+
+    @property
+    def has_lost(self) -> bool:
+        """True while the user has not taken the event of a loss."""
+        return any(isinstance(event, Lost) for event in self.events)
+
+    def add_assignment(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
+        """Give the user these partitions, if they are the member's and new to the user."""
+        new = {tp: positions[tp] for tp in sorted(positions) if tp in self.assigned - self.user_partitions}
+        self.user_partitions |= new.keys()
+        self.events.append(Assigned(positions=new, generation_id=generation_id))
+
+    def revoke(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Add a `Revoke` of these partitions; those that the user does not have are given up at once."""
+        wanted = set(partitions)
+        self.assigned -= wanted - self.user_partitions
+        asked = sorted(wanted & self.user_partitions)
+        if asked:
+            self._open = Revoke(partitions=asked, reason=reason)
+            self._taken = False
+            self.events.append(self._open)
+
+    def take_event(self) -> GroupEvent | None:
+        if not self.events:
+            return None
+        event = self.events[0]
+        if not (isinstance(event, Failed) and event.final):
+            self.events.popleft()
+        if event is self._open:
+            self._taken = True
+        return event
+
+    def revoked_done(self) -> None:
+        """Note that the user has given up the partitions of the open `Revoke`; does nothing if it has taken none."""
+        if self._open is not None and self._taken:
+            self._drop(self._open.partitions)
+            self._open = None
+
+    def lose_partitions(self, reason: str, *, report_empty: bool = False) -> None:
+        """Drop everything, and report by `Lost` what the user has, without the partitions of a taken `Revoke`.
+
+        If the user has no others, the event is added only on request.
+        """
+        if self._open is not None:
+            if self._taken:
+                self._drop(self._open.partitions)
+            else:
+                self.events.remove(self._open)
+            self._open = None
+        if self.user_partitions or report_empty:
+            self.events.append(Lost(partitions=sorted(self.user_partitions), reason=reason))
+        self.user_partitions.clear()
+        self.assigned.clear()
+
+    def clear(self) -> None:
+        """Drop everything without events, because the user has given it up."""
+        self.assigned.clear()
+        self.user_partitions.clear()
+        self.events.clear()
+        self._open = None
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        self.user_partitions.difference_update(partitions)
+        self.assigned.difference_update(partitions)
+
+
+class MembershipManager:
+    """The state machine behind `ConsumerCoordinator`, and the listener of its joiner, heartbeats and commits."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        finder: CoordinatorFinder,
+        entropy: Entropy,
+        settings: GroupSettings,
+        assignors: Sequence[Assignor],
+        notify: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._finder = finder
+        self._settings = settings
+        self._notify = notify
+        self._cooperative = all(assignor.cooperative for assignor in assignors)
+        self._assignor_names = ", ".join(assignor.name for assignor in assignors)
+        self._phase = MembershipState.IDLE
+        self.generation = Generation()
+        self.topics = SubscribedTopics(view, exclude_internal=settings.exclude_internal_topics)
+        self.owned = OwnedPartitions()
+        self._watch = GroupTopics(view)
+        self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
+        self._heartbeats = HeartbeatRequests(finder, settings, self.generation, self.on_heartbeat_error)
+        self.positions = CommitRequestManager(finder, entropy, settings, self)
+        self._leaving = LeaveRequests(finder, settings.group_id)
+        self._rejoin_reason: str | None = None
+        self._not_member_reason = "it has not joined yet"
+        self._views_seen = 0
+        self._round = 0
+        self._polled_ms = -NEVER
+        self._is_back = False
+        self._revoke_until_ms = NEVER
+
+    @property
+    def settled(self) -> bool:
+        at_rest = self._phase is MembershipState.STABLE and self._rejoin_reason is None
+        return at_rest and not self.owned.revoking and self.owned.user_partitions == self.owned.assigned
+
+    def poll(self, now_ms: float) -> Poll:
+        self._check_metadata()
+        wake = self._check_poll_interval(now_ms)
+        self._advance(now_ms)
+        polls = [self._joiner.poll(now_ms)]
+        if self._phase in ACTIVE_STATES and self.generation.is_member() and not self._joiner.is_waiting:
+            polls.append(self._heartbeats.poll(now_ms))
+        polls.append(self.positions.poll(now_ms))
+        sends = [*self._leaving.poll(), *(send for poll in polls for send in poll.sends)]
+        return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
+
+    # --- what the user wants
+
+    def on_subscription_updated(self, now_ms: float) -> None:
+        """Join for a new or changed subscription."""
+        self._polled_ms = max(self._polled_ms, now_ms)
+        events = self.owned.events
+        if self._phase is MembershipState.FAILED:
+            if any(isinstance(event, Failed) and event.final for event in events):
+                return
+            for event in [event for event in events if isinstance(event, Failed)]:
+                events.remove(event)
+        if self._phase in ACTIVE_STATES:
+            self.rejoin("the subscription has changed")
+        else:
+            self._start_round("the consumer subscribes")
+
+    def leave(self, reason: str, done: Callable[[], None]) -> None:
+        self._watch.unwatch_topics(frozenset())
+        self.topics.clear()
+        self.owned.clear()
+        self._phase = MembershipState.IDLE
+        self._not_member_reason = "it has left"
+        self._leave_group(reason, done)
+
+    def rejoin(self, reason: str) -> None:
+        self._rejoin_reason = self._rejoin_reason or reason
+
+    def polled(self, now_ms: float) -> bool:
+        self._polled_ms = now_ms
+        self._is_back = self._phase is MembershipState.LEFT_BY_TIMEOUT
+        return self._is_back
+
+    def take_event(self) -> GroupEvent | None:
+        event = self.owned.take_event()
+        if isinstance(event, Failed) and not event.final and self._phase is MembershipState.FAILED:
+            self._start_round("the application continues after an error")
+        return event
+
+    # --- what happens by itself
+
+    def _check_metadata(self) -> None:
+        if self._views_seen == self._view.updates or not self.topics.active:
+            return
+        self._views_seen = self._view.updates
+        if self.topics.update_matches():
+            self.rejoin("other topics match the pattern")
+        refusal = self.topics.take_refusal()
+        if refusal is not None:
+            self._add_failure(Failed(error=refusal))
+        if self._phase is MembershipState.STABLE:
+            topic = self._watch.changed()
+            if topic is not None:
+                self.rejoin(f"topic {topic} has other partitions")
+
+    def _check_poll_interval(self, now_ms: float) -> float:
+        """Leave if the user does not poll, or does not give up what it should; join again when it polls."""
+        if self._phase is MembershipState.LEFT_BY_TIMEOUT and self._is_back:
+            self._start_round("the consumer polls again")
+        if self._phase not in ACTIVE_STATES:
+            return NEVER
+        limit_ms = self._settings.max_poll_interval_ms
+        due_ms = self._polled_ms + limit_ms
+        if self.owned.revoking:
+            due_ms = min(due_ms, self._revoke_until_ms)
+        if now_ms < due_ms:
+            return due_ms
+        what = "given up its partitions" if self.owned.revoking else "polled"
+        text = (
+            f"the user has not {what} for max.poll.interval.ms={limit_ms:g}, so the consumer has left group "
+            f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
+        )
+        self._not_member_reason = text
+        self._phase = MembershipState.LEFT_BY_TIMEOUT
+        self._is_back = False
+        self.owned.lose_partitions(text, report_empty=True)
+        self._notify()
+        self._leave_group("consumer poll timeout has expired")
+        return NEVER
+
+    def _advance(self, now_ms: float) -> None:
+        reason = self._rejoin_reason
+        if self._phase is MembershipState.STABLE and reason is not None and not self.owned.revoking:
+            keep = self.topics.names if self._cooperative else frozenset()
+            self._phase = MembershipState.REVOKING
+            self._revoke({tp for tp in self.owned.assigned if tp.topic not in keep}, reason, now_ms)
+        if self._phase is MembershipState.REVOKING and not self.owned.revoking:
+            self._start_round(reason or "")
+
+    def _start_round(self, reason: str) -> None:
+        self._phase = MembershipState.JOINING
+        self._joiner.start_round(reason)
+
+    def _revoke(self, partitions: TopicPartitions, reason: str, now_ms: float) -> None:
+        self.owned.revoke(partitions, reason)
+        self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
+        if self.owned.revoking:
+            self._notify()
+
+    # --- the listener of the joiner
+
+    @property
+    def ready(self) -> bool:
+        return self.topics.ready
+
+    def on_join_prepare(self) -> tuple[Collection[str], Collection[TopicPartition]]:
+        self._rejoin_reason = None  # whatever it was, this join is for it too
+        return self.topics.names, self.owned.assigned
+
+    def on_joined(self, now_ms: float) -> None:
+        self._round += 1
+        self._heartbeats.start(now_ms)
+
+    def on_assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None:
+        """Give up what moves, and add the event for new partitions once their positions are known."""
+        self._phase = MembershipState.STABLE
+        self._not_member_reason = ""
+        self._views_seen = -1
+        mine = {tp for tp in partitions if tp.topic in self.topics.names}
+        moved = self.owned.assigned - mine
+        self.owned.assigned |= mine
+        if moved:
+            self._revoke(moved, "the partitions move to other members", now_ms)
+            self.rejoin("partitions that move have been given up")
+        if self._joiner.topics != self.topics.names:
+            self.rejoin("the subscription has changed")
+        turn, generation_id = self._round, self.generation.generation_id
+
+        def found(positions: Mapping[TopicPartition, CommittedOffset | None] | BarnabasError) -> None:
+            if turn != self._round:
+                return
+            if isinstance(positions, BarnabasError):
+                self._fail(positions)
+            else:
+                self.owned.add_assignment(positions, generation_id)
+                self._notify()
+
+        self.positions.committed(sorted(mine - self.owned.user_partitions), found, deadline_ms=NEVER)
+
+    def on_rejoin_needed(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
+        self._start_round(reason)
+
+    def on_membership_lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
+        """Join again, because the group was rebalanced without this member."""
+        self._reset_membership()
+        self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
+        self._not_member_reason = self._explained(code).message
+        self.owned.lose_partitions(self._not_member_reason)
+        self._notify()
+        self._start_round(self._not_member_reason)
+
+    def on_join_failed(self, error: BarnabasError, now_ms: float) -> None:  # noqa: ARG002
+        self._fail(error)
+
+    def on_orphaned_member(self, member_id: str) -> None:
+        node = self._finder.coordinator
+        is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
+        if member_id and not is_own and node is not None:
+            self._leaving.send(node, member_id, "the consumer did not wait for its join", lambda: None)
+
+    # --- what the coordinator says to heartbeats and commits
+
+    def on_heartbeat_error(self, code: ErrorCode, now_ms: float) -> None:
+        """Handle an error of the present generation; `code` is not NONE."""
+        if self._phase not in ACTIVE_STATES:
+            return
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            if self._phase is MembershipState.STABLE:
+                self.rejoin("the group is being rebalanced")
+            elif self._joiner.is_assigning:
+                self._start_round("the group was rebalanced again before the leader had assigned")
+        elif code in FENCED_ERRORS:
+            self.on_membership_lost(code, now_ms)
+        else:
+            self._fail(self._explained(code))
+
+    def coordinator_refused(self, error: BarnabasError) -> None:
+        """Fail, because there is no coordinator for this group, or not for this user."""
+        self.positions.fail_all(error)
+        if self._phase in ACTIVE_STATES:
+            self._fail(error)
+
+    def node(self) -> int | None:
+        """Return the coordinator; while it holds a join, over another connection, since that one is blocked."""
+        return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
+
+    def identity(self, partitions: TopicPartitions, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
+        group = f"group {self._settings.group_id}"
+        if not self.topics.active:
+            return CommitIdentity()
+        if self._phase in (MembershipState.STABLE, MembershipState.REVOKING) or (
+            self._phase is MembershipState.JOINING and self._keeps(partitions)
+        ):
+            if self.owned.has_lost:  # it is a member again, but others may have had the partitions since
+                text = f"{group} went on without this member, which learns of it when it asks for messages"
+                return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+            now = CommitIdentity(self.generation.member_id, self.generation.generation_id)
+            if since in (None, now) or self.owned.assigned.issuperset(partitions):
+                return now
+            text = f"the partitions went to other members of {group} before the commit did"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
+        if self._phase is MembershipState.JOINING:
+            text = self._not_member_reason or "its partitions have been given up; commit before, in on_revoked"
+            if self._finder.last_error is not None:
+                text += f"; the coordinator was not found: {self._finder.last_error}"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
+        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._not_member_reason}")
+
+    def stale(self, tp: TopicPartition, topic_id: bytes) -> ApiError | None:
+        return self._view.stale(tp, topic_id)
+
+    def _keeps(self, partitions: TopicPartitions) -> bool:
+        """Return True if the member continues to read these while it joins."""
+        return self._cooperative and self.generation.is_member() and self.owned.user_partitions.issuperset(partitions)
+
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
+        group = self._settings.group_id
+        if not self.topics.active:
+            text = f"group {group} has members; a consumer whose partitions were assigned by hand cannot commit to it"
+            return ApiError(code, text) if code is ErrorCode.UNKNOWN_MEMBER_ID else self._explained(code)
+        is_present = identity == CommitIdentity(self.generation.member_id, self.generation.generation_id)
+        if code is ErrorCode.ILLEGAL_GENERATION and self._joiner.is_waiting:
+            is_present = False  # the answer to the join is on its way, over the other connection
+        if is_present:
+            self.on_heartbeat_error(code, now_ms)
+        if self._cooperative and (code is ErrorCode.REBALANCE_IN_PROGRESS or not is_present):
+            return None
+        return self._explained(code)
+
+    # --- being out
+
+    def _fail(self, error: BarnabasError) -> None:
+        final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
+        self._phase = MembershipState.FAILED
+        self._not_member_reason = str(error)
+        self.owned.lose_partitions(self._not_member_reason)
+        if final:
+            self._reset_membership()
+            self.generation.forget(member_id=True)
+        else:
+            self._leave_group("the consumer has failed")
+        self._add_failure(Failed(error=error, final=final))
+
+    def _add_failure(self, event: GroupEvent) -> None:
+        self.owned.events.append(event)
+        self._notify()
+
+    def _explained(self, code: ErrorCode) -> ApiError:
+        return explained(code, self._settings, self._assignor_names)
+
+    def _reset_membership(self) -> None:
+        """Drop what is in flight for the earlier membership."""
+        self._joiner.stop()
+        self._heartbeats.stop()
+        self._round += 1
+        self._rejoin_reason = None
+
+    def _leave_group(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
+        """Leave the group. A static member sends no request: its membership and id last until its session ends."""
+        is_static = self._settings.group_instance_id is not None
+        member_id = self.generation.member_id
+        node = self._finder.side_node() if self._joiner.is_waiting else self._finder.coordinator
+        self._reset_membership()
+        self.generation.forget(member_id=not is_static)
+        if is_static or not member_id:
+            done()
+        else:
+            self._leaving.send(node, member_id, reason, done)
 
 
 class ConsumerCoordinator:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from barnabas.app.clients.classic.dispatch import RunDispatch
-from barnabas.core.classic.producer.queue import RunQueue
+from barnabas.app.clients.classic.producer import RunDispatch, RunQueue
 from barnabas.core.classic.producer.run import Run
 from barnabas.core.client.effects import NEVER
 

@@ -15,7 +15,7 @@ from barnabas.app.cli.top.tail import TEXT_MAX, to_tailed
 from barnabas.app.cli.top.terminal import KeyReader
 from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
-from barnabas.app.clients.admin.group_details import GroupDetails
+from barnabas.app.clients.admin.groups import GroupDetails
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api.cluster import BrokerNode, DescribeClusterResult, LogDirDescription, LogDirReplica
 from barnabas.ports.broker_api.groups import ListedGroup

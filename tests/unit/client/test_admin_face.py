@@ -5,13 +5,10 @@ import inspect
 import pytest
 
 from barnabas import Admin
-from barnabas.app.clients.admin.acls import AclAdmin
-from barnabas.app.clients.admin.cluster import ClusterAdmin
-from barnabas.app.clients.admin.configs import ConfigAdmin
+from barnabas.app.clients.admin.admin import AclAdmin, ClusterAdmin, ConfigAdmin, TransactionAdmin
 from barnabas.app.clients.admin.groups import GroupAdmin
 from barnabas.app.clients.admin.quotas import QuotaAdmin
 from barnabas.app.clients.admin.topics import TopicAdmin
-from barnabas.app.clients.admin.transactions import TransactionAdmin
 from barnabas.app.clients.admin.users import UserAdmin
 
 FAMILIES = (TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin, ClusterAdmin, AclAdmin, UserAdmin, QuotaAdmin)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from barnabas.app.clients.classic.consumer_settings import read_connector_settings
+from barnabas.app.clients.classic.consumer_connector import read_connector_settings
 from barnabas.app.clients.classic.producer_settings import ClassicProducerSettings
 from barnabas.app.clients.shared.settings import CommonSettings, ConsumerSettings, ProducerSettings, read_settings
 from barnabas.app.compose.clients import client_connector

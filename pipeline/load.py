@@ -1,22 +1,36 @@
 """Bring topics into a table, exactly once: what is new since the last load, or everything since a time."""
 
-from collections.abc import Mapping, Sequence
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
-from ..ports.errors import BarnabasError, ConfigError
+from ..ports.errors import ApiError, BarnabasError, ConfigError
 from ..schemas.access import access_settings, is_access_setting
-from .session import require_spark
+from .session import local_session, require_spark
 from .source.decoding_options import decoding_of
+from .spark.errors import SparkFailed, plain_spark_errors
+from .tables.files import FileFacts, file_facts
 from .tables.formats import open_store, require_format
-from .tables.loading import LoadProgress, LoadResult, Progress, TableLoad, no_progress
+from .tables.layout import Layout, agreed_layout
+from .tables.load_plan import LoadPlan, TopicRecreated, plan_load
+from .tables.quarantine import put_in_quarantine
+from .tables.reading import AffectedFile, affected_files
+from .tables.rows import DAMAGE_NOTES, write_rows
 from .tables.source import LoadSource
-from .tables.state import Commit, plain_os_errors
+from .tables.state import Commit, Range, Staging, TableChange, TableError, plain_os_errors
+from .tables.store import TableStore
+from .tables.typed import TopicNotTyped, typed_values
 from .topics.client_options import reader_settings
+from .topics.damage import DamagedRange, read_damage, still_damaged
 from .topics.group_offsets import check_group, commit_to_group
-from .topics.model import PLACE_SETTINGS, ClusterPartition, Where
+from .topics.model import PLACE_SETTINGS, Cluster, ClusterPartition, Where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +43,329 @@ _REASONS = {
     "enable.auto.commit": "the table stores its offsets; group (--group) commits them to a group as well",
 }
 """The reasons why a load refuses these client settings; the data source names options of its own in their place."""
+
+
+# One load into a table whose lock is held: plan, rows written by Spark, commit.
+
+FILES_MAX = 10_000
+"""The limit of files of one load: only a partitioning that is finer than useful makes more."""
+_DISK_FULL = os.strerror(errno.ENOSPC)
+_POLL_S = 0.2
+_QUICK_ROWS = 500_000
+_FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed, TopicNotTyped)
+
+
+@frozen(kw_only=True)
+class LoadProgress:
+    """Progress of a load: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
+    classic cluster a guess.
+    """
+
+    step: str
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+
+
+@frozen(kw_only=True)
+class LoadResult:
+    """Result of a load: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
+
+    rows: int
+    files: int
+    commit: int | None
+    ranges: Sequence[Range]
+    replaced_rows: int = 0
+    lost: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    """Partitions loaded before whose classic brokers were not there; a later load continues with them."""
+    damaged: Sequence[DamagedRange] = ()
+    """The ranges that were left out, with `skip_damaged`."""
+    newest_ms: Mapping[str, int] = field(factory=dict)
+    """The time of the newest record in the table, for each topic of this load whose records have times."""
+    quarantined: int = 0
+    """Rows that do not decode: they are not in the table but in the one below it, in `quarantine.FOLDER`."""
+    group_error: str | None = None
+    """The reason why the commit to the group failed; rows and offsets are in the table nevertheless."""
+
+    def joined(self, other: "LoadResult") -> "LoadResult":
+        """Return the result of this load and a later one together."""
+        return LoadResult(
+            rows=self.rows + other.rows,
+            files=self.files + other.files,
+            commit=self.commit if other.commit is None else other.commit,
+            ranges=[*self.ranges, *other.ranges],
+            replaced_rows=self.replaced_rows + other.replaced_rows,
+            lost=[*self.lost, *other.lost],
+            absent=[*self.absent, *other.absent],
+            damaged=[*self.damaged, *other.damaged],
+            newest_ms={**self.newest_ms, **other.newest_ms},
+            quarantined=self.quarantined + other.quarantined,
+        )
+
+
+NOTHING = LoadResult(rows=0, files=0, commit=None, ranges=())
+Progress = Callable[[LoadProgress], None]
+
+
+def no_progress(_progress: LoadProgress) -> None:
+    return None
+
+
+@frozen(kw_only=True)
+class TableLoad:
+    """`run` may be called again and again, each time it begins where the table is."""
+
+    store: TableStore
+    source: LoadSource
+    partition_by: str | None
+    since_ms: int | None
+    recreated: str
+    spark: "SparkSession | None"
+    progress: Progress
+    log_file: Path | None
+
+    def run(self, topics: Sequence[str]) -> LoadResult:
+        """All of them, in one commit, or none."""
+        self.progress(LoadProgress(step="plan"))
+        last = self.store.last()
+        layout = agreed_layout(None if last is None else last.layout, self.partition_by)
+        with self._connected() as cluster:
+            plan = self.plan(cluster, last, topics)
+        if plan.changes(last):
+            done = self._carried_out(plan, last, layout)
+        else:
+            self._check_typed(plan, topics)
+            newest = {} if last is None else last.newest_ms
+            done = LoadResult(
+                rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan), newest_ms=newest
+            )
+        return evolve(done, newest_ms={name: ms for name, ms in done.newest_ms.items() if name in topics})
+
+    def run_each(self, topics: Sequence[str]) -> tuple[LoadResult, Mapping[str, BarnabasError]]:
+        """Load as many of the topics as possible, and return the faults of the others; without faults it is a single
+        load. Raises an error that is no topic's fault, and the first fault when no topic is left.
+        """
+        try:
+            return self.run(topics), {}
+        except _FAULTS_OF_A_TOPIC as error:
+            if len(topics) == 1:
+                raise
+            first = error
+        failed: dict[str, BarnabasError] = {}
+        good = self._without_faults(topics, failed)
+        done = NOTHING
+        if failed and good:  # the plan has found the topics at fault
+            try:
+                return self.run(good), failed
+            except _FAULTS_OF_A_TOPIC:
+                pass
+        for topic in good:
+            try:
+                done = done.joined(self.run([topic]))
+            except _FAULTS_OF_A_TOPIC as error:
+                failed[topic] = error
+        if len(failed) == len(topics):
+            raise first
+        return done, failed
+
+    def plan(self, cluster: Cluster, last: Commit | None, topics: Sequence[str]) -> LoadPlan:
+        return plan_load(
+            cluster,
+            last,
+            topics,
+            since_ms=self.since_ms,
+            fail_on_data_loss=self.source.fail_on_data_loss,
+            recreated=self.recreated,
+        )
+
+    def _check_typed(self, plan: LoadPlan, topics: Sequence[str]) -> None:
+        """Report a wrong format or registry also when nothing is new, for topics that have had messages."""
+        typed_values(self.source, self.store, [name for name in topics if any(plan.topics[name].next_offsets.values())])
+
+    def _without_faults(self, topics: Sequence[str], failed: dict[str, BarnabasError]) -> list[str]:
+        """Return the topics that can be planned; the reasons why others cannot go into `failed`."""
+        last = self.store.last()
+        with self._connected() as cluster:
+            for topic in topics:
+                try:
+                    self.plan(cluster, last, [topic])
+                except _FAULTS_OF_A_TOPIC as error:
+                    failed[topic] = error
+        return [topic for topic in topics if topic not in failed]
+
+    @contextmanager
+    def _connected(self) -> Iterator[Cluster]:
+        from ..topics.connect import connect_cluster
+
+        cluster: Cluster = connect_cluster(self.source.where, self.source.client)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def _carried_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
+        """Carry out the plan. A load that fails removes what it has written at once: the disk may be full of it."""
+        try:
+            return self._carry_out(plan, last, layout)
+        except (BarnabasError, OSError) as error:
+            with suppress(BarnabasError, OSError):
+                self.store.recover()
+            if self._is_in_effect(plan, last):
+                text = (
+                    f"{self.store.folder}: the load is in the table, and what was left to do after it failed: {error}"
+                )
+                raise TableError(text) from error
+            if _DISK_FULL in str(error):  # no topic's fault
+                text = (
+                    f"{self.store.folder}: {_DISK_FULL}; nothing of this load is in the table, make room and load again"
+                )
+                raise TableError(text) from error
+            raise
+
+    def _is_in_effect(self, plan: LoadPlan, before: Commit | None) -> bool:
+        """False also when the table cannot be read."""
+        with suppress(BarnabasError, OSError):
+            now = self.store.last()
+            if now is None or (before is not None and now.number <= before.number):
+                return False
+            return dict(now.topics) == plan.topics and list(now.ranges) == _ranges(plan)
+        return False
+
+    def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
+        self.progress(LoadProgress(step="start", rows=plan.rows))
+        affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
+        if not plan.ranges and not affected:
+            return self._commit(plan, last, layout, affected, self.store.begin_commit())
+        typed = typed_values(self.source, self.store, list(dict.fromkeys(part.topic for part in plan.ranges)))
+        own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=self.log_file)
+        with own if self.spark is None else nullcontext(self.spark) as session:
+            staging = self.store.begin_commit()
+            with plain_spark_errors(), _watched(session, self.progress, plan.rows):
+                undecodable = write_rows(
+                    session, plan, self.source, self.store, layout, affected, staging.folder, typed
+                )
+            self._check_same_topics(plan)
+            self.progress(LoadProgress(step="commit", rows=plan.rows))
+            if typed is not None and plan.ranges:
+                with plain_spark_errors():
+                    put_in_quarantine(session, self.store, plan, self.source, typed, undecodable)
+            done = self._commit(plan, last, layout, affected, staging)
+            return evolve(done, quarantined=undecodable)
+
+    def _check_same_topics(self, plan: LoadPlan) -> None:
+        """Raise `TopicRecreated` if a topic was created again since the plan: the rows may be those of another one."""
+        known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
+        if not any(known.values()):
+            return
+        with self._connected() as cluster:
+            found = cluster.topics(list(known))
+        for topic, topic_id in known.items():
+            if topic_id and (topic not in found or found[topic].topic_id != topic_id):
+                text = f"topic {topic!r} was deleted or created again during the load"
+                raise TopicRecreated(f"{text}; nothing is committed, load once more")
+
+    def _commit(
+        self,
+        plan: LoadPlan,
+        last: Commit | None,
+        layout: Layout,
+        affected: Sequence[AffectedFile],
+        staging: Staging,
+    ) -> LoadResult:
+        damaged = read_damage(staging.folder / DAMAGE_NOTES)
+        names = staging.name_files(rows_max=self.source.rows_per_file)
+        facts = [file_facts(staging.folder, name) for name in names]
+        if self.source.decoding and not facts and not self.store.exists():
+            # The first row makes the table, since only then its columns are known; until then there is nothing to keep.
+            shutil.rmtree(staging.folder)
+            return evolve(NOTHING, ranges=_ranges(plan), lost=plan.lost, absent=_texts(plan), damaged=damaged)
+        remaining = sum(file.rows - file.replaced_rows for file in affected)
+        rows = sum(each.rows for each in facts) - remaining
+        _check(plan, rows, len(facts))
+        change = TableChange(
+            layout=str(layout),
+            topics=plan.topics,
+            ranges=_ranges(plan),
+            rows=rows,
+            replaced_rows=sum(file.replaced_rows for file in affected),
+            files=[each.name for each in facts],
+            removed=[file.name for file in affected],
+            lost=plan.lost,
+            damaged=still_damaged(
+                () if last is None else last.damaged, plan.replaced_from.items(), plan.replaced_topics, damaged
+            ),
+            newest_ms=_newest(last, plan, facts),
+        )
+        commit = self.store.commit(staging, change)
+        return LoadResult(
+            rows=rows,
+            files=len(facts),
+            commit=commit.number,
+            ranges=change.ranges,
+            replaced_rows=change.replaced_rows,
+            lost=plan.lost,
+            absent=_texts(plan),
+            damaged=damaged,
+            newest_ms=change.newest_ms,
+        )
+
+
+def _check(plan: LoadPlan, rows: int, files: int) -> None:
+    if rows < 0 or (plan.rows_max is not None and rows > plan.rows_max):
+        text = f"{rows} rows were written for {plan.rows_max} offsets; nothing is committed, please report this"
+        raise TableError(text)
+    if files > FILES_MAX:
+        text = f"{rows} rows went into {files} files, more than {FILES_MAX}; nothing is committed"
+        raise TableError(f"{text}; partition by something coarser, such as month or key-hash:16")
+
+
+def _ranges(plan: LoadPlan) -> list[Range]:
+    return [
+        Range(topic=each.topic, partition=each.partition, start=each.start, end=each.end, broker=each.broker)
+        for each in plan.ranges
+    ]
+
+
+def _newest(last: Commit | None, plan: LoadPlan, facts: Sequence[FileFacts]) -> dict[str, int]:
+    newest = {} if last is None else {t: ms for t, ms in last.newest_ms.items() if t not in plan.replaced_topics}
+    for each in facts:
+        topic = each.partition["topic"]
+        if topic is not None and each.newest_ms is not None:
+            newest[topic] = max(newest.get(topic, each.newest_ms), each.newest_ms)
+    return newest
+
+
+def _texts(plan: LoadPlan) -> list[str]:
+    return [str(place) for place in plan.absent]
+
+
+@contextmanager
+def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[None]:
+    """Report finished tasks of the Spark job that runs inside, while it runs."""
+    if progress is no_progress:
+        yield
+        return
+    done = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        reported = (-1, -1)
+        while not done.wait(_POLL_S):
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
+            now = (sum(c for c, _ in counts), sum(n for _, n in counts))
+            if counts and now != reported:
+                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
+                reported = now
+
+    thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 class TopicsFailed(BarnabasError):

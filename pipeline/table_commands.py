@@ -86,7 +86,7 @@ def compact_(
     as_json: AsJson = False,
 ) -> None:
     """Make few large files of the many small ones that loads leave in a partition. Rows and offsets stay."""
-    from .tables.upkeep.compact import compact
+    from .tables.upkeep.maintenance import compact
 
     with _changed(folder) as store, progress(f"compact {folder}", None) as advance:
         done = compact(store, target_bytes=target_mb * _MB, progress=advance)
@@ -109,7 +109,7 @@ def delete_before_(
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows whose records are older. The offsets stay, so that no later load brings them again."""
-    from .tables.upkeep.delete import delete_before
+    from .tables.upkeep.maintenance import delete_before
 
     before_ms = parse_time_ms(before, "TIME")
     names = {name for group in topics or () for name in group.split(",") if name}
@@ -168,7 +168,7 @@ def convert(
 ) -> None:
     """Make a table in another format of a Parquet table, in place: its files stay as they are."""
     from .tables.state import plain_os_errors
-    from .tables.upkeep.convert import convert_table
+    from .tables.upkeep.maintenance import convert_table
 
     with plain_os_errors(folder), progress(f"convert {folder}", None):
         done = convert_table(folder, to, catalog=catalog, table=name)

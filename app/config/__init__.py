@@ -1,8 +1,13 @@
 """Configuration: Kafka's dotted keys for brokers and topics, and where values come from."""
 
-from .alter import alter_broker_configs, alter_topic_configs
 from .broker_config import EFFECTIVE_KEYS, KEYS, BrokerConfig
-from .describe import broker_config_entries, dynamic_default_entries, topic_config_entries
+from .dynamic_config import (
+    alter_broker_configs,
+    alter_topic_configs,
+    broker_config_entries,
+    dynamic_default_entries,
+    topic_config_entries,
+)
 from .listeners import ListenAddress, advertised, parse_listener
 from .reading import read_config, read_toml
 from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers

@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping
 
 from attrs import fields
 
+from ...core.security.quotas.entities import is_ip
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .authorizer_keys import AuthorizerKeys
 from .classic import parse_topic_map
-from .cleaner_keys import CleanerKeys
 from .coordination_keys import CoordinationKeys
 from .ignored_keys import IGNORED_KEYS
 from .keys import (
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     ConfigKey,
     Value,
+    double_key,
     flag_key,
     int_key,
     keys_of,
@@ -30,18 +32,332 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, is_of_listener, protocols_of, scoped_key
 from .listeners import ListenAddress, check_advertised, parse_address, parse_listeners
-from .quota_keys import QuotaKeys
-from .replication_keys import ReplicationKeys
 from .sasl_keys import SaslKeys
-from .scrub_keys import ScrubKeys
 from .tls_keys import TlsKeys
-from .transaction_keys import TransactionKeys
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
+
+
+# The keys of compaction (log.cleaner.*).
+
+
+@frozen(kw_only=True, slots=False)
+class CleanerKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    log_cleaner_enable: bool = flag_key(
+        "log.cleaner.enable", True, doc="Compact the logs of topics with cleanup.policy=compact, the broker's own too."
+    )
+    log_cleaner_threads: int = int_key(
+        "log.cleaner.threads", 1, 0, doc="How many logs are compacted side by side; 0: none.", dynamic=True
+    )
+    log_cleaner_backoff_ms: int = long_key(
+        "log.cleaner.backoff.ms",
+        15_000,
+        0,
+        doc="How often to look for logs that are due, when there were none.",
+        dynamic=True,
+    )
+    log_cleaner_dedupe_buffer_size: int = long_key(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        -LONG_MAX - 1,
+        doc="Memory for the keys of logs that are being compacted, 24 bytes each; 1 MiB a thread at least is taken.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_load_factor: float = double_key(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        -DOUBLE_MAX,
+        DOUBLE_MAX,
+        doc="How full that memory may be; 0.1 to 0.95 is taken.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_size: int = int_key(
+        "log.cleaner.io.buffer.size", 524_288, 0, doc="Memory for reading what is compacted.", dynamic=True
+    )
+    log_cleaner_io_max_bytes_per_second: float = double_key(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE_MAX,
+        -DOUBLE_MAX,
+        DOUBLE_MAX,
+        doc="Bytes that compaction may read and write in a second, all in all.",
+        dynamic=True,
+    )
+    log_cleaner_min_cleanable_ratio: float = double_key(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        0.0,
+        1.0,
+        doc="Compact a log when more than this share of it is not compacted yet.",
+        dynamic=True,
+    )
+    log_cleaner_min_compaction_lag_ms: int = long_key(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        0,
+        doc="Messages younger than this are not compacted.",
+        dynamic=True,
+    )
+    log_cleaner_max_compaction_lag_ms: int = long_key(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        1,
+        doc="Messages older than this are compacted, however few they are; segments are sealed at that age.",
+        dynamic=True,
+    )
+    log_cleaner_delete_retention_ms: int = long_key(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        0,
+        doc="How long a compacted log keeps messages without value, which delete their keys, once it is clean there.",
+        dynamic=True,
+    )
+
+
+# The keys of quotas, by Kafka's names.
+
+CONNECTION_KEYS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+)
+"""The limits of connections, which change while the broker runs."""
+
+
+@frozen(kw_only=True, slots=False)
+class QuotaKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    max_connections: int = int_key(
+        "max.connections",
+        10_000,
+        1,
+        doc="Connections at a time, of the broker and of each listener; more wait until one closes.",
+        dynamic=True,
+        scope="listener",
+    )
+    max_connections_per_ip: int = int_key(
+        "max.connections.per.ip", INT_MAX, 0, doc="Connections from one address; more are closed at once.", dynamic=True
+    )
+    max_connections_per_ip_overrides: tuple[str, ...] = list_key(
+        "max.connections.per.ip.overrides",
+        (),
+        doc="ADDRESS:NUMBER,...: other limits for some addresses.",
+        dynamic=True,
+    )
+    max_connection_creation_rate: int = int_key(
+        "max.connection.creation.rate",
+        INT_MAX,
+        1,
+        doc="New connections per second, of the broker and of each listener; more wait.",
+        dynamic=True,
+        scope="listener",
+    )
+    quota_window_num: int = int_key("quota.window.num", 11, 1, doc="The number of samples of a client quota.")
+    quota_window_size_seconds: int = int_key("quota.window.size.seconds", 1, 1, doc="The time of one sample.")
+    controller_quota_window_num: int = int_key(
+        "controller.quota.window.num", 11, 1, doc="The number of samples of a quota of controller mutations."
+    )
+    controller_quota_window_size_seconds: int = int_key(
+        "controller.quota.window.size.seconds", 1, 1, doc="The time of one sample of controller mutations."
+    )
+
+    @property
+    def connections_per_ip(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides` by address. Raises `ConfigError`."""
+        found = {}
+        for item in self.max_connections_per_ip_overrides:
+            address, _, number = item.rpartition(":")
+            host = address.strip("[]")
+            if not is_ip(host) or not number.strip().isdecimal():
+                text = "not ADDRESS:NUMBER, with an IP address and a number of connections"
+                raise ConfigError(f"max.connections.per.ip.overrides has {item[:100]!r}, which is {text}")
+            found[host] = int(number)
+        return found
+
+
+# The keys of what brokers do among themselves: replication, leaders, controlled shutdown (facts D9; names and
+# defaults of Kafka 4).
+
+
+@frozen(kw_only=True, slots=False)
+class ReplicationKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    security_inter_broker_protocol: str = text_key(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="Brokers connect to the first listener with this security protocol; unset: to the first one.",
+    )
+    inter_broker_listener_name: str | None = text_key(
+        "inter.broker.listener.name",
+        None,
+        doc="The listener that other brokers connect to, and the only one that takes fetches of followers; unset: the "
+        "first one of kafka://.",
+    )
+    replica_lag_time_max_ms: int = long_key(
+        "replica.lag.time.max.ms", 30_000, 1, doc="A follower that has not caught up for this time leaves the ISR."
+    )
+    replica_fetch_wait_max_ms: int = int_key(
+        "replica.fetch.wait.max.ms", 500, 1, doc="How long a follower's fetch waits at the leader for messages."
+    )
+    replica_fetch_min_bytes: int = int_key(
+        "replica.fetch.min.bytes", 1, 0, doc="How many bytes a follower's fetch waits for."
+    )
+    replica_fetch_max_bytes: int = int_key(
+        "replica.fetch.max.bytes", 1_048_576, 0, doc="How many bytes of one partition a follower fetches at a time."
+    )
+    replica_fetch_response_max_bytes: int = int_key(
+        "replica.fetch.response.max.bytes", 10_485_760, 0, doc="How many bytes in all a follower fetches at a time."
+    )
+    replica_fetch_backoff_ms: int = int_key(
+        "replica.fetch.backoff.ms", 1000, 0, doc="How long a follower waits after an error."
+    )
+    replica_socket_timeout_ms: int = int_key(
+        "replica.socket.timeout.ms", 30_000, 1, doc="How long a follower waits for an answer of its leader."
+    )
+    replica_selector_class: str | None = text_key(
+        "replica.selector.class",
+        None,
+        doc="The replica that consumers read from: a plugin, rack-aware (Kafka's RackAwareReplicaSelector) or "
+        "leader; unset: the leader.",
+    )
+    unclean_leader_election_enable: bool = flag_key(
+        "unclean.leader.election.enable",
+        False,
+        doc="Whether a replica that was not in sync may lead when no other is left; messages are lost.",
+        dynamic=True,
+    )
+    auto_leader_rebalance_enable: bool = flag_key(
+        "auto.leader.rebalance.enable", True, doc="Whether the controller gives leaders back to the first replicas."
+    )
+    leader_imbalance_check_interval_seconds: int = long_key(
+        "leader.imbalance.check.interval.seconds", 300, 1, doc="How often it looks whether to."
+    )
+    leader_imbalance_per_broker_percentage: int = int_key(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        0,
+        doc="It does so for brokers that do not lead more than this percentage of the partitions that they are first "
+        "replica of.",
+    )
+    controlled_shutdown_enable: bool = flag_key(
+        "controlled.shutdown.enable", True, doc="Whether a broker hands on what it leads before it stops."
+    )
+    controlled_shutdown_max_retries: int = int_key(
+        "controlled.shutdown.max.retries", 3, 0, doc="How often it tries again while it still leads some."
+    )
+    controlled_shutdown_retry_backoff_ms: int = long_key(
+        "controlled.shutdown.retry.backoff.ms", 5000, 0, doc="How long it waits before that."
+    )
+    leader_replication_throttled_rate: int = long_key(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        0,
+        doc="Bytes a second that the broker gives to followers, of the replicas that topics name as throttled.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = long_key(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        0,
+        doc="Bytes a second that the broker fetches from leaders, of the replicas that topics name as throttled.",
+        dynamic=True,
+    )
+
+    def check_replication(self) -> None:
+        """Raise `ConfigError` where values contradict each other; the rules are Kafka's."""
+        wait_ms = self.replica_fetch_wait_max_ms
+        for name, limit_ms, why in (
+            ("replica.socket.timeout.ms", self.replica_socket_timeout_ms, "every idle fetch would time out"),
+            ("replica.lag.time.max.ms", self.replica_lag_time_max_ms, "idle followers would leave the ISR"),
+        ):
+            if wait_ms > limit_ms:
+                raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms} is above {name}={limit_ms}: {why}")
+
+
+# The keys of the background check of closed segments (log.scrub.*).
+
+
+@frozen(kw_only=True, slots=False)
+class ScrubKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    log_scrub_interval_ms: int = long_key(
+        "log.scrub.interval.ms",
+        604_800_000,
+        1,
+        doc="Ours. How often each closed segment is read and compared with its checksums.",
+        dynamic=True,
+    )
+    log_scrub_io_max_bytes_per_second: int = long_key(
+        "log.scrub.io.max.bytes.per.second",
+        1_048_576,
+        0,
+        doc="Ours. Bytes that this check reads in a second; requests come first. 0: only what a reader could not read.",
+        dynamic=True,
+    )
+
+
+# The keys of transactions, by Kafka's names.
+
+
+@frozen(kw_only=True, slots=False)
+class TransactionKeys:
+    """A part of the table; see `BrokerConfig`."""
+
+    transaction_max_timeout_ms: int = int_key(
+        "transaction.max.timeout.ms", 900_000, 1, doc="The longest transaction that a producer may ask for."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = int_key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        1,
+        doc="How often to look for transactions that have lasted too long, to abort them.",
+    )
+    transactional_id_expiration_ms: int = int_key(
+        "transactional.id.expiration.ms", 604_800_000, 1, doc="Forget a transactional id that is unused for this time."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = int_key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        1,
+        doc="How often to look for transactional ids to forget.",
+    )
+    transaction_partition_verification_enable: bool = flag_key(
+        "transaction.partition.verification.enable",
+        True,
+        doc="Whether a leader asks the coordinator if a partition belongs to the transaction that is written there.",
+        dynamic=True,
+    )
+    transaction_state_log_num_partitions: int = int_key(
+        "transaction.state.log.num.partitions", 50, 1, doc="Partitions of __transaction_state when it is made."
+    )
+    transaction_state_log_replication_factor: int = short_key(
+        "transaction.state.log.replication.factor", 3, 1, doc="Replicas of __transaction_state; or all live brokers."
+    )
+    transaction_state_log_min_isr: int = int_key(
+        "transaction.state.log.min.isr", 2, 1, doc="min.insync.replicas of __transaction_state when it is made."
+    )
+    transaction_state_log_segment_bytes: int = int_key(
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        14,
+        doc="The size of a segment file of __transaction_state.",
+    )
+    transaction_state_log_load_buffer_size: int = int_key(
+        "transaction.state.log.load.buffer.size",
+        5_242_880,
+        1,
+        doc="How much of __transaction_state is read at a time when it loads.",
+    )
 
 
 @frozen(kw_only=True)

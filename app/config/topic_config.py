@@ -5,19 +5,17 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import evolve
 
 from ...core.log.config import LogConfig
-from ...ports.broker_api.configs import ConfigSource, ConfigSynonym
+from ...ports.broker_api.configs import ConfigSource, ConfigSynonym, ConfigType
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.values import Secret, frozen
-from .broker_config import KEYS, SYNONYMS, BrokerConfig
+from .broker_config import CONNECTION_KEYS, KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
 from .ignored_keys import IGNORED_TOPIC_DEFAULTS, IGNORED_TOPIC_KEYS
 from .keys import ConfigKey, Value
 from .listener_names import is_of_listener, name_of_scope, scoped_key
 from .names import nearest
-from .quota_keys import CONNECTION_KEYS
-from .replica_lists import THROTTLED_REPLICAS
 
 DYNAMIC_LAYERS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
@@ -115,6 +113,32 @@ class TopicKey:
 def _topic_key(name: str, twin: str) -> TopicKey:
     key = evolve(KEYS[twin], name=name)
     return TopicKey(key, twin, None if key.ignored else name.replace(".", "_"))
+
+
+# The topic keys that name replicas: whose copying is throttled.
+
+
+def _replicas(name: str, doc: str) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=ConfigType.LIST,
+        default=(),
+        doc=doc,
+        form=r"[0-9]{1,10}:[0-9]{1,10}|\*",
+        form_text="a list of PARTITION:BROKER, or * for all",
+    )
+
+
+THROTTLED_REPLICAS = (
+    _replicas(
+        "follower.replication.throttled.replicas",
+        "PARTITION:BROKER,... or *: the followers that fetch at most follower.replication.throttled.rate.",
+    ),
+    _replicas(
+        "leader.replication.throttled.replicas",
+        "PARTITION:BROKER,... or *: the leaders that give followers at most leader.replication.throttled.rate.",
+    ),
+)
 
 
 _TABLE: Mapping[str, TopicKey] = {

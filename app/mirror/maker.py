@@ -2,34 +2,320 @@
 
 from __future__ import annotations
 
+import json
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from ...core.classic.consumer.streams import StreamMessage
+from ...core.classic.registry.group import Owned
 from ...core.classic.registry.topic_filter import TopicFilter
+from ...core.client.consumer.subscription_state import AtOffset
 from ...core.client.errors import EncodeError, HookError, NoOffset
+from ...core.message.classic.reader import ShallowMessage
 from ...core.message.corrupt_record import is_damage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.report import counted
+from ...ports.types import TopicPartition
+from ..clients.admin.admin import Admin
+from ..clients.classic.consumer_connector import ConsumerConnector
+from ..clients.classic.producer import ClassicProducer
+from ..clients.classic.streams import MessageStream
+from ..clients.producer.producer import Producer
 from ..clients.shared.blocking_shell import logger
 from ..clients.shared.connect import plugin_host, secured
-from .counting import StreamCount
+from ..clients.shared.delivery import ManyHandle
+from .assigned import AssignedSource
 from .exactly_once import TransactionalSource, check_exactly_once
-from .layout import TopicLayout, keeps_numbers
-from .sources import make_source
-from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken, dotted
-from .targets import bootstrap_of, check_counted, is_classic_target, make_target
+from .layout import AS_LAID_OUT, PlacingSender, TopicLayout, keeps_numbers
+from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken, TopicMaker, dotted
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from ...core.client.message_counter import MessageCounter
+    from ..clients.consumer.consumer import Consumer
 
 BATCH_MESSAGES = 1000
 TAKE_S = 0.5
 RETRY_S = 0.2
 RETRY_MAX_S = 5.0
+
+
+# The reports of a mirror's stream on the messages that it copies; they are sent along with them.
+
+LOOK_S = 5.0
+"""The interval at which the ends of the source are looked up, and reported when nothing is copied."""
+_ADMIN_MS = 5000
+
+
+class StreamCount:
+    """Counts one stream of a current cluster. Used by its thread alone."""
+
+    def __init__(self, counter: MessageCounter, bootstrap: object, consumer: Consumer) -> None:
+        self._counter = counter
+        self._consumer = consumer
+        self._admin = Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS)
+        self._looked_s = -LOOK_S
+
+    def reports(self, batch: Sequence[Taken]) -> Sequence[Message]:
+        """Return the reports to send with the batch; an empty batch can have some, too."""
+        due = time.monotonic() - self._looked_s >= LOOK_S
+        if not batch and not due:
+            return ()
+        if due:
+            self._look()
+            self._looked_s = time.monotonic()
+        messages = [taken.message for taken in batch if isinstance(taken.message, Message)]
+        return self._counter.reports(messages, self._positions())
+
+    def _look(self) -> None:
+        places = self._counter.unprobed(self._consumer.assignment)
+        if not places:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            ends = self._admin.list_offsets(dict.fromkeys(places, "latest"))
+            topics = self._admin.describe_topics(sorted({place.topic for place in places}))
+        except BarnabasError as error:
+            logger.info("mirror: the ends of the source cannot be looked up now: %s", error)
+            return
+        self._counter.probed(now_ms, ends, {topic.name or "": len(topic.partitions) for topic in topics})
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        positions = {}
+        for place in self._consumer.assignment:
+            try:
+                positions[place] = self._consumer.position(place, 0)
+            except BarnabasError as error:
+                logger.debug("mirror: %s has no position yet: %s", place, error)
+        return positions
+
+    def close(self) -> None:
+        self._admin.close()
+
+
+_CLASSIC_KEYS = ("zk.connect", "etcd.connect", "coordination")
+OFFSETS_FILE = "offsets.file"
+
+
+def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> MirrorSource:
+    """Make a source of a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current
+    with `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
+    settings = dotted(config)
+    classic = [key for key in _CLASSIC_KEYS if settings.get(key)]
+    if classic and settings.get("bootstrap.servers"):
+        raise ConfigError(
+            f"a consumer configuration has {classic[0]} (classic) and bootstrap.servers; take one of them"
+        )
+    if classic:
+        return ClassicSource(settings, topics, shallow=shallow)
+    if settings.get("bootstrap.servers"):
+        return _current_source(settings, topics)
+    raise ConfigError("a consumer configuration needs zk.connect or etcd.connect (classic), or bootstrap.servers")
+
+
+def _current_source(config: Mapping[str, Any], topics: TopicFilter) -> MirrorSource:
+    group = config.get("group.id") or config.get("groupid")
+    file = config.get(OFFSETS_FILE)
+    if bool(group) == bool(file):
+        raise ConfigError(
+            f"a source with bootstrap.servers keeps its offsets in a group (group.id=NAME) or in a file "
+            f"({OFFSETS_FILE}=PATH); give one of them, not {'both' if group else 'none'}"
+        )
+    if file:
+        return FileSource(config, topics)
+    from .group_source import GroupSource
+
+    return GroupSource(config, topics)
+
+
+class ClassicSource:
+    """A member of a consumer group: several mirrors of one group share the partitions."""
+
+    def __init__(self, config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> None:
+        settings = {key: value for key, value in config.items() if key != "coordination"}
+        settings["autocommit.enable"] = False  # else a rebalance would commit what the target has not got
+        settings.setdefault("shallowiterator.enable", shallow)
+        if settings["shallowiterator.enable"] in (True, "true") and not shallow:
+            raise ConfigError("shallowiterator.enable=true needs a classic target, which knows compressed wrappers")
+        self._topics = topics
+        self._connector = ConsumerConnector(coordination=config.get("coordination"), config=settings)
+        self.name = f"group {self._connector.settings.groupid}"
+
+    def open(self, streams: int) -> list[MirrorReader]:
+        return [
+            _ClassicReader(stream) for stream in self._connector.create_message_streams_by_filter(self._topics, streams)
+        ]
+
+    def commit(self, offsets: dict[Hashable, int]) -> None:
+        """Commit offsets of partitions still ours; the next owner of others copies again what is not committed."""
+        self._connector.commit_offsets(cast("dict[Owned, int]", offsets))
+
+    def close(self) -> None:
+        self._connector.shutdown()
+
+
+class _ClassicReader:
+    def __init__(self, stream: MessageStream) -> None:
+        self._stream = stream
+        self.consumer = None
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.ended
+
+    def poll_messages(self, max_messages: int, timeout: float) -> list[Taken]:
+        first = self._stream.poll(timeout)
+        taken: list[Taken] = []
+        message = first
+        while message is not None:
+            taken.append(_of_stream(message))
+            message = self._stream.poll() if len(taken) < max_messages else None
+        return taken
+
+
+def _of_stream(message: StreamMessage) -> Taken:
+    place = (message.topic, message.place)
+    if message.codec_id:
+        content: Message | ShallowMessage = ShallowMessage(message.value, message.codec_id)
+    else:
+        content = Message(message.value)
+    return Taken(message.topic, content, place, message.offset)
+
+
+class FileSource(AssignedSource):
+    """The offsets are kept in a file, and nothing in the cluster."""
+
+    def __init__(self, config: Mapping[str, Any], topics: TopicFilter) -> None:
+        settings = dict(config)
+        self._file = Path(str(settings.pop(OFFSETS_FILE)))
+        self._lock = threading.Lock()
+        self._offsets = _read_offsets(self._file)
+        super().__init__(settings, topics)
+
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
+        with self._lock:
+            return {place: AtOffset(self._offsets[place]) for place in places if place in self._offsets}
+
+    def commit(self, offsets: dict[Hashable, int]) -> None:
+        """The file holds the old content or the new one, whole."""
+        with self._lock:
+            self._offsets.update(cast("dict[TopicPartition, int]", offsets))
+            tree: dict[str, dict[str, int]] = {}
+            for (topic, partition), offset in sorted(self._offsets.items()):
+                tree.setdefault(topic, {})[str(partition)] = offset
+            draft = self._file.with_name(self._file.name + ".tmp")
+            with draft.open("w", encoding="utf-8") as file:
+                json.dump(tree, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._file)
+
+
+def _read_offsets(file: Path) -> dict[TopicPartition, int]:
+    """Raises `ConfigError` for a file that is no offsets file."""
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        return {TopicPartition(t, int(p)): int(offset) for t, ps in tree.items() for p, offset in ps.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{OFFSETS_FILE}={file} cannot be read: {error}") from error
+
+
+_CLASSIC_TARGET_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordination")
+
+
+def is_classic_target(config: Mapping[str, Any]) -> bool:
+    """True if the producer's configuration names a classic cluster. Raises `ConfigError` when it names none, or two."""
+    given = {key for key, value in dotted(config).items() if value}
+    classic = [key for key in _CLASSIC_TARGET_KEYS if key in given]
+    if classic and "bootstrap.servers" in given:
+        raise ConfigError(f"the producer configuration has {classic[0]} (classic) and bootstrap.servers; take one")
+    if not classic and "bootstrap.servers" not in given:
+        raise ConfigError(
+            "the producer configuration needs zk.connect, etcd.connect or broker.list (classic), or bootstrap.servers"
+        )
+    return bool(classic)
+
+
+def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` where messages cannot be counted."""
+    if is_classic_target(target) or not all("bootstrap.servers" in dotted(config) for config in sources):
+        raise ConfigError("counting what is copied needs bootstrap.servers (the current generation) at both ends")
+
+
+def bootstrap_of(config: Mapping[str, Any]) -> object:
+    """Return the bootstrap servers in a configuration for a current cluster."""
+    return secured(str(dotted(config)["bootstrap.servers"]), config)
+
+
+def make_target(config: Mapping[str, Any], *, by_number: bool, laid_out: bool) -> MirrorTarget:
+    """Make a target of a producer's configuration; `laid_out`: layouts make its topics. Raises `ConfigError`,
+    `BarnabasError`."""
+    settings = dotted(config)
+    if is_classic_target(config):
+        return ClassicTarget(settings)
+    return CurrentTarget(settings | AS_LAID_OUT if laid_out else settings, by_number=by_number)
+
+
+class ClassicTarget:
+    """Keys, headers and timestamps end here: the classic format has none. A null value cannot be copied."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        settings = {key: value for key, value in config.items() if key not in ("coordination", "producer.type")}
+        self._producer = ClassicProducer(coordination=config.get("coordination"), config=settings)
+
+    def deliver(
+        self,
+        batch: list[Taken],
+        reports: Sequence[Message] = (),  # noqa: ARG002  # none come here
+        layout: TopicMaker | None = None,  # noqa: ARG002  # brokers make topics by themselves
+    ) -> None:
+        for topic, group in groupby(batch, attrgetter("topic")):
+            self._producer.send_many(topic, [_classic(taken.message) for taken in group])
+        self._producer.confirm()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def _classic(message: Message | ShallowMessage) -> Any:
+    return message if isinstance(message, ShallowMessage) else message.value
+
+
+class CurrentTarget:
+    """Keys, headers and timestamps stay; so do the numbers of partitions, or the partitioner chooses."""
+
+    def __init__(self, config: Mapping[str, Any], *, by_number: bool) -> None:
+        settings = {key: value for key, value in config.items() if key not in ("bootstrap.servers", "producer.type")}
+        self._producer = Producer(config["bootstrap.servers"], config={"acks": "all", **settings})
+        self._sender = PlacingSender(self._producer, by_number=by_number)
+
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = (), layout: TopicMaker | None = None) -> None:
+        try:
+            self._confirm(self._sender.send(batch), layout)
+            self._confirm(self._sender.report(reports), layout)
+        except BarnabasError:
+            self._sender.forget()
+            raise
+
+    def _confirm(self, handles: list[ManyHandle], layout: TopicMaker | None) -> None:
+        if handles:
+            self._sender.await_sends(layout)
+        for handle in handles:
+            handle.result()
+
+    def close(self) -> None:
+        self._producer.close()
 
 
 class MirrorMaker:

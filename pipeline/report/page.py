@@ -1,12 +1,15 @@
 """One self-contained HTML page about what a table holds: a section per topic, by the kind of its lines."""
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
@@ -16,12 +19,14 @@ from ..table import read_table
 from ..tables.formats import open_store, require_format
 from ..tables.upkeep.describe import TopicDescription, describe_table
 from ..topics.damage import DamagedRange
-from . import access_log, charts, metrics, records
+from ..topics.model import NO_BROKER, ClusterPartition
+from . import charts
+from .charts import bucket_for
 from .panels import write_whole
 from .rendering import render_template
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from .completeness import TopicAudit
 
@@ -114,7 +119,200 @@ def age_text(ms: int) -> str:
     return f"{max(0, ms) // unit_ms} {unit}"
 
 
-def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any]:
+# An access log (combined or common log format) as figures: who asked for what, when, and how it ended.
+
+_QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+LINE = (
+    r"(?s)^(\S+) \S+ \S+ \[([^\]]+)\] "  # address, identity, user, time
+    + _QUOTED  # request
+    + r" (\d{3}) (\d+|-)"  # status, bytes
+    + rf"(?: {_QUOTED} {_QUOTED}.*)?\s*$"  # referrer, agent, and what some servers add
+)
+"""Valid for Java and for Python; possessive, so that no line makes a matcher go back and forth or deep."""
+
+_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+_MARK = "\x01"
+CRAWLER = (
+    r"(?i)bot\b|bot[/_ -]|spider|crawl|slurp|archiver|mediapartners|facebookexternalhit|feedfetcher|preview"
+    r"|^(curl|wget|python|java|go-http|libwww|ruby|perl|php)\b"
+)
+ASSET = r"(?i)\.(css|js|mjs|map|json|xml|txt|png|jpe?g|gif|svg|ico|webp|avif|woff2?|ttf|eot|mp[34]|webm|pdf|zip|gz)$"
+TOP = 15
+
+
+@frozen(kw_only=True)
+class TopEntry:
+    """A line of a top list."""
+
+    name: str
+    count: int
+    size_bytes: int
+
+
+@frozen(kw_only=True)
+class AccessFigures:
+    """The figures of a report of an access log. Hours are seconds since 1970; `lines` = `parsed` + `malformed`."""
+
+    lines: int
+    parsed: int
+    malformed: int
+    malformed_samples: Sequence[str]
+    addresses: int
+    views: int
+    failed: int
+    size_bytes: int
+    crawler_requests: int
+    crawler_addresses: int
+    views_per_hour: Mapping[int, int]
+    crawler_per_hour: Mapping[int, int]
+    bytes_per_hour: Mapping[int, int]
+    statuses: Mapping[str, int]
+    top: Mapping[str, Sequence[TopEntry]]
+    """The top entries by kind: page, referrer, failed, crawler."""
+
+
+def is_access_log(samples: Sequence[bytes]) -> bool:
+    """True if most of the sample lines are of the format."""
+    pattern = re.compile(LINE)
+    hits = sum(1 for sample in samples if pattern.match(sample.decode("utf-8", "replace")))
+    return bool(samples) and hits * 2 > len(samples)
+
+
+def parse(lines: "DataFrame") -> "DataFrame":
+    """One row per line, with what it says; `time` is null for a line that is not of the format, none is left out."""
+    from pyspark.sql import functions as f
+
+    text = f.make_valid_utf8(f.coalesce(f.col("value").cast("string"), f.lit("")))
+    cut = f.split(
+        f.regexp_replace(f.translate(text, _MARK, " "), LINE, _MARK.join(f"${i}" for i in range(1, 8))), _MARK
+    )
+    rows = lines.select(text.alias("line"), cut.alias("cut"))
+    whole = f.size("cut") == 7
+    names = ("address", "time", "request", "status", "bytes", "referrer", "agent")
+    fields = [f.when(whole, f.get("cut", f.lit(i))).alias(name) for i, name in enumerate(names)]
+    rows = rows.select("line", *fields)
+    target = f.get(f.split("request", " "), f.lit(1))
+    path = f.get(f.split(target, r"[?#]", 2), f.lit(0))
+    moment = f.try_to_timestamp("time", f.lit(_TIME))
+    return rows.select(
+        "line",
+        "address",
+        f.when(moment.between("1970-01-01", "9999-12-31"), moment).alias("time"),
+        f.get(f.split("request", " "), f.lit(0)).alias("method"),
+        path.alias("path"),
+        f.col("status").cast("int").alias("status"),
+        f.coalesce(f.expr("try_cast(bytes AS bigint)"), f.lit(0)).alias("bytes"),
+        f.when(f.col("referrer").isin("", "-"), None).otherwise(f.col("referrer")).alias("referrer"),
+        f.when(f.col("agent").isin("", "-"), None).otherwise(f.col("agent")).alias("agent"),
+    )
+
+
+def figures(lines: "DataFrame") -> AccessFigures:
+    """All figures of the rows with a column `value`."""
+    from pyspark.sql import functions as f
+
+    parsed = parse(lines).persist()
+    try:
+        good = parsed.where(f.col("time").isNotNull())
+        marked = _marked(good)
+        bad = parsed.where(f.col("time").isNull())
+        samples = [row.line[:500] for row in bad.select("line").limit(SAMPLES).collect()]
+        malformed = bad.count()
+        totals = marked.agg(
+            f.count("*").alias("parsed"),
+            f.count_distinct("address").alias("addresses"),
+            f.count_distinct(f.when(f.col("crawler"), f.col("address"))).alias("crawlers"),
+        ).first()
+        hours = marked.groupBy(
+            f.unix_timestamp(f.date_trunc("hour", "time")).alias("hour"), "crawler", "view", "status"
+        ).agg(f.count("*").alias("count"), f.sum("bytes").alias("bytes"))
+        cells = [row.asDict() for row in hours.collect()]
+        top = _top(marked)
+    finally:
+        parsed.unpersist()
+    assert totals is not None
+    return _sum_up(cells, totals.asDict(), malformed, samples, top)
+
+
+def _marked(good: "DataFrame") -> "DataFrame":
+    """Add `crawler` (the agent says so, or the address asked for robots.txt) and `view` (a page that a person got)."""
+    from pyspark.sql import functions as f
+
+    asked = good.where(f.col("path") == "/robots.txt").select("address").distinct().withColumn("asked", f.lit(True))
+    crawler = f.coalesce(f.col("asked"), f.lit(False)) | f.coalesce(f.col("agent").rlike(CRAWLER), f.lit(False))
+    delivered = f.col("status").between(200, 299) | (f.col("status") == 304)
+    page = (f.col("method") == "GET") & delivered & ~f.col("path").rlike(ASSET)
+    rows = good.join(f.broadcast(asked), "address", "left").withColumn("crawler", crawler)
+    return rows.withColumn("view", f.coalesce(page & ~f.col("crawler"), f.lit(False))).drop("asked", "line")
+
+
+def _top(marked: "DataFrame") -> dict[str, list[TopEntry]]:
+    """The top lists of all kinds in one pass."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    def entry(kind: str, condition: "Column", name: "Column") -> "Column":
+        return f.when(condition, f.struct(f.lit(kind).alias("kind"), name.alias("name")))
+
+    site = f.regexp_extract("referrer", r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]+)", 1)
+    entries = f.array_compact(
+        f.array(
+            entry("page", f.col("view"), f.col("path")),
+            entry("referrer", f.col("referrer").isNotNull(), f.when(site != "", site).otherwise(f.col("referrer"))),
+            entry("failed", f.col("status") >= 400, f.concat_ws(" ", "status", f.coalesce("path", f.lit("-")))),
+            entry("crawler", f.col("crawler"), f.coalesce("agent", f.concat(f.lit("no agent, "), "address"))),
+        )
+    )
+    counted = (
+        marked.select(f.explode(entries).alias("e"), "bytes")
+        .groupBy("e.kind", "e.name")
+        .agg(f.count("*").alias("count"), f.sum("bytes").alias("bytes"))
+    )
+    rank = f.row_number().over(Window.partitionBy("kind").orderBy(f.desc("count"), "name"))
+    result: dict[str, list[TopEntry]] = {"page": [], "referrer": [], "failed": [], "crawler": []}
+    for row in counted.withColumn("rank", rank).where(f.col("rank") <= TOP).orderBy("kind", "rank").collect():
+        result[row.kind].append(TopEntry(name=row.name or "-", count=row["count"], size_bytes=row.bytes))
+    return result
+
+
+def _sum_up(
+    cells: Sequence[Mapping[str, int]],
+    totals: Mapping[str, int],
+    malformed: int,
+    samples: Sequence[str],
+    top: Mapping[str, Sequence[TopEntry]],
+) -> AccessFigures:
+    views: dict[int, int] = {}
+    crawler: dict[int, int] = {}
+    size: dict[int, int] = {}
+    statuses: dict[str, int] = {}
+    for cell in cells:
+        hour, count = cell["hour"], cell["count"]
+        views[hour] = views.get(hour, 0) + (count if cell["view"] else 0)
+        crawler[hour] = crawler.get(hour, 0) + (count if cell["crawler"] else 0)
+        size[hour] = size.get(hour, 0) + cell["bytes"]
+        status = f"{cell['status'] // 100}xx"
+        statuses[status] = statuses.get(status, 0) + count
+    return AccessFigures(
+        lines=totals["parsed"] + malformed,
+        parsed=totals["parsed"],
+        malformed=malformed,
+        malformed_samples=samples,
+        addresses=totals["addresses"],
+        views=sum(views.values()),
+        failed=statuses.get("4xx", 0) + statuses.get("5xx", 0),
+        size_bytes=sum(size.values()),
+        crawler_requests=sum(crawler.values()),
+        crawler_addresses=totals["crawlers"],
+        views_per_hour=views,
+        crawler_per_hour=crawler,
+        bytes_per_hour=size,
+        statuses=dict(sorted(statuses.items())),
+        top=top,
+    )
+
+
+def access_section(topic: str, found: AccessFigures) -> dict[str, Any]:
     """Return the template's values for an access log."""
     traffic = charts.per_bucket({"views": found.views_per_hour, "crawlers": found.crawler_per_hour})
     size = charts.per_bucket({"bytes": found.bytes_per_hour})
@@ -128,18 +326,345 @@ def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any
     }
 
 
-def metrics_section(topic: str, found: metrics.MetricFigures) -> dict[str, Any]:
+POINTS = 240
+SERIES_MAX = 24
+SAMPLES = 10
+_SECONDS = (-62_135_596_800, 253_402_300_799)
+"""The years 1 to 9999."""
+_MILLISECONDS_FROM = 1e11
+"""A `ts` from here on is in milliseconds (as seconds it would be the year 5138)."""
+
+
+@frozen(kw_only=True)
+class Series:
+    """One metric: averages, lowest and highest per bucket; times in seconds since 1970."""
+
+    name: str
+    count: int
+    times: Sequence[float]
+    means: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+
+
+@frozen(kw_only=True)
+class MetricFigures:
+    """The figures of a report of metrics; `lines` = `parsed` + `malformed`."""
+
+    lines: int
+    parsed: int
+    malformed: int
+    malformed_samples: Sequence[str]
+    counts: Mapping[str, int]
+    series: Sequence[Series]
+
+
+def is_metrics(samples: Sequence[bytes]) -> bool:
+    """True if most of the samples are JSON objects with a metric and a number."""
+
+    def fits(sample: bytes) -> bool:
+        try:
+            found = json.loads(sample)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(found, dict) and "metric" in found and isinstance(found.get("value"), int | float)
+
+    return bool(samples) and sum(map(fits, samples)) * 2 > len(samples)
+
+
+def metric_figures(lines: "DataFrame") -> MetricFigures:
+    """All figures of the rows with a column `value`."""
+    from pyspark.sql import functions as f
+
+    parsed = _parse(lines).persist()
+    try:
+        good = parsed.where("seconds IS NOT NULL AND metric IS NOT NULL AND number IS NOT NULL")
+        span = good.agg(f.min("seconds"), f.max("seconds"), f.count("*")).first()
+        assert span is not None
+        first, last, count = span
+        bad = parsed.where("seconds IS NULL OR metric IS NULL OR number IS NULL")
+        malformed = bad.count()
+        samples = [row.line[:500] for row in bad.select("line").limit(SAMPLES).collect()] if malformed else []
+        cells: Sequence[Mapping[str, Any]] = []
+        if count:
+            width = max((last - first) / POINTS, 0.001)
+            bucket = f.floor((f.col("seconds") - first) / width).alias("bucket")
+            grouped = good.groupBy(f.col("metric"), bucket).agg(
+                f.avg("seconds").alias("time"),
+                f.avg("number").alias("mean"),
+                f.min("number").alias("low"),
+                f.max("number").alias("high"),
+                f.count("*").alias("count"),
+            )
+            rows = grouped.orderBy("metric", "bucket").collect()
+            cells = [row.asDict() for row in rows]
+    finally:
+        parsed.unpersist()
+    series = _series(cells)
+    return MetricFigures(
+        lines=count + malformed,
+        parsed=count,
+        malformed=malformed,
+        malformed_samples=samples,
+        counts={each.name: each.count for each in series},
+        series=series[:SERIES_MAX],
+    )
+
+
+def _parse(lines: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    text = f.make_valid_utf8(f.coalesce(f.col("value").cast("string"), f.lit("")))
+    found = f.from_json(text, "ts STRING, metric STRING, value DOUBLE")
+    rows = lines.select(text.alias("line"), found.alias("json"))
+    number = f.col("json.value")
+    finite = number.isNotNull() & ~f.isnan(number) & (f.abs(number) < float("inf"))
+    return rows.select(
+        "line",
+        _seconds(f.col("json.ts")).alias("seconds"),
+        f.col("json.metric").alias("metric"),
+        f.when(finite, number).alias("number"),
+    )
+
+
+def _seconds(ts: "Column") -> "Column":
+    """Seconds since 1970 of a number of seconds, a number of milliseconds, or an ISO time."""
+    from pyspark.sql import functions as f
+
+    number = ts.try_cast("double")
+    seconds = f.when(f.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
+    found = f.coalesce(seconds, f.unix_micros(f.try_to_timestamp(ts)) / 1e6)
+    return f.when(found.between(*_SECONDS), found)
+
+
+def _series(cells: Sequence[Mapping[str, Any]]) -> list[Series]:
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        by_name.setdefault(str(cell["metric"]), []).append(cell)
+    return [
+        Series(
+            name=name,
+            count=sum(int(cell["count"]) for cell in rows),
+            times=[cell["time"] for cell in rows],
+            means=[cell["mean"] for cell in rows],
+            lows=[cell["low"] for cell in rows],
+            highs=[cell["high"] for cell in rows],
+        )
+        for name, rows in by_name.items()
+    ]
+
+
+def metrics_section(topic: str, found: MetricFigures) -> dict[str, Any]:
     """Return the template's values for metrics."""
     lines = [(each, charts.line(each.times, each.means, each.lows, each.highs)) for each in found.series]
     return {"kind": "metrics", "topic": topic, "figures": found, "lines": lines}
 
 
-def lines_section(topic: str, found: records.RecordFigures) -> dict[str, Any]:
+KEYS = 15
+NEWEST = 5
+SHOWN_CHARACTERS = 600
+FIELDS_MAX = 60
+_DEPTH_MAX = 4
+
+
+@frozen(kw_only=True)
+class SampleRecord:
+    """One record as text; bytes that are no text are shown as hexadecimal digits. `key` and `value` None: null."""
+
+    partition: str
+    offset: int
+    time_ms: int | None
+    key: str | None
+    value: str | None
+
+
+@frozen(kw_only=True)
+class FieldFigures:
+    """A field of JSON objects, by its path: in how many of the rows that were looked at, and what it holds."""
+
+    path: str
+    rows: int
+    types: Sequence[str]
+    example: str
+
+
+@frozen(kw_only=True)
+class RecordFigures:
+    """Sizes in bytes, of values; buckets of time in seconds since 1970."""
+
+    lines: int
+    size_bytes: int
+    median_bytes: int
+    largest_bytes: int
+    tombstones: int
+    bucket_s: int
+    rows_per_bucket: Mapping[int, int]
+    bytes_per_bucket: Mapping[int, int]
+    partitions: Mapping[str, int]
+    """The counts by partition number, or by "broker-partition" of a classic cluster."""
+    keyed: int
+    """Rows that have a key."""
+    distinct_keys: int
+    """The approximate number of different keys."""
+    key_counts: Mapping[str, int]
+    newest: Sequence[SampleRecord]
+    fields: Sequence[FieldFigures] = ()
+    field_rows: int = 0
+    """Rows that were looked at for fields, and were JSON objects."""
+
+
+def record_figures(rows: "DataFrame", some_values: Sequence[bytes]) -> RecordFigures:
+    """Figures of the rows of one topic of a table. `some_values`: in which fields are looked for."""
+    from pyspark.sql import functions as f
+
+    there = set(rows.columns)
+    moment = f.coalesce(f.col("timestamp"), f.to_timestamp("day")) if "day" in there else f.col("timestamp")
+    broker = f.col("broker") if "broker" in there else f.lit(NO_BROKER)
+    seconds, size = f.unix_timestamp(moment), f.length("value")
+    rows = rows.select(
+        *("key", "value", "partition", "offset", "timestamp"),
+        f.coalesce(broker, f.lit(NO_BROKER)).alias("broker"),
+        seconds.alias("seconds"),
+        size.alias("size"),
+    )
+    found = rows.agg(
+        f.count("*").alias("lines"),
+        f.sum("size").alias("bytes"),
+        f.percentile_approx("size", 0.5).alias("median"),
+        f.max("size").alias("largest"),
+        f.count("value").alias("values"),
+        f.count("key").alias("keyed"),
+        f.approx_count_distinct("key", 0.01).alias("keys"),
+        f.min("seconds").alias("first"),
+        f.max("seconds").alias("last"),
+    ).first()
+    assert found is not None
+    bucket_s = bucket_for((found["last"] or 0) - (found["first"] or 0))
+    per_bucket: Counter[int] = Counter()
+    bytes_per_bucket: Counter[int] = Counter()
+    per_partition: Counter[ClusterPartition] = Counter()
+    bucket = (f.floor(f.col("seconds") / bucket_s) * bucket_s).alias("bucket")
+    cells = rows.groupBy(bucket, "broker", "partition").agg(f.count("*").alias("count"), f.sum("size").alias("bytes"))
+    for cell in cells.collect():
+        per_partition[ClusterPartition("", cell.partition, cell.broker)] += cell["count"]
+        if cell.bucket is not None:
+            per_bucket[cell.bucket] += cell["count"]
+            bytes_per_bucket[cell.bucket] += cell.bytes or 0
+    fields, objects = json_fields(some_values)
+    return RecordFigures(
+        lines=found["lines"],
+        size_bytes=found["bytes"] or 0,
+        median_bytes=found["median"] or 0,
+        largest_bytes=found["largest"] or 0,
+        tombstones=found["lines"] - found["values"],
+        bucket_s=bucket_s,
+        rows_per_bucket=per_bucket,
+        bytes_per_bucket=bytes_per_bucket,
+        partitions={place.key: count for place, count in sorted(per_partition.items())},
+        keyed=found["keyed"],
+        distinct_keys=min(found["keys"], found["keyed"]),
+        key_counts=_top_keys(rows) if found["keyed"] else {},
+        newest=[_sample(row) for row in rows.orderBy(f.desc("seconds"), f.desc("offset")).limit(NEWEST).collect()],
+        fields=fields,
+        field_rows=objects,
+    )
+
+
+def json_fields(values: Sequence[bytes]) -> tuple[list[FieldFigures], int]:
+    """The fields of those values that are JSON objects, the most frequent first; and how many are."""
+    seen: dict[str, _Seen] = {}
+    objects = 0
+    for value in values:
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            objects += 1
+            for path, each in _leaves(found, "", 1):
+                seen.setdefault(path, _Seen()).add(each)
+    if objects * 2 <= len(values):
+        return [], 0
+    ordered = sorted(seen.items(), key=lambda item: -item[1].rows)[:FIELDS_MAX]
+    figures = [
+        FieldFigures(path=path, rows=each.rows, types=sorted(each.types), example=each.example)
+        for path, each in ordered
+    ]
+    return figures, objects
+
+
+@define
+class _Seen:
+    rows: int = 0
+    types: set[str] = field(factory=set)
+    example: str = ""
+
+    def add(self, value: Any) -> None:
+        self.rows += 1
+        self.types.add(_type_of(value))
+        if not self.example and value is not None:
+            self.example = json.dumps(value, ensure_ascii=False)[:80]
+
+
+def _leaves(found: Mapping[str, Any], above: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for name, value in found.items():
+        path = f"{above}{name}"
+        if isinstance(value, dict) and value and depth < _DEPTH_MAX:
+            yield from _leaves(value, f"{path}.", depth + 1)
+        else:
+            yield path, value
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
+    return names[type(value)]
+
+
+def _top_keys(rows: "DataFrame") -> dict[str, int]:
+    from pyspark.sql import functions as f
+
+    key = _text(f.substring(f.col("key"), 1, 200)).alias("name")
+    keys = rows.where("key IS NOT NULL").groupBy(key).count().orderBy(f.desc("count"), "name").limit(KEYS).collect()
+    return {row.name: row["count"] for row in keys}
+
+
+def _text(column: "Column") -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.make_valid_utf8(column.cast("string"))
+
+
+def _sample(row: Any) -> SampleRecord:
+    time_ms = None if row.timestamp is None or row.seconds is None else int(row.seconds) * 1000
+    place = ClusterPartition("", row.partition, row.broker)
+    return SampleRecord(
+        partition=place.key, offset=row.offset, time_ms=time_ms, key=shown(row.key), value=shown(row.value)
+    )
+
+
+def shown(content: bytes | None) -> str | None:
+    """Return content for a person: text, or else hexadecimal digits; shortened if it is long."""
+    if content is None:
+        return None
+    data = bytes(content[: SHOWN_CHARACTERS * 4])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3 or len(data) == len(content):
+            return f"0x{data[: SHOWN_CHARACTERS // 4].hex()}" + ("..." if len(content) > SHOWN_CHARACTERS // 4 else "")
+        text = data[: error.start].decode()
+    more = len(text) > SHOWN_CHARACTERS or len(data) < len(content)
+    return text[:SHOWN_CHARACTERS] + ("..." if more else "")
+
+
+def lines_section(topic: str, found: RecordFigures) -> dict[str, Any]:
     """Return the template's values for any other topic: its records."""
     return {"kind": "lines", "topic": topic, "figures": found}
 
 
-def record_part(found: records.RecordFigures) -> dict[str, Any]:
+def record_part(found: RecordFigures) -> dict[str, Any]:
     """Return the template's values for the records of any topic."""
     sizes = [found.bucket_s]
     rows = charts.per_bucket({"rows": found.rows_per_bucket}, sizes)
@@ -156,11 +681,11 @@ def section_of(topic: str, rows: "DataFrame") -> dict[str, Any]:
     """All that the template shows of a topic's rows."""
     values = [row.value for row in rows.select("value").limit(_SAMPLE_ROWS).collect()]
     samples = [bytes(value or b"") for value in values]
-    found = records.record_figures(rows, [bytes(value) for value in values if value is not None])
-    if access_log.is_access_log(samples):
-        section = access_section(topic, access_log.figures(rows.select("value")))
-    elif metrics.is_metrics(samples):
-        section = metrics_section(topic, metrics.metric_figures(rows.select("value")))
+    found = record_figures(rows, [bytes(value) for value in values if value is not None])
+    if is_access_log(samples):
+        section = access_section(topic, figures(rows.select("value")))
+    elif is_metrics(samples):
+        section = metrics_section(topic, metric_figures(rows.select("value")))
     else:
         section = lines_section(topic, found)
     return {**section, "records": record_part(found)}

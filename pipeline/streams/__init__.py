@@ -4,15 +4,11 @@ All of them take and return DataFrames of Spark, batches and streams unless they
 names. docs/streams.md shows each of them.
 """
 
-from .anomalies import anomaly_scores
 from .checkpoints import connector_checkpoint
-from .co_occurrence import co_occurrence, item_pairs
-from .duplicates import deduplicated
-from .joins import join_latest, join_within, latest
 from .messages import as_messages, json_fields
+from .operators import anomaly_scores, co_occurrence, deduplicated, item_pairs, join_latest, join_within, latest, top_k
 from .progress import offsets_behind_latest
 from .sinks import append_batches, page_batches, table_batches
-from .top import top_k
 from .watching import watch
 from .windows import over_limit, rate_limited, sessions, windowed_counts
 

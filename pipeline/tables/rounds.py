@@ -16,7 +16,7 @@ from ..spark.ending import java_runs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .loading import LoadResult
+    from ..load import LoadResult
 
 Run = Callable[["SparkSession"], "LoadResult"]
 Sessions = Callable[[], AbstractContextManager["SparkSession"]]

@@ -1,22 +1,387 @@
 """Decodes a column of Avro values into a typed column."""
 
 import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from ...ports.errors import ConfigError
 from ..client import RegistryClient, RegistryRefused
 from ..loaded_avro import LoadedAvro, registered_avro
 from ..wire import HEADER_BYTES
-from .avro_nodes import AvroNode, node_of
-from .avro_shapes import AvroShape, shape_of
+from .avro_shapes import PRIMITIVES, AvroShape, FieldShape, shape_of
 from .decoded import DecodedColumn, put_together, regions_of, rows_by_schema
 from .span import Ints, Span
 
 _ODD = "the bytes are not of that schema: out of range, or some are left over"
+
+
+# Readers of Avro columns: values of a writer's schema, as a reader's schema needs them, for many rows at once.
+#
+# The rules of schema resolution (Avro 1.12, "Schema Resolution") are applied when the nodes are made; then a node
+# reads its part of every row. A row that a node cannot read becomes odd, and the caller decodes it alone.
+
+_ITEMS_MAX = 1000
+"""Arrays and maps are read one item of all rows at a time; a row with more items is decoded alone."""
+_WIDENS: dict[str, set[str]] = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+_PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_MICROSECONDS_MAX = 2**63 - 1
+
+
+class DoesNotFit(ConfigError):
+    """The reader's schema cannot read the writer's; the text has the place."""
+
+
+class AvroNode(ABC):
+    """Reads one part of each row of a span, and advances the span."""
+
+    type: pa.DataType
+
+    @abstractmethod
+    def read(self, span: Span) -> pa.Array:
+        """Return a column of the length of the span; values of odd rows are arbitrary."""
+
+
+def node_of(writer: AvroShape, reader: AvroShape, where: str = "value") -> AvroNode:
+    """Return the node for a writer's and a reader's shape. Raises `DoesNotFit`."""
+    if writer.kind == "union":
+        return UnionNode(writer, reader, where)
+    if reader.kind == "union":
+        return _into_union(writer, reader, where)
+    if writer.kind == reader.kind == "record":
+        return RecordNode(writer, reader, where)
+    if writer.kind == reader.kind and writer.items is not None and reader.items is not None:
+        inner = node_of(writer.items, reader.items, f"{where}[]")
+        return ItemsNode(inner, reader.type, keyed=writer.kind == "map")
+    if writer.kind == reader.kind == "enum":
+        return EnumNode(writer, reader)
+    if not _matches(writer, reader):
+        raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as {_describe(reader)}")
+    return LeafNode(writer, reader, where)
+
+
+def _describe(shape: AvroShape) -> str:
+    return f"{shape.kind} {shape.name}".strip() + (f" ({shape.logical})" if shape.logical else "")
+
+
+def _matches(writer: AvroShape, reader: AvroShape) -> bool:
+    if writer.kind != reader.kind:
+        return reader.kind in _WIDENS.get(writer.kind, ())
+    if writer.kind == "fixed":
+        return writer.size == reader.size
+    return True
+
+
+def _same_name(writer: AvroShape, reader: AvroShape) -> bool:
+    return writer.name == reader.name or writer.name in reader.aliases
+
+
+def _into_union(writer: AvroShape, reader: AvroShape, where: str) -> AvroNode:
+    """Select the first branch of the same type, else the first that is wide enough."""
+    exact = [b for b in reader.branches if b.kind == writer.kind and _matches(writer, b) and _same_name(writer, b)]
+    alike = [branch for branch in reader.branches if branch.kind == writer.kind and branch.kind == "record"]
+    chosen = [*exact, *alike, *(branch for branch in reader.branches if _matches(writer, branch))]
+    if not chosen:
+        kinds = ", ".join(_describe(branch) for branch in reader.branches)
+        raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as one of {kinds}")
+    if writer.kind == "null":
+        return NullNode(reader.type)
+    node = node_of(writer, chosen[0], where)
+    if reader.members:
+        real = [branch for branch in reader.branches if branch.kind != "null"]
+        return MemberNode(node, real.index(chosen[0]), reader.type)
+    return node if node.type == reader.type else WiderNode(node, reader.type)
+
+
+class NullNode(AvroNode):
+    def __init__(self, kind: pa.DataType) -> None:
+        self.type = kind
+
+    def read(self, span: Span) -> pa.Array:
+        return pa.nulls(len(span), self.type)
+
+
+class WiderNode(AvroNode):
+    def __init__(self, inner: AvroNode, kind: pa.DataType) -> None:
+        self.inner, self.type = inner, kind
+
+    def read(self, span: Span) -> pa.Array:
+        return self.inner.read(span).cast(self.type, safe=False)
+
+
+class MemberNode(AvroNode):
+    """Reads a member of a union's struct."""
+
+    def __init__(self, inner: AvroNode, index: int, kind: pa.DataType) -> None:
+        self.inner, self.index, self.type = inner, index, kind
+
+    def read(self, span: Span) -> pa.Array:
+        found = self.inner.read(span)
+        columns = [found if i == self.index else pa.nulls(len(span), each.type) for i, each in enumerate(self.type)]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+
+
+class RecordNode(AvroNode):
+    """Reads fields in the writer's order; unwanted ones are dropped, missing ones get their defaults."""
+
+    def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
+        self.type = reader.type
+        self.steps: list[tuple[int, AvroNode]] = []
+        places = {name: i for i, each in reversed(list(enumerate(reader.fields))) for name in each.names}
+        places |= {each.name: i for i, each in enumerate(reader.fields)}
+        seen: set[int] = set()
+        for each in writer.fields:
+            place = places.get(each.name, -1)
+            wanted = reader.fields[place].shape if place >= 0 and place not in seen else each.shape
+            self.steps.append((place if place not in seen else -1, node_of(each.shape, wanted, f"{where}.{each.name}")))
+            seen.add(place)
+        self.defaults = {i: _default(f, where) for i, f in enumerate(reader.fields) if i not in seen}
+
+    def read(self, span: Span) -> pa.Array:
+        columns: list[Any] = [None] * len(self.type)
+        for place, node in self.steps:
+            found = node.read(span)
+            if place >= 0:
+                columns[place] = found
+        for place, default in self.defaults.items():
+            columns[place] = default.take(pa.array(np.zeros(len(span), dtype=np.int64)))
+        if not columns:
+            return pa.array([{}] * len(span), self.type)
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+
+
+def _default(each: FieldShape, where: str) -> pa.Array:
+    if not each.has_default:
+        raise DoesNotFit(
+            f"{where}.{each.name}: missing in the writer's schema, and without a default in the reader's; give it one"
+        )
+    return pa.array([each.default], each.shape.type)
+
+
+class EnumNode(AvroNode):
+    def __init__(self, writer: AvroShape, reader: AvroShape) -> None:
+        self.type = reader.type
+        default = (reader.schema or {}).get("default")
+        known = set(reader.symbols)
+        self.symbols = pa.array([s if s in known else default for s in writer.symbols], pa.string())
+
+    def read(self, span: Span) -> pa.Array:
+        index = span.longs()
+        span.refuse((index < 0) | (index >= len(self.symbols)))
+        found = self.symbols.take(pa.array(np.where(span.odd, 0, index)))
+        if found.null_count:  # a symbol that the reader does not know, without a default
+            span.refuse(np.asarray(found.is_null()))
+        return found
+
+
+class LeafNode(AvroNode):
+    """Reads a primitive, then converts it to the logical type and the reader's type."""
+
+    def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
+        self.type = reader.type
+        self.size = writer.size if writer.kind == "fixed" else None
+        shown = writer if writer.logical and reader.logical else reader
+        self.logical = shown.logical if writer.kind == shown.kind else ""
+        self.shown = shown.type if self.logical else PRIMITIVES.get(writer.kind, pa.binary())
+        self._raw = _RAW[writer.kind]
+        if self.shown != self.type and not _castable(self.shown, self.type):
+            raise DoesNotFit(f"{where}: written as {_describe(writer)}, to be read as {_describe(reader)}")
+
+    def read(self, span: Span) -> pa.Array:
+        found = self._shown(span)
+        if self.shown == self.type:
+            return found
+        try:
+            return found.cast(self.type)
+        except pa.ArrowInvalid:
+            return _cast_each(found, self.type, span)
+
+    def _shown(self, span: Span) -> pa.Array:
+        if self.logical == "decimal":
+            unscaled = span.unscaled(self.size)
+            return _decimals(unscaled, self.shown, span)
+        if self.logical in ("", "uuid"):
+            found = self._raw(span, self.size)
+            if self.logical and pa.types.is_binary(found.type):
+                return _uuids(found)
+            return found
+        if self.logical == "date":
+            return pa.array(span.ints()).cast(pa.date32())
+        per_second = _PER_SECOND[self.logical.rpartition("-")[2]]
+        numbers = span.longs()
+        if per_second == 10**3:
+            span.refuse(np.abs(numbers) > _MICROSECONDS_MAX // 1000)
+            numbers = numbers * 1000
+        elif per_second == 10**9:
+            numbers = numbers // 1000
+        return pa.array(numbers).cast(self.shown)
+
+
+_RAW: Mapping[str, Callable[[Span, int | None], pa.Array]] = {
+    "null": lambda span, _: pa.nulls(len(span)),
+    "boolean": lambda span, _: pa.array(span.booleans()),
+    "int": lambda span, _: pa.array(span.ints()),
+    "long": lambda span, _: pa.array(span.longs()),
+    "float": lambda span, _: pa.array(span.floats()),
+    "double": lambda span, _: pa.array(span.doubles()),
+    "string": lambda span, _: span.strings(),
+    "bytes": lambda span, size: span.binary(size),
+    "fixed": lambda span, size: span.binary(size),
+}
+
+
+def _castable(one: pa.DataType, other: pa.DataType) -> bool:
+    try:
+        pa.nulls(0, one).cast(other)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _cast_each(column: pa.Array, kind: pa.DataType, span: Span) -> pa.Array:
+    """Cast row by row if the whole cast fails; failing rows become odd."""
+    found: list[Any] = []
+    wrong = np.zeros(len(column), dtype=np.bool_)
+    for index, value in enumerate(column):
+        try:
+            found.append(value.cast(kind))
+        except pa.ArrowInvalid:
+            found.append(pa.scalar(None, kind))
+            wrong[index] = True
+    span.refuse(wrong)
+    return pa.array(found, kind)
+
+
+def _decimals(unscaled: Any, kind: pa.DataType, span: Span) -> pa.Array:
+    """Convert to decimals; rows with too many digits become odd."""
+    widest = pa.decimal128(38, kind.scale)
+    found = pa.Array.from_buffers(widest, len(span), [None, pa.py_buffer(unscaled)])
+    if kind == widest:
+        return found
+    try:
+        return found.cast(kind)
+    except pa.ArrowInvalid:
+        return _cast_each(found, kind, span)
+
+
+def _uuids(found: pa.BinaryArray) -> pa.Array:
+    """Format bytes as text with dashes."""
+    texts = [None if v is None else v.hex() for v in found.to_pylist()]
+    dashed = [t and f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in texts]
+    return pa.array(dashed, pa.string())
+
+
+class UnionNode(AvroNode):
+    """Reads the branch of each row by its number; branches without a reader's type make odd rows."""
+
+    def __init__(self, writer: AvroShape, reader: AvroShape, where: str) -> None:
+        self.type = reader.type
+        self.branches: list[AvroNode | None] = []
+        first: DoesNotFit | None = None
+        for branch in writer.branches:
+            try:
+                self.branches.append(node_of(branch, reader, where))
+            except DoesNotFit as error:
+                first = first or error
+                self.branches.append(None)
+        if first is not None and not any(self.branches):
+            raise first
+
+    def read(self, span: Span) -> pa.Array:
+        index = span.longs()
+        span.refuse((index < 0) | (index >= len(self.branches)))
+        parts: list[pa.Array] = []
+        order = np.zeros(len(span), dtype=np.int64)
+        filled = 0
+        for number, node in enumerate(self.branches):
+            rows = np.flatnonzero((index == number) & ~span.odd)
+            if not len(rows):
+                continue
+            if node is None:
+                wrong = np.zeros(len(span), dtype=np.bool_)
+                wrong[rows] = True
+                span.refuse(wrong)
+                continue
+            if len(rows) == len(span):
+                return node.read(span)
+            part = span.some(rows)
+            found = pa.nulls(len(rows), self.type) if isinstance(node, NullNode) else node.read(part)
+            span.put(rows, part)
+            order[rows] = np.arange(filled, filled + len(rows))
+            filled += len(rows)
+            parts.append(found)
+        if not parts:
+            return pa.nulls(len(span), self.type)
+        both = pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
+        return both.take(pa.array(order, mask=span.odd) if span.odd.any() else pa.array(order))
+
+
+class ItemsNode(AvroNode):
+    """Reads arrays and maps: blocks of items with their counts; the next item of all rows at once."""
+
+    def __init__(self, inner: AvroNode, kind: pa.DataType, *, keyed: bool) -> None:
+        self.inner, self.type, self.keyed = inner, kind, keyed
+
+    def read(self, span: Span) -> pa.Array:
+        left = np.zeros(len(span), dtype=np.int64)
+        total = np.zeros(len(span), dtype=np.int64)
+        going = np.arange(len(span))
+        owners: list[Ints] = []
+        keys: list[pa.Array] = []
+        items: list[pa.Array] = []
+        while True:
+            self._begin_blocks(span, going[left[going] == 0], left, total)
+            going = going[left[going] > 0]
+            if not len(going):
+                break
+            part = span.some(going)
+            if self.keyed:
+                keys.append(part.strings())
+            items.append(self.inner.read(part))
+            owners.append(going)
+            span.put(going, part)
+            left[going] -= 1
+            total[going] += 1
+            going = going[~span.odd[going]]
+        offsets = np.zeros(len(span) + 1, dtype=np.int32)
+        np.cumsum(total, out=offsets[1:])
+        order = pa.array(np.argsort(np.concatenate(owners), kind="stable")) if owners else None
+        values = _in_order(items, order, self.inner.type)
+        if self.keyed:
+            texts = _in_order(keys, order, pa.string())
+            return pa.MapArray.from_arrays(pa.array(offsets), texts, values).cast(self.type)
+        return pa.ListArray.from_arrays(pa.array(offsets), values).cast(self.type)
+
+    @staticmethod
+    def _begin_blocks(span: Span, rows: Ints, left: Ints, total: Ints) -> None:
+        if not len(rows):
+            return
+        part = span.some(rows)
+        count = part.longs()
+        sized = np.flatnonzero(count < 0)
+        if len(sized):  # then the count is followed by the block's size in bytes
+            inner = part.some(sized)
+            inner.longs()
+            part.put(sized, inner)
+            count[sized] = -count[sized]
+        part.refuse((count < 0) | (count + total[rows] > _ITEMS_MAX))
+        left[rows] = np.where(part.odd, 0, count)
+        span.put(rows, part)
+
+
+def _in_order(parts: Sequence[pa.Array], order: pa.Array | None, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(0, kind) if order is None else pc.take(pa.concat_arrays(list(parts)), order)
 
 
 @frozen(eq=False)

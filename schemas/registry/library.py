@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 
 from ..formats.avro import AvroSchema
-from ..formats.parsed import InvalidSchema, ParsedSchema, Referenced
-from ..formats.parsing import parse
+from ..formats.parsed import (
+    AVRO,
+    FORMATS,
+    JSON,
+    PROTOBUF,
+    TEXT_CHARS_MAX,
+    InvalidSchema,
+    ParsedSchema,
+    Referenced,
+    UnsupportedFormat,
+)
 from .state import Subjects
 from .words import Content
 
@@ -15,6 +25,30 @@ _CACHED_SCHEMAS_MAX = 500
 _CACHED_CHARS_MAX = 16 * 1024 * 1024
 REFERENCES_MAX = 1000
 _Key = tuple[str, str, tuple[Referenced, ...]]
+
+
+def parse(format_name: str, text: str, references: Sequence[Referenced] = ()) -> ParsedSchema:
+    """Parse a schema. `references`: the schemas that it needs, directly or indirectly, dependencies first.
+
+    Raises `InvalidSchema`, `UnsupportedFormat`.
+    """
+    if len(text) > TEXT_CHARS_MAX:
+        raise InvalidSchema(f"the schema has {len(text)} characters; the maximum is {TEXT_CHARS_MAX}")
+    if not text.strip():
+        raise InvalidSchema("an empty schema")
+    if format_name == AVRO:
+        from .avro import parse_avro
+
+        return parse_avro(text, references)
+    if format_name == JSON:
+        from .json_schema import parse_json_schema
+
+        return parse_json_schema(text, references)
+    if format_name == PROTOBUF:
+        from .protobuf import parse_protobuf
+
+        return parse_protobuf(text, references)
+    raise UnsupportedFormat(f"unknown schema type {format_name!r:.100}; known: {', '.join(FORMATS)}")
 
 
 class Library:

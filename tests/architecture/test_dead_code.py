@@ -10,7 +10,7 @@ AROUND = ("tests", "benchmarks", "examples", "tools")
 
 FACES = (
     "__init__.py",
-    "audit/consuming.py",
+    "audit/auditor.py",
     "audit/envelope.py",
     "app/clients/",
     "pipeline/streams/",

@@ -14,7 +14,7 @@ PUBLIC = (
     "barnabas.testing",
     "barnabas.testing.crashes",
     "barnabas.testing.logs",
-    "barnabas.audit.consuming",
+    "barnabas.audit.auditor",
     "barnabas.audit.envelope",
     # For Spark.
     "barnabas.pipeline.queries",

@@ -11,10 +11,6 @@ REASONS = {
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
     "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
     "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
-    "app/config/quota_keys.py": "one file for each group of configuration keys",
-    "app/config/replica_lists.py": "one file for each group of configuration keys",
-    "app/config/scrub_keys.py": "one file for each group of configuration keys",
-    "app/config/transaction_keys.py": "one file for each group of configuration keys",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
 }

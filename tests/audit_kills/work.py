@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from barnabas import AbortNeeded, Producer
-from barnabas.audit.consuming import AuditedConsumer
+from barnabas.audit.auditor import AuditedConsumer
 from barnabas.ports.errors import BarnabasError
 
 TOPIC = "views"

@@ -15,9 +15,9 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.app.mirror import MirrorMaker
-from barnabas.audit import commands, consuming
-from barnabas.audit.auditor import Auditor
-from barnabas.audit.consuming import AuditedConsumer
+from barnabas.audit import auditor as auditor_module
+from barnabas.audit import commands
+from barnabas.audit.auditor import AuditedConsumer, Auditor
 from barnabas.audit.publishing import wall_ms
 from barnabas.audit.reading import AuditReader
 from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
@@ -272,8 +272,8 @@ def test_a_topic_that_is_gone_or_another_does_not_keep_a_table_from_being_counte
 
 
 def test_a_topic_that_is_deleted_does_not_end_the_audit(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "_POSITIONS_S", 0.3)
-    monkeypatch.setattr(consuming, "_ADMIN_MS", 500)
+    monkeypatch.setattr(auditor_module, "_POSITIONS_S", 0.3)
+    monkeypatch.setattr(auditor_module, "_ADMIN_MS", 500)
     for topic in ("goes", "stays"):
         made(broker, topic)
     with audited(broker, "web-1/d") as producer:
@@ -333,7 +333,7 @@ def test_a_reader_that_cannot_begin_leaves_nothing_open(broker: str, monkeypatch
         return {thread for thread in threading.enumerate() if not thread.name.startswith("barnabas-worker")}
 
     before = threads()
-    monkeypatch.setattr(consuming, "Producer", Mock(side_effect=ConfigError("none")))
+    monkeypatch.setattr(auditor_module, "Producer", Mock(side_effect=ConfigError("none")))
     with pytest.raises(ConfigError):
         AuditedConsumer(broker, group_id="g")
     assert threads() <= before

@@ -11,7 +11,7 @@ from support.process import COMMAND
 from support.waiting import PATIENCE_S
 
 from barnabas.app.cli.times import parse_time_ms
-from barnabas.app.cli.top import look, tail
+from barnabas.app.cli.top import live, look
 from barnabas.testing import TestBroker
 
 ADDRESS = "localhost:9092"
@@ -57,6 +57,6 @@ def test_times_and_bounds_are_those_of_the_code(page: str) -> None:
     assert len(written) == 9
     assert all(parse_time_ms(text, "--from") > 0 for text in written)
     assert f"asked of {look.GROUPS_MAX} groups" in page
-    assert f"newest {tail.MESSAGES_MAX:,} messages" in page
-    assert f"{tail.TEXT_MAX:,} characters" in page
-    assert round(tail.BATCH / tail.ROUND_S) == 1000
+    assert f"newest {live.MESSAGES_MAX:,} messages" in page
+    assert f"{live.TEXT_MAX:,} characters" in page
+    assert round(live.BATCH / live.ROUND_S) == 1000

@@ -20,7 +20,7 @@ from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from barnabas.app.compose.coordination import client_coordination
 from barnabas.app.mirror import MirrorMaker, layout
-from barnabas.app.mirror.sources import ClassicSource
+from barnabas.app.mirror.maker import ClassicSource
 from barnabas.core.classic.registry.layout import BrokerPartition, offset_path
 from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.classic.message_set import ClassicMessageSet

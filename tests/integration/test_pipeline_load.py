@@ -14,12 +14,11 @@ from support.long_tests import first_is_quick
 from support.tables import read_foreign, seen
 
 from barnabas import Admin, Broker, Message, Producer
-from barnabas.pipeline.load import LoadProgress, load
+from barnabas.pipeline.load import LoadProgress, TableLoad, load
 from barnabas.pipeline.report import report
 from barnabas.pipeline.table import read_table
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated
-from barnabas.pipeline.tables.loading import TableLoad
 from barnabas.pipeline.tables.lock import TableLocked
 from barnabas.pipeline.tables.state import TableError
 from barnabas.ports.errors import ApiError

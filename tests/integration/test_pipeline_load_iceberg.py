@@ -10,8 +10,7 @@ from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline.load import load
 from barnabas.pipeline.table import read_table
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.upkeep.compact import compact
-from barnabas.pipeline.tables.upkeep.delete import delete_before
+from barnabas.pipeline.tables.upkeep.maintenance import compact, delete_before
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,12 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas import Admin, Broker, Message, Producer
-from barnabas.pipeline.load import TopicsFailed, load
+from barnabas.pipeline.load import LoadResult, TopicsFailed, load
 from barnabas.pipeline.load_command import load_rounds
 from barnabas.pipeline.table import read_table
 from barnabas.pipeline.tables import delta
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.loading import LoadResult
 from barnabas.pipeline.tables.state import TableError
 from barnabas.ports.errors import ConfigError
 

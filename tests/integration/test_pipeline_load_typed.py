@@ -9,9 +9,8 @@ import pytest
 from support.registry_stub import RegistryStub, registry_stub
 
 from barnabas import Broker, Producer
-from barnabas.pipeline.load import LoadResult, TopicsFailed, load
+from barnabas.pipeline.load import LoadResult, TableLoad, TopicsFailed, load
 from barnabas.pipeline.table import read_table
-from barnabas.pipeline.tables.loading import TableLoad
 from barnabas.pipeline.tables.state import TableError
 from barnabas.pipeline.tables.typed import TopicNotTyped
 from barnabas.schemas import AvroEncoder

@@ -12,7 +12,7 @@ from support.registry_stub import RegistryStub, registry_stub
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.pipeline.session import register
-from barnabas.pipeline.source.ddl import parse_ddl
+from barnabas.pipeline.source.decoding import parse_ddl
 from barnabas.pipeline.spark.errors import summary
 from barnabas.schemas import AvroEncoder
 

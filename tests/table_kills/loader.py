@@ -16,7 +16,7 @@ from barnabas.pipeline import load as load_module
 from barnabas.pipeline.session import local_session
 from barnabas.pipeline.spark.errors import JAVA_ENDED
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.upkeep.compact import compact
+from barnabas.pipeline.tables.upkeep.maintenance import compact
 from barnabas.ports.errors import BarnabasError
 
 

@@ -1,16 +1,21 @@
 """`barnabas consume`: prints messages as lines."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....ports.errors import ConfigError
+from ....core.classic.registry.topic_filter import TopicFilter
+from ....core.message.message import Message
+from ....ports.broker_api.offsets import EARLIEST, LATEST
+from ....ports.coordination import CoordinationError
+from ....ports.errors import BarnabasError, ConfigError
 from ....ports.types import TopicPartition
 from ...clients.consumer.consumer import Consumer
-from ..classic import ClusterChoice, find_cluster
+from ..classic import ClusterChoice, find_cluster, open_simple, warn
 from ..escapes import separator, unescaped
 from ..message_format import LETTERS, NULL, LineStyle, compile_format, json_line
 from ..options import (
@@ -31,9 +36,12 @@ from ..options import (
 )
 from ..reaching import check_reachable
 from ..times import parse_time_ms
-from .classic import read_broker, read_group
-from .group import read_member
-from .progress import Extent, Show, Start, parse_start, plain_damage, until_interrupted
+from .progress import COMMIT_S, Extent, Progress, Show, Start, parse_start, plain_damage, stopping, until_interrupted
+
+if TYPE_CHECKING:
+    from ...clients.classic.consumer_connector import ConsumerConnector
+    from ...clients.classic.simple_consumer import ClassicSimpleConsumer
+    from ...clients.classic.streams import MessageStream
 
 
 def register(app: typer.Typer) -> None:
@@ -135,6 +143,263 @@ def consume(
     with plain_damage():
         _read(cluster, group, partition, wanted, extent, chosen, _shown(as_json, form, style))
     sys.stdout.buffer.flush()
+
+
+# `barnabas consume --group` with brokers of the current generation.
+
+LOOK_S = 0.2
+"""Interval in which a waiting member checks for a signal to stop."""
+
+
+def read_member(
+    bootstrap: str, group: str, wanted: Mapping[str, str], extent: Extent, settings: Mapping[str, str], show: Show
+) -> None:
+    """Print the messages that a member of a group receives, until SIGTERM or Ctrl-C, or until `extent` is read.
+
+    `wanted` has one of topic, whitelist and blacklist. Messages are committed after they are printed. Raises
+    `BarnabasError`.
+    """
+    if extent.until_ms is not None or extent.start.last is not None:
+        raise ConfigError("--until and --from -N are not allowed with --group")
+    check_reachable(bootstrap)
+    config = {
+        "default.api.timeout.ms": PATIENCE_MS,
+        "auto.offset.reset": extent.start.word or "latest",
+        **settings,
+        "group.id": group,
+        "enable.auto.commit": False,
+    }
+    with stopping() as stopped, Consumer(bootstrap, config=config) as consumer:
+        member = _Member(consumer, extent, show)
+        member.subscribe(wanted)
+        try:
+            member.read(stopped)
+        except BarnabasError:
+            member.try_to_save()
+            raise
+        member.save()
+
+
+class _Member:
+    def __init__(self, consumer: Consumer, extent: Extent, show: Show) -> None:
+        self._consumer = consumer
+        self._extent = extent
+        self._show = show
+        self._new = False
+        self._saved = time.monotonic()
+        self._ends: dict[TopicPartition, int] = {}
+
+    def subscribe(self, wanted: Mapping[str, str]) -> None:
+        """Subscribe. Raises `BarnabasError` for an unreachable cluster, which a member would try to reach for ever."""
+        self._consumer.committed([(wanted.get("topic", "any"), 0)])
+        listeners: dict[str, Any] = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._gone}
+        if "topic" in wanted:
+            self._consumer.subscribe(wanted["topic"], **listeners)
+        else:
+            (kind, text), *_ = wanted.items()
+            self._consumer.subscribe(pattern=TopicFilter(text, white=kind == "whitelist").pattern, **listeners)
+
+    def read(self, stopped: list[int]) -> None:
+        """Print messages until the extent is read."""
+        progress = Progress(self._extent)
+        while True:
+            for message in self._consumer.messages(stop_at_end=self._extent.stop_at_end, timeout=LOOK_S):
+                self._show(message, None)
+                self._new = True
+                if progress.got() or stopped:
+                    return
+                if time.monotonic() - self._saved >= COMMIT_S:
+                    self.try_to_save()
+            if self._new:
+                self.try_to_save()
+            if stopped or progress.timed_out or (self._extent.stop_at_end and self._at_end):
+                return
+
+    @property
+    def _at_end(self) -> bool:
+        return self._consumer.settled and self._consumer.reached(self._ends)
+
+    def save(self) -> None:
+        """Flush the output, then commit the printed messages."""
+        sys.stdout.buffer.flush()
+        self._consumer.commit()
+        self._new = False
+        self._saved = time.monotonic()
+
+    def try_to_save(self) -> None:
+        try:
+            self.save()
+        except BarnabasError as error:
+            self._saved = time.monotonic()
+            warn("offset commit failed, and is retried: %s", error)
+
+    def _assigned(self, places: list[TopicPartition]) -> None:
+        start = self._extent.start
+        if start.word is None:
+            new = [place for place, at in self._consumer.committed(places).items() if at is None]
+            if start.time_ms is not None:
+                self._consumer.seek_to_time(start.time_ms, new)
+            elif start.offset is not None:
+                for place in new:
+                    self._consumer.seek(place, start.offset)
+        if self._extent.stop_at_end:
+            self._ends |= self._consumer.end_offsets(places)
+
+    def _revoked(self, places: list[TopicPartition]) -> None:
+        self.try_to_save()
+        self._gone(places)
+
+    def _gone(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            self._ends.pop(place, None)
+
+
+# `barnabas consume` with brokers of the classic generation.
+
+ASK_AGAIN_S = 0.1
+"""A classic broker answers at once, even without messages."""
+_RESETS = {"earliest": "smallest", "latest": "largest"}
+
+
+def read_broker(
+    bootstrap: str,
+    topic: str,
+    partitions: Collection[int],
+    extent: Extent,
+    settings: Mapping[str, str],
+    show: Show,
+) -> None:
+    """Print partitions of one broker. Raises `ConfigError`, `ApiError`, `TransportError`."""
+    if extent.until_ms is not None:
+        raise ConfigError("--until: messages of classic brokers have no timestamps")
+    with open_simple(bootstrap, settings) as consumer:
+        at = {number: _offset(consumer, topic, number, extent.start) for number in partitions}
+        ends = None
+        if extent.stop_at_end:
+            ends = {number: consumer.offset_at(topic, number, LATEST) for number in at}
+        progress = Progress(extent)
+        while at:
+            if ends is not None:
+                at = {number: offset for number, offset in at.items() if offset < ends[number]}
+            if not _read_once(consumer, topic, at, ends, progress, show) or progress.timed_out:
+                return
+
+
+def _read_once(
+    consumer: "ClassicSimpleConsumer",
+    topic: str,
+    at: dict[int, int],
+    ends: Mapping[int, int] | None,
+    progress: Progress,
+    show: Show,
+) -> bool:
+    """Print the available messages, and advance `at`. Return False when the extent is read."""
+    came = False
+    for number, offset in at.items():
+        limit = None if ends is None else min(consumer.settings.fetch_size, ends[number] - offset)
+        found = consumer.fetch(topic, number, offset, limit)
+        for message in found:
+            show(message, None)
+            if progress.got():
+                return False
+        at[number] = found.next_offset
+        came = came or found.next_offset > offset
+    if at and not came:
+        sys.stdout.buffer.flush()
+        time.sleep(ASK_AGAIN_S)
+    return True
+
+
+def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start: Start) -> int:
+    if start.word is not None:
+        return consumer.offset_at(topic, partition, EARLIEST if start.word == "earliest" else LATEST)
+    if start.offset is not None:
+        return start.offset
+    if start.time_ms is None:
+        raise ConfigError("--from: offsets of classic brokers are byte positions, so the last N messages are unknown")
+    # The base offset of a segment: messages of this generation have no timestamp.
+    found = consumer.offset_at(topic, partition, start.time_ms)
+    return found if found >= 0 else consumer.offset_at(topic, partition, EARLIEST)
+
+
+def read_group(
+    cluster: ClusterChoice,
+    group: str,
+    wanted: Mapping[str, str],
+    extent: Extent,
+    settings: Mapping[str, str],
+    show: Show,
+) -> None:
+    """Print the messages that a member of a consumer group receives, until SIGTERM or Ctrl-C.
+
+    `wanted` has one of topic, whitelist and blacklist. Messages are committed after they are printed. Raises
+    `ConfigError`, `CoordinationError`, and the error of a partition.
+    """
+    word = extent.start.word
+    if extent.stop_at_end or extent.until_ms is not None or word is None:
+        raise ConfigError(
+            "in a group, --stop-at-end, --until and --from with an offset or a time mean nothing; use --timeout"
+        )
+    from ...clients.classic.consumer_connector import ConsumerConnector
+
+    config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[word], "groupid": group, **settings}
+    with stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
+        topic = wanted.get("topic")
+        if topic is not None:
+            (stream,) = connector.create_message_streams({topic: 1})[topic]
+        else:
+            (stream,) = connector.create_message_streams_by_filter(
+                whitelist=wanted.get("whitelist"), blacklist=wanted.get("blacklist")
+            )
+        try:
+            _read_stream(connector, stream, stopped, Progress(extent), show)
+        except BarnabasError:
+            _save(connector)
+            raise
+        _save(connector)
+
+
+def _where(cluster: ClusterChoice) -> dict[str, Any]:
+    if "broker_list" in cluster.places or cluster.bootstrap is not None:
+        raise ConfigError("--group: classic groups need --zk-connect, --etcd-connect or --coordination")
+    return dict(cluster.places)
+
+
+def _read_stream(
+    connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: Progress, show: Show
+) -> None:
+    from ....core.classic.consumer.settings import ConsumerRebalanceFailed
+
+    saved = time.monotonic()
+    new = False
+    while not stopped:
+        try:
+            message = stream.poll(0 if new else ASK_AGAIN_S)
+        except ConsumerRebalanceFailed as error:
+            warn("%s", error)
+            continue
+        if message is not None:
+            show(
+                Message(message.value, topic=message.topic, partition=message.partition, offset=message.offset),
+                message.broker_id,
+            )
+            new = True
+            if progress.got():
+                return
+        if new and (message is None or time.monotonic() - saved >= COMMIT_S):
+            try:
+                _save(connector)
+            except CoordinationError as error:
+                warn("the offsets are not committed, which is tried again: %s", error)
+            saved = time.monotonic()
+            new = False
+        if message is None and progress.timed_out:
+            return
+
+
+def _save(connector: "ConsumerConnector") -> None:
+    sys.stdout.buffer.flush()
+    connector.commit_offsets()
 
 
 def _read(

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import codecs
+import os
+import re
+import select
+import signal
+import sys
+import termios
 import threading
+import tty
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from io import StringIO
 from queue import Empty, SimpleQueue
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ....core.message.message import Message
 from ....ports.errors import BarnabasError
 from ...clients.admin.admin import Admin
 from ..command_config import connection_settings
 from ..consume.progress import stopping
+from ..message_format import headers_text
 from .look import Look, Looker, Tab
-from .state import TopState, arrived, failed, looked, pressed
-from .tail import Tail
-from .terminal import Terminal
+from .state import Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
 from .view import View, view_of
+
+if TYPE_CHECKING:
+    from ...clients.consumer.consumer import Consumer
 
 
 class Watcher:
@@ -140,6 +154,158 @@ LEAVE_S = 1.0
 _Change = Callable[[TopState], TopState]
 
 
+# The terminal: its keys and its screen while `top` runs, and its restoration afterwards.
+
+_NAMED = {
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x03": "ctrl-c",
+    "\x1b[A": "up",
+    "\x1bOA": "up",
+    "\x1b[B": "down",
+    "\x1bOB": "down",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\x1b[H": "home",
+    "\x1bOH": "home",
+    "\x1b[1~": "home",
+    "\x1b[F": "end",
+    "\x1bOF": "end",
+    "\x1b[4~": "end",
+}
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_LONGEST = 32
+
+
+class KeyReader:
+    """Stores the bytes of an incomplete key."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+
+    @property
+    def waits(self) -> bool:
+        """Return True after an Escape: it is the Esc key, or begins another key whose rest follows at once."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the complete keys: letters, or names such as "up" and "esc". Unknown ones are left out."""
+        text = self._rest + self._decoder.decode(data)
+        self._rest = ""
+        keys = []
+        at = 0
+        while at < len(text):
+            if text[at] != "\x1b":
+                keys.append(_NAMED.get(text[at], text[at]))
+                at += 1
+                continue
+            found = _SEQUENCE.match(text, at)
+            if found is not None:
+                keys.append(_NAMED.get(found[0], ""))
+                at = found.end()
+                continue
+            unfinished = _UNFINISHED.match(text, at)
+            if unfinished is not None and unfinished.end() == len(text) and len(text) - at <= _LONGEST:
+                self._rest = text[at:]
+                break
+            keys.append("esc")
+            at += 1
+        return [key for key in keys if key]
+
+    def flush(self) -> list[str]:
+        """Return the Esc key, since nothing followed the Escape."""
+        rest, self._rest = self._rest, ""
+        return ["esc", *rest[1:]] if rest else []
+
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+_HOME, _END_OF_LINE, _END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+ESCAPE_S = 0.05
+"""Maximum time between an Escape and the rest of a key that begins with it."""
+
+
+class Terminal:
+    """Shows lines and waits for keys; `wake` lets other threads interrupt the wait."""
+
+    def __init__(self) -> None:
+        self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
+        self._keys = KeyReader()
+        self._woken, self._waker = os.pipe()
+        for end in (self._woken, self._waker):
+            os.set_blocking(end, False)
+        self._before: list[Any] = []
+        self._old_wakeup = -1
+        self._old_resized: Any = None
+        self.hung_up = False
+
+    def __enter__(self) -> Terminal:
+        self._before = termios.tcgetattr(self._in)
+        # A signal (the window is resized, the process must end) interrupts the wait too.
+        self._old_wakeup = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        self._old_resized = signal.signal(signal.SIGWINCH, lambda *_: None)
+        try:
+            tty.setraw(self._in)
+            self._write(_ENTER)
+        except BaseException:
+            self._restore()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        with suppress(OSError):  # the terminal is closed
+            self._write(_LEAVE)
+        with suppress(termios.error):
+            termios.tcsetattr(self._in, termios.TCSAFLUSH, self._before)
+        signal.set_wakeup_fd(self._old_wakeup)
+        signal.signal(signal.SIGWINCH, self._old_resized)
+
+    def wake(self) -> None:
+        """Interrupt the wait, from any thread."""
+        with suppress(BlockingIOError):  # it is interrupted already
+            os.write(self._waker, b"\0")
+
+    def size(self) -> tuple[int, int]:
+        """Return the numbers of columns and lines."""
+        found = os.get_terminal_size(self._out)
+        return found.columns or 80, found.lines or 24
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Overwrite the whole screen without flicker."""
+        self._write(_HOME + "\r\n".join(line + _END_OF_LINE for line in lines) + _END_OF_SCREEN)
+
+    def wait(self) -> list[str]:
+        """Wait for keys and return them; none when it was interrupted."""
+        limit = ESCAPE_S if self._keys.waits else None
+        ready, _, _ = select.select([self._in, self._woken], [], [], limit)
+        if not ready:
+            return self._keys.flush()
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        if self._in not in ready:
+            return []
+        try:
+            data = os.read(self._in, 4096)
+        except OSError:  # the other end of the terminal is closed
+            data = b""
+        self.hung_up = not data
+        return self._keys.feed(data)
+
+    def _write(self, text: str) -> None:
+        data = memoryview(text.encode(errors="replace"))
+        while data:
+            data = data[os.write(self._out, data) :]
+
+
 def run(bootstrap: str, interval_s: float, *, internal: bool) -> None:
     """Run until the user quits, a signal arrives, or the terminal is closed."""
     with stopping() as signals:
@@ -150,6 +316,133 @@ def run(bootstrap: str, interval_s: float, *, internal: bool) -> None:
                 _Live(bootstrap, config, terminal, Looker(admin, internal=internal), interval_s).run(signals)
         finally:
             admin.close()
+
+
+# The newest messages of a topic, bounded in memory and in requests to the brokers.
+
+MESSAGES_MAX = 1000
+"""Maximum number of stored messages, which are searched."""
+FIRST = 100
+"""Approximate number of messages shown when a topic is opened."""
+TEXT_MAX = 2000
+"""Maximum length of a stored key, value or header text."""
+BATCH = 500
+ROUND_S = 0.5
+"""Interval of reads of one batch each: faster messages are skipped, to limit the load on the brokers."""
+AGAIN_S = 2.0
+_SETTINGS = {"max.partition.fetch.bytes": 1 << 18, "default.api.timeout.ms": 5000}
+
+
+def to_tailed(message: Message) -> TailedMessage:
+    """Return the part of a message that is shown and searched."""
+    return TailedMessage(
+        partition=message.partition,
+        offset=message.offset,
+        timestamp_ms=message.timestamp_ms,
+        key=_text(message.key),
+        value=_text(message.value),
+        headers=_text(headers_text(message)) or "",
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    text = data[: 4 * TEXT_MAX].decode(errors="backslashreplace")
+    return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "…"
+
+
+class Tail:
+    """Reads a topic in a thread of its own, from its last messages on."""
+
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, Any], topic: str, on_change: Callable[[Tail], None]
+    ) -> None:
+        """`on_change` is called from that thread, when there is something new."""
+        self.topic = topic
+        self._bootstrap = bootstrap
+        self._config = {**_SETTINGS, **config}
+        self._on_change = on_change
+        self._messages: deque[TailedMessage] = deque(maxlen=MESSAGES_MAX)
+        self._missed = 0
+        self._problem = ""
+        self._stopping = threading.Event()
+        self._resting = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"tail {topic}", daemon=True)
+        self._now = Tailed()
+
+    @property
+    def now(self) -> Tailed:
+        """Return the stored messages as an immutable value."""
+        return self._now
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def rest(self, resting: bool) -> None:
+        """Pause or resume the requests."""
+        if resting:
+            self._resting.set()
+        else:
+            self._resting.clear()
+
+    def stop(self) -> None:
+        """Stop requesting; the thread ends soon."""
+        self._stopping.set()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        from ...clients.consumer.consumer import Consumer
+
+        while not self._stopping.is_set():
+            try:
+                with Consumer(self._bootstrap, config=self._config) as consumer:
+                    self._begin(consumer)
+                    while not self._stopping.is_set():
+                        self._round(consumer)
+            except BarnabasError as error:
+                self._report(problem=str(error))
+                self._stopping.wait(AGAIN_S)
+
+    def _begin(self, consumer: Consumer) -> None:
+        consumer.assign(self.topic, position="latest")
+        self._to_the_last(consumer, FIRST if not self._messages else 0)
+
+    def _to_the_last(self, consumer: Consumer, messages: int) -> int:
+        """Seek to about `messages` before the end; return how many were skipped."""
+        first, ends = consumer.beginning_offsets(), consumer.end_offsets()
+        each = max(1, messages // max(1, len(ends))) if messages else 0
+        passed = 0
+        for place, end in ends.items():
+            to = max(first[place], end - each)
+            passed += max(0, to - consumer.position(place))
+            consumer.seek(place, to)
+        return passed
+
+    def _round(self, consumer: Consumer) -> None:
+        if self._resting.is_set():
+            self._stopping.wait(ROUND_S)
+            return
+        batch = consumer.poll_many(BATCH, timeout=ROUND_S)
+        if batch or self._problem:
+            self._keep(batch)
+        if batch:
+            self._stopping.wait(ROUND_S)
+        if len(batch) == BATCH and sum(consumer.lag().values()) > MESSAGES_MAX:
+            self._missed += self._to_the_last(consumer, BATCH)
+
+    def _keep(self, batch: Sequence[Message]) -> None:
+        # Partitions are read one after the other.
+        by_time = sorted(batch, key=lambda message: message.timestamp_ms or 0)
+        self._messages.extendleft(to_tailed(message) for message in by_time)
+        self._report(problem="")
+
+    def _report(self, *, problem: str) -> None:
+        self._problem = problem
+        self._now = Tailed(messages=tuple(self._messages), missed=self._missed, problem=problem)
+        self._on_change(self)
 
 
 class _Live:

@@ -1,5 +1,7 @@
 """`barnabas topics`: list, create, describe, change, delete and recover topics."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +19,7 @@ from ..options import (
     Bootstrap,
     Coordination,
     EtcdConnect,
+    Settings,
     ZkConnect,
     describe,
     open_admin,
@@ -25,8 +28,7 @@ from ..options import (
     print_table,
 )
 from ..tables import size_text
-from .delete_records import delete_records
-from .recover import add_recover_command
+from ..times import parse_time_ms
 
 if TYPE_CHECKING:
     from ...clients.admin.admin import Admin
@@ -34,7 +36,145 @@ if TYPE_CHECKING:
 KNOWN_S, LOOK_S = 5.0, 0.02
 
 topics = typer.Typer(help="List, create, describe, change, delete and recover topics.", no_args_is_help=True)
+
+
+_RECOVER_COLUMNS = ("topic", "topic_id", "partitions", "action", "note")
+
+
+def add_recover_command(topics: typer.Typer) -> None:
+    topics.command("recover")(recover)
+
+
+def recover(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The broker's data folder, as for 'serve'.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration (TOML).")] = None,
+    settings: Settings = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the topics in the folders of a stopped broker that its coordination tree lacks; with --execute create them
+    there.
+
+    Folders do not change, nor do topics of the tree, except for missing partitions. Folders do not have the settings of
+    their topics: set those again that differ from the defaults. Give --config and --set as for 'serve'.
+    """
+    from ....core.cluster.change_queue import complete
+    from ....core.cluster.layout import encode_id
+    from ....core.cluster.registry import ClusterRegistry
+    from ...broker.lifecycle.topic_recovery import REFUSE, carry_out, check_no_live_brokers, plan_recovery
+    from ...compose.broker import system_entropy
+    from ...config import read_config
+    from ...logs import log_report
+    from ...offline import opened_offline
+
+    given = parse_settings(settings)
+    if data is not None:
+        given["log.dirs"] = str(data)
+    broker = read_config(config, given)
+    if broker.coordination == "memory":
+        raise ConfigError("coordination=memory loses all topics at every stop: there is no tree to recover")
+    entropy = system_entropy()
+    with opened_offline(broker, log_report, to_write=execute) as (log_dirs, coordination):
+        check_no_live_brokers(coordination, log_report)
+        registry = ClusterRegistry(coordination, log_report)
+        complete(registry.load())
+        plan = plan_recovery(log_dirs, broker, registry, entropy, log_report)
+        if execute:
+            carry_out(plan, registry, entropy)
+    rows: list[dict[str, object]] = [
+        {
+            "topic": found.name,
+            "topic_id": encode_id(found.topic.topic_id) if found.topic is not None else None,
+            "partitions": len(found.topic.partitions) if found.topic is not None else None,
+            "action": found.action,
+            "note": found.note,
+        }
+        for found in plan.topics
+    ]
+    if as_json:
+        print_json({"cluster_id": plan.cluster_id, "executed": execute, "topics": rows})
+    else:
+        _show(rows, execute=execute)
+    if any(found.action == REFUSE for found in plan.topics):
+        raise typer.Exit(1)
+
+
+def _show(rows: list[dict[str, object]], *, execute: bool) -> None:
+    if not rows:
+        typer.echo("the coordination tree knows all topics that have folders", err=True)
+        return
+    print_table(_RECOVER_COLUMNS, ([row[column] or "-" for column in _RECOVER_COLUMNS] for row in rows))
+    if not execute:
+        typer.echo("nothing was changed; the same with --execute does it", err=True)
+
+
 add_recover_command(topics)
+
+
+# `barnabas topics delete-records`: deletes records at the beginning of partitions.
+
+_COLUMNS = ("partition", "log_start_offset", "before", "log_end_offset")
+
+
+def delete_records(
+    bootstrap: Bootstrap,
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    before_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--before-offset", metavar="N", min=0, help="Delete records below this offset; needs --partition."
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="TIME", help="Delete older records: 2026-01-31T12:00, -7d, @MS."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all current records.")] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be repeated.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Execute; the default only shows the plan.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the records of partitions up to an offset or a time, irrevocably. A dry run without --execute.
+
+    A time selects the records before the first one of that time or later. If timestamps are not in order, some older
+    records remain.
+    """
+    if (before_offset is not None) + (before is not None) + everything != 1:
+        raise ConfigError("select the records with exactly one of --before-offset, --before and --all")
+    if before_offset is not None and not partition:
+        raise ConfigError("--before-offset needs --partition, since offsets are per partition")
+    with open_admin(bootstrap) as admin:
+        numbers = partition or [each.partition for each in admin.describe_topics([name])[0].partitions]
+        places = [TopicPartition(name, number) for number in sorted(set(numbers))]
+        first = admin.list_offsets(dict.fromkeys(places, "earliest"))
+        last = admin.list_offsets(dict.fromkeys(places, "latest"))
+        if before_offset is not None:
+            ends = dict.fromkeys(places, before_offset)
+        else:
+            ends = dict(last) if before is None else _at_time(admin, places, parse_time_ms(before, "--before"), last)
+        ends = {place: max(first[place], end) for place, end in ends.items()}
+        if execute:
+            first = admin.delete_records({(place.topic, place.partition): end for place, end in ends.items()})
+    rows = [(place.partition, first[place], ends[place], last[place]) for place in places]
+    if as_json:
+        print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+        return
+    print_table(_COLUMNS, rows)
+    if not execute:
+        typer.echo("nothing is deleted yet: give --execute", err=True)
+
+
+def _at_time(
+    admin: Admin, places: list[TopicPartition], time_ms: int, last: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    found = admin.list_offsets(dict.fromkeys(places, time_ms))
+    return {place: offset if offset >= 0 else last[place] for place, offset in found.items()}
+
+
 topics.command("delete-records")(delete_records)
 
 
@@ -111,7 +251,7 @@ def _settings(given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _wait_known(admin: "Admin", name: str) -> None:
+def _wait_known(admin: Admin, name: str) -> None:
     """Wait until each broker knows the topic, so that the next command finds it: brokers learn of it with a delay.
 
     A broker that does not answer, or not in time, is left out.
@@ -179,7 +319,7 @@ def describe_topic(
     print_table(["size" if name == "bytes" else name for name in rows[0]], (row.values() for row in shown))
 
 
-def _sizes(admin: "Admin", name: str, partitions: list[int]) -> dict[tuple[object, object], int]:
+def _sizes(admin: Admin, name: str, partitions: list[int]) -> dict[tuple[object, object], int]:
     """Return the bytes of each (partition, broker), for the brokers that answer."""
     found: dict[tuple[object, object], int] = {}
     for broker in admin.describe_cluster().brokers:

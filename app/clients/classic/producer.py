@@ -35,19 +35,14 @@ from .producer_settings import ClassicProducerSettings
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from ....core.classic.producer.run import Run
     from ....core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ...connector import Connector
-    from ..shared.delivery import DeliveryHandle
     from ..shared.encoding import Encoding
-    from .producer_settings import ClassicProducerSettings
-    from .shell import ClassicShell
 
 
 # The queue of an asynchronous classic producer without hooks (facts A6: queue.time, queue.size, batch.size).

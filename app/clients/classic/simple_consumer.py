@@ -31,7 +31,6 @@ from .shell import ClassicShell
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ....ports.broker_api.envelope import Request
     from ...connector import Connector
 
 ResultT = TypeVar("ResultT")

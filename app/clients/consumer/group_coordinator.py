@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from ....ports.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ....core.client.group.assignor import Assignor
     from ....plugins.host import PluginHost
-    from ..shared.settings import ConsumerSettings, copy_settings
 
 
 import re

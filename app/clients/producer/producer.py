@@ -55,7 +55,6 @@ from .record_appender import RecordAppender
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ....core.client.producer.handlers import CallbackHandler, EventHandler
     from ....core.client.producer.sequence_numbers import SequenceAssigner
     from ....core.client.producer.transaction_manager import PreparedTransaction, TransactionManager
     from ....core.client.serde import Encoder

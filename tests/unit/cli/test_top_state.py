@@ -8,11 +8,9 @@ import attrs
 import pytest
 
 from barnabas.app.cli.cluster.status import ClusterAnswers, status_of
-from barnabas.app.cli.top.live import drawn, first_shown
+from barnabas.app.cli.top.live import TEXT_MAX, KeyReader, drawn, first_shown, to_tailed
 from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
-from barnabas.app.cli.top.tail import TEXT_MAX, to_tailed
-from barnabas.app.cli.top.terminal import KeyReader
 from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
 from barnabas.app.clients.admin.admin import Admin
 from barnabas.app.clients.admin.groups import GroupDetails

@@ -19,7 +19,7 @@ from barnabas.app.config import (
     topic_maps,
     usable_layers,
 )
-from barnabas.app.config.quota_keys import CONNECTION_KEYS
+from barnabas.app.config.broker_config import CONNECTION_KEYS
 from barnabas.app.config.tls_keys import RELOADABLE_KEYS
 from barnabas.core.cluster.registry import SECRET_ENDINGS
 from barnabas.core.log.config import LogConfig

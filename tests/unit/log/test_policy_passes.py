@@ -11,7 +11,7 @@ from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
-from barnabas.plugins.builtin.record_deletion import HeaderTtl, KeyPrefixAge
+from barnabas.plugins.builtin.deletion_policies import HeaderTtl, KeyPrefixAge
 from barnabas.testing.logs import numbered
 
 DELETE = evolve(COMPACT, cleanup_policy=frozenset({"delete"}), retention_ms=-1)

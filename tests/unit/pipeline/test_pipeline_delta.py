@@ -21,7 +21,7 @@ from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.lock import TableLocked
 from barnabas.pipeline.tables.state import Commit, Range, TableChange, TableError, TopicState
 from barnabas.pipeline.tables.store import Checkpoint, no_checkpoint
-from barnabas.pipeline.tables.upkeep.convert import convert_table
+from barnabas.pipeline.tables.upkeep.maintenance import convert_table
 from barnabas.ports.errors import ConfigError
 
 DAY = datetime(2026, 11, 22, tzinfo=UTC)

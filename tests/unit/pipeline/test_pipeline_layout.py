@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas.pipeline.tables.gather import gather_small_files
 from barnabas.pipeline.tables.layout import Layout, agreed_layout
+from barnabas.pipeline.tables.state import gather_small_files
 from barnabas.ports.errors import ConfigError
 
 

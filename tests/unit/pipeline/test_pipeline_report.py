@@ -10,10 +10,21 @@ from attrs import evolve
 
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.pipeline.report import charts, page
-from barnabas.pipeline.report.access_log import LINE, AccessFigures, TopEntry, is_access_log
 from barnabas.pipeline.report.completeness import by_topic
-from barnabas.pipeline.report.metrics import MetricFigures, Series, is_metrics
-from barnabas.pipeline.report.records import FieldFigures, RecordFigures, SampleRecord, json_fields, shown
+from barnabas.pipeline.report.page import (
+    LINE,
+    AccessFigures,
+    FieldFigures,
+    MetricFigures,
+    RecordFigures,
+    SampleRecord,
+    Series,
+    TopEntry,
+    is_access_log,
+    is_metrics,
+    json_fields,
+    shown,
+)
 
 EVIL = '"><script>alert(1)</script>&<img src=x onerror=alert(1)>'
 KINDS = ("page", "referrer", "failed", "crawler")

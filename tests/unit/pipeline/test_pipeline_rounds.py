@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipeline.load import TopicsFailed
+from barnabas.pipeline.load import LoadResult, TopicsFailed
 from barnabas.pipeline.load_command import load_rounds, print_result
 from barnabas.pipeline.tables.load_plan import TopicRecreated
-from barnabas.pipeline.tables.loading import LoadResult
 from barnabas.pipeline.tables.rounds import Round, rounds
 from barnabas.ports.errors import BarnabasError, ConfigError
 

@@ -8,7 +8,7 @@ from barnabas import Message
 from barnabas.audit.counting import MessageCounts
 from barnabas.audit.reports import CountReport, Reporter
 from barnabas.audit.stamp import HEADER, encode_head
-from barnabas.pipeline.tables.stamps import count_rows
+from barnabas.pipeline.table_audit import count_rows
 
 BY = Reporter(tier="table", after="broker", by="t")
 stamps = st.builds(

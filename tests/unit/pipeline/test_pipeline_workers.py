@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipeline.spark.workers import workers_python
+from barnabas.pipeline.session import workers_python
 from barnabas.ports.errors import ConfigError
 
 

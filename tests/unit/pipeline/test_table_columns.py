@@ -11,7 +11,7 @@ from barnabas.pipeline.tables.formats import FORMATS, open_store
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
 from barnabas.pipeline.tables.store import TableStore
 from barnabas.pipeline.tables.typed import merged, storable
-from barnabas.pipeline.tables.upkeep.compact import compact
+from barnabas.pipeline.tables.upkeep.maintenance import compact
 
 NARROW = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.struct([("p", pa.int32())])))])
 WIDE = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.struct([("p", pa.int32()), ("q", pa.string())])))])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen
 
+from barnabas.pipeline.load import TableLoad, no_progress
 from barnabas.pipeline.tables.formats import FORMATS, open_store
 from barnabas.pipeline.tables.layout import DEFAULT_LAYOUT, Layout
 from barnabas.pipeline.tables.load_plan import LoadPlan
-from barnabas.pipeline.tables.loading import TableLoad, no_progress
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.source import LoadSource
 from barnabas.pipeline.tables.state import TableError, plain_os_errors

@@ -17,9 +17,7 @@ from barnabas.pipeline.tables.iceberg.catalog import Place, find_place, keep_pla
 from barnabas.pipeline.tables.iceberg.store import IcebergTable
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
-from barnabas.pipeline.tables.upkeep.compact import compact
-from barnabas.pipeline.tables.upkeep.convert import convert_table
-from barnabas.pipeline.tables.upkeep.delete import delete_before
+from barnabas.pipeline.tables.upkeep.maintenance import compact, convert_table, delete_before
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.crashes import Recording, crashes
 

@@ -15,9 +15,8 @@ from barnabas.pipeline.tables.formats import FORMATS, open_store
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import DataFile, TableError
 from barnabas.pipeline.tables.store import TableStore
-from barnabas.pipeline.tables.upkeep.compact import choose, compact
-from barnabas.pipeline.tables.upkeep.delete import delete_before
 from barnabas.pipeline.tables.upkeep.describe import describe_table
+from barnabas.pipeline.tables.upkeep.maintenance import choose, compact, delete_before
 from barnabas.ports.errors import ConfigError
 
 every_format = pytest.mark.parametrize("named", FORMATS)

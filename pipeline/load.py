@@ -196,7 +196,7 @@ class TableLoad:
 
     @contextmanager
     def _connected(self) -> Iterator[Cluster]:
-        from ..topics.connect import connect_cluster
+        from .topics.connect import connect_cluster
 
         cluster: Cluster = connect_cluster(self.source.where, self.source.client)
         try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.pipeline.report.panels import BarList, Cards, Panel, TablePanel
-from barnabas.pipeline.streams import join_latest, operators, top_k
+from barnabas.pipeline.streams import co_occurrence, join_latest, top_k
 
 from .data import ORDERS, order_messages
 from .shop import item_names, orders
@@ -51,7 +51,7 @@ def feeds(found: "DataFrame", now: str) -> "DataFrame":
     before = found.where(f.col("timestamp") < now)
     recent = before.where(f.col("timestamp") >= f.expr(f"timestamp'{now}' - interval {LEARN_DAYS} days"))
     new = [row.other for row in new_items(found, now).collect()]
-    near = operators(recent.select("items"), "items", minCount=MIN_COUNT, maxItems=MAX_ITEMS, others=new)
+    near = co_occurrence(recent.select("items"), "items", minCount=MIN_COUNT, maxItems=MAX_ITEMS, others=new)
     age = f.datediff(f.lit(now).cast("date"), f.col("first"))
     fresh = new_items(found, now).select("other", f.pow(f.lit(0.5), age / HALF_LIFE_DAYS).alias("freshness"))
     links = near.join(f.broadcast(fresh), "other").select(

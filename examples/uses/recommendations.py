@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.pipeline.report.panels import Cards, Panel, TablePanel
-from barnabas.pipeline.streams import latest, operators, top_k
+from barnabas.pipeline.streams import co_occurrence, latest, top_k
 
 from .data import ORDERS, order_messages
 from .shop import item_names, orders
@@ -25,7 +25,7 @@ LEARN_UNTIL = "2011-11-01"
 
 def recommended(baskets: "DataFrame") -> "DataFrame":
     """The items that go best with each item: `item`, `rank`, `other`, `score`, and the counts of `co_occurrence`."""
-    return operators(baskets, "items", minCount=MIN_COUNT, maxItems=MAX_ITEMS).transform(
+    return co_occurrence(baskets, "items", minCount=MIN_COUNT, maxItems=MAX_ITEMS).transform(
         top_k, "item", k=K, orderBy="score"
     )
 

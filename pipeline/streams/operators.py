@@ -1,4 +1,4 @@
-"""The largest few of each group."""
+"""Operators on DataFrames: the largest few of each group, anomalies, pairs, duplicates and joins."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any

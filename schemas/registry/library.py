@@ -37,15 +37,15 @@ def parse(format_name: str, text: str, references: Sequence[Referenced] = ()) ->
     if not text.strip():
         raise InvalidSchema("an empty schema")
     if format_name == AVRO:
-        from .avro import parse_avro
+        from ..formats.avro import parse_avro
 
         return parse_avro(text, references)
     if format_name == JSON:
-        from .json_schema import parse_json_schema
+        from ..formats.json_schema import parse_json_schema
 
         return parse_json_schema(text, references)
     if format_name == PROTOBUF:
-        from .protobuf import parse_protobuf
+        from ..formats.protobuf import parse_protobuf
 
         return parse_protobuf(text, references)
     raise UnsupportedFormat(f"unknown schema type {format_name!r:.100}; known: {', '.join(FORMATS)}")

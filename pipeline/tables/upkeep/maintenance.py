@@ -1,4 +1,4 @@
-"""Small files of a partition, as loads leave them, into larger ones."""
+"""Maintenance of a table: compaction of small files, conversion, and deletion of old rows."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -6,11 +6,8 @@ import grimp
 
 LINES = 60
 REASONS = {
-    "adapters/coord_zookeeper/kazoo_logger.py": "a filter for the logger of kazoo, which knows nothing of the tree",
     "adapters/wire_kafka/cached.py": "a codec of its own, as the others are",
     "adapters/wire_kafka/markers.py": "one file for each family of requests",
-    "app/broker/lifecycle/broker_ids.py": "broker.id.generation.enable is an idea of its own",
-    "app/broker/state/classic_names.py": "the rules of topic names of Kafka 0.7",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
 }

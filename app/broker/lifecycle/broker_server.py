@@ -7,18 +7,25 @@ from functools import partial
 from attrs import evolve
 
 from ....core.classic.registry.broker_registration import BrokerRegistrar
-from ....core.client.network.links import Links
+from ....core.client.network.links import LinkDependencies, Links
+from ....core.cluster.broker_lifecycle import LastLife
+from ....core.cluster.brokers import next_broker_id
 from ....core.cluster.change_queue import complete
 from ....core.cluster.deltas import ConfigsChanged, Delta
 from ....core.cluster.image import ClusterImage
 from ....core.cluster.layout import EntityKind
 from ....core.cluster.lease import Lease
+from ....core.cluster.metadata_listener import MetadataListener, Refresh
 from ....core.cluster.registry import ClusterRegistry
 from ....core.cluster.topic_store import confirm_deleted, deleted_of
 from ....core.cluster.topics import BrokerRegistration
+from ....core.coordinator.group.coordinator import GroupCoordinator
+from ....core.coordinator.table import partition_of
 from ....core.log.compaction.log_cleaner import LogCleaner
 from ....core.log.config import LogConfig
+from ....core.log.manager.broker_epoch_file import largest_epoch, noted_distrusted, noted_registrations, recorded_epoch
 from ....core.log.manager.log_manager import LogManager
+from ....core.log.manager.meta_properties import META_PROPERTIES, read_meta_properties
 from ....core.log.retention import DeletionPolicy
 from ....core.security.delegation_tokens import token_credential
 from ....core.security.quotas.connection_quotas import (
@@ -32,28 +39,29 @@ from ....core.security.quotas.rate import QuotaWindows
 from ....core.security.scram_users import decode_credential
 from ....core.tree.service_url import redact_url
 from ....plugins.host import PluginHost
-from ....ports.broker_api.envelope import BrokerApi
+from ....ports.broker_api.envelope import BrokerApi, Caller, Origin, Reply
+from ....ports.broker_api.groups import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from ....ports.coordination import Coordination
+from ....ports.error_codes import ErrorCode
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
-from ....ports.report import counted, in_room, info
-from ....ports.storage import LogDir
-from ....ports.transport import Connection, ConnectionAdmission, ConnectionHandler, Limits, ServerTls
+from ....ports.report import Report, counted, in_room, info
+from ....ports.storage import LogDir, StorageError
+from ....ports.transport import Address, Connection, ConnectionAdmission, ConnectionHandler, Limits, ServerTls
 from ....ports.transport import Listener as OpenPort
 from ....ports.types import TopicPartition
 from ....ports.values import Secret
 from ...config import BrokerConfig, ListenAddress
 from ...config.classic import CLASSIC, FORMAT_KEY
+from ..handlers.internal_topics import OFFSETS_TOPIC
+from ..handlers.topics import TopicService
 from ..service import BrokerService
 from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
-from ..state.endpoints import Endpoints
+from ..state.endpoints import Endpoints, inter_broker_address
 from ..state.settings import BrokerSettings
 from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
-from .broker_ids import GENERATED, with_broker_id
 from .cluster_member import ClusterMember
-from .cluster_wiring import follower_of, joined, links_to_others
-from .committed_offsets import ReadByGroups
 from .data_folders import checked_cluster_id
 from .log_cleaning import begin_cleaning
 from .log_scrubbing import LogScrubbing
@@ -71,6 +79,187 @@ from .replica_metrics import show_replicas
 ROOM = "app.broker"
 _DRAIN_MS = 1000.0
 _DRAIN_STEP_MS = 5.0
+
+
+# Generation of a broker id for broker.id=-1: the id in the data folders, or a new one of the cluster.
+
+GENERATED = -1
+
+
+def with_broker_id(
+    config: BrokerConfig, log_dirs: Sequence[LogDir], coordination: Coordination, report: Report
+) -> BrokerConfig:
+    """Return the configuration with a broker id, which `checked_cluster_id` writes into the data folders.
+
+    Raises `ConfigError` where no id may be generated, or the folders disagree; `CoordinationError`.
+    """
+    if config.broker_id != GENERATED:
+        return config
+    known = _noted(log_dirs)
+    if known is not None:
+        return evolve(config, broker_id=known)
+    if not config.broker_id_generation_enable:
+        raise ConfigError("broker.id=-1, and broker.id.generation.enable is false: set broker.id")
+    made = next_broker_id(coordination, config.reserved_broker_max_id)
+    report(info(f"this broker has got the number {made}, which its data folders keep", broker=made))
+    return evolve(config, broker_id=made)
+
+
+def _noted(log_dirs: Sequence[LogDir]) -> int | None:
+    """Return the broker id in the data folders, or None. Raises `ConfigError` where they disagree."""
+    noted: dict[int, str] = {}
+    for log_dir in log_dirs:
+        try:
+            identity = read_meta_properties(log_dir)
+        except StorageError:
+            continue  # the folder cannot be used, which its logs will report
+        if identity is not None and identity.broker_id is not None:
+            noted[identity.broker_id] = log_dir.path
+    if len(noted) > 1:
+        owners = ", ".join(f"{path} to broker {number}" for number, path in noted.items())
+        raise ConfigError(f"the data folders belong to different brokers, says their {META_PROPERTIES}: {owners}")
+    return next(iter(noted), None)
+
+
+def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry, what_for: str) -> Links:
+    """Return links to the other brokers, at the addresses of their newest registrations. Raises `ConfigError`.
+
+    `what_for` becomes a part of the client id.
+    """
+    if outside.connect is None:
+        raise ConfigError("brokers that share a tree need a way to reach each other")
+
+    def address(broker_id: int) -> Address | None:
+        broker = registry.image.brokers.get(broker_id)
+        return None if broker is None else inter_broker_address(broker)
+
+    made = LinkDependencies(
+        scheduler=outside.scheduler,
+        clock=outside.clock,
+        entropy=outside.entropy,
+        connect=outside.connect,
+        caller=Caller(client_id=f"broker-{config.broker_id}-{what_for}"),
+    )
+    return Links(made, address)
+
+
+def joined(
+    state: BrokerState,
+    topics: TopicService,
+    lease: Lease,
+    own: BrokerRegistration,
+    config: BrokerConfig,
+    *,
+    ready: Callable[[], None],
+    failed: Callable[[BarnabasError], None],
+    report: Callable[[str], None],
+) -> ClusterMember:
+    """Return the broker's cluster member, which is not started yet."""
+    log_dirs, logs = state.logs.dirs, state.logs
+
+    member = ClusterMember(
+        state,
+        topics,
+        lease,
+        own=evolve(own, offline=frozenset(state.not_opened())),
+        last=LastLife(
+            broker_epoch=recorded_epoch(log_dirs),
+            in_order=logs.had_clean_shutdown,
+            largest_epoch=largest_epoch(log_dirs),
+            seen=noted_registrations(log_dirs),
+        ),
+        distrusted=noted_distrusted(log_dirs),
+        predecessor_ms=predecessor_ms(config),
+        ready=ready,
+        failed=failed,
+        report=report,
+    )
+    state.listen_offline(member.offline)
+    return member
+
+
+def follower_of(state: BrokerState, topics: TopicService) -> MetadataListener:
+    """Return the metadata listener of a broker that only reads the topics of the others; it is not started yet."""
+
+    def submit(what: str, refresh: Refresh, done: Reply[None]) -> None:
+        state.changes.submit(what, refresh, done)
+
+    return MetadataListener(
+        state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle_some
+    )
+
+
+# Committed offsets of consumer groups, for deletion policies that retain unread records.
+
+_ITSELF = Caller(client_id="deletion-policy", origin=Origin.BROKER)
+
+
+class ReadByGroups:
+    """Caches committed offsets for deletion policies. Owner thread only.
+
+    An answer comes from the cache at once. It also starts a round of OffsetFetch requests to the groups' coordinators
+    for everything that was asked for. The offset is unknown if the coordinator returns none.
+    """
+
+    def __init__(self) -> None:
+        self._state: BrokerState | None = None
+        self._coordinator: GroupCoordinator | None = None
+        self._wanted: dict[str, dict[TopicPartition, None]] = {}
+        self._known: dict[tuple[str, TopicPartition], int] = {}
+        self._is_due = False
+
+    def start(self, state: BrokerState, coordinator: GroupCoordinator) -> None:
+        """Use this broker's coordinator, and those of other brokers, from now on."""
+        self._state, self._coordinator = state, coordinator
+
+    def committed(self, group_id: str, partition: TopicPartition) -> int | None:
+        """Return the committed offset of the group; None where it is unknown, or there is none."""
+        self._wanted.setdefault(group_id, {})[partition] = None
+        if self._state is not None and not self._is_due:
+            self._is_due = True
+            self._state.scheduler.call_soon(self._ask)
+        return self._known.get((group_id, partition))
+
+    def _ask(self) -> None:
+        """Fetch all offsets that were wanted since the last round, and forget the others."""
+        self._is_due = False
+        wanted, self._wanted = self._wanted, {}
+        still_wanted = {(group_id, partition) for group_id, partitions in wanted.items() for partition in partitions}
+        self._known = {key: offset for key, offset in self._known.items() if key in still_wanted}
+        for group_id, partitions in wanted.items():
+            self._ask_about(group_id, list(partitions))
+
+    def _ask_about(self, group_id: str, partitions: list[TopicPartition]) -> None:
+        request = OffsetFetch(groups=[OffsetFetchGroup(group_id=group_id, partitions=partitions)])
+
+        def heard(result: object) -> None:
+            for partition in partitions:
+                self._known.pop((group_id, partition), None)
+            if not isinstance(result, OffsetFetchResult):
+                return
+            for each in result.groups[0].partitions:
+                if each.error is ErrorCode.NONE and each.offset >= 0:
+                    self._known[group_id, TopicPartition(each.topic, each.partition)] = each.offset
+
+        self._submit(self._coordinator_of(group_id), request, heard)
+
+    def _submit(self, node: int | None, request: OffsetFetch, heard: Callable[[object], None]) -> None:
+        state, coordinator = self._state, self._coordinator
+        if state is not None and coordinator is not None and node == state.node_id:
+            coordinator.fetch_offsets(request, _ITSELF, heard)
+        elif state is not None and state.ask is not None and node is not None:
+            state.ask(node, request, heard)
+        else:
+            heard(None)
+
+    def _coordinator_of(self, group_id: str) -> int | None:
+        """Return the broker that leads the group's partition of `__consumer_offsets`, or None."""
+        image = None if self._state is None else self._state.image
+        topic = None if image is None else image.topics.get(OFFSETS_TOPIC)
+        if image is None or topic is None:
+            return None
+        leader = image.state(TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))).leader
+        return leader if leader >= 0 else None
 
 
 class BrokerServer:

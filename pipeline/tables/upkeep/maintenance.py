@@ -1,21 +1,21 @@
 """Maintenance of a table: compaction of small files, conversion, and deletion of old rows."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 from attrs import frozen
 
 from ....ports.errors import ConfigError
 from ..delta import DELTA, DeltaLakeTable
 from ..formats import ICEBERG, open_store, require_format
 from ..parquet import PARQUET, ParquetTable
-from ..state import Commit, DataFile, TableError, no_table
+from ..state import Commit, DataFile, TableChange, TableError, no_table
 from ..store import Checkpoint, TableStore, no_checkpoint
-from .changes import change_files
 from .rewriting import rewrite, staged_names
 from .times import COLUMN, file_times
 
@@ -41,6 +41,18 @@ class Compacted:
     bytes_before: int
     bytes_after: int
     commit: int | None
+
+
+# A change of the files alone.
+
+
+def change_files(
+    last: Commit, operation: str, *, files: Sequence[str], removed: Iterable[str], replaced_rows: int = 0
+) -> TableChange:
+    """Everything else that the table says of itself is as it was."""
+    carried = {field.name: getattr(last, field.name) for field in attrs.fields(TableChange)}
+    done = {"operation": operation, "ranges": (), "rows": 0, "replaced_rows": replaced_rows, "lost": ()}
+    return TableChange(**{**carried, **done, "files": files, "removed": list(removed)})
 
 
 def compact(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.app.broker.state.classic_names import check_classic_topic
+from barnabas.app.broker.state.classic_topics import check_classic_topic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

@@ -10,9 +10,16 @@ from support.messages import NOW_MS
 from barnabas import Message
 from barnabas.adapters.system import SeededEntropy
 from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
-from barnabas.app.clients.arrow.record_layout import Rows, headers_laid_out, lay_out
 from barnabas.app.clients.arrow.varints import undo_zigzags, varint_sizes, write_varints, zigzags
-from barnabas.app.clients.producer.send_arrow import PrebuiltBatch, batch_firsts, murmur2_of, partitions_of
+from barnabas.app.clients.producer.send_arrow import (
+    PrebuiltBatch,
+    Rows,
+    batch_firsts,
+    headers_laid_out,
+    lay_out,
+    murmur2_of,
+    partitions_of,
+)
 from barnabas.core.client.cluster_view import TopicView
 from barnabas.core.client.producer.hashing import murmur2
 from barnabas.core.message.batch_reader import decode_batch

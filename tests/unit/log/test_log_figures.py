@@ -7,8 +7,7 @@ import pytest
 from support.classic_frames import gzip_wrapper, message_set
 
 from barnabas.adapters.storage_memory import MemoryLogDir
-from barnabas.app.cli.log.stats import page, short
-from barnabas.app.cli.log.stats_rows import SegmentRow, fields, gather
+from barnabas.app.cli.log.stats import SegmentRow, fields, gather, page, short
 from barnabas.core.log.append_origin import AppendOrigin
 from barnabas.core.logtools.stats.log_stats import (
     EXACT_MAX,

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from barnabas.pipeline.load import LoadResult, TopicsFailed
-from barnabas.pipeline.load_command import load_rounds, print_result
+from barnabas.pipeline.load_command import Round, load_rounds, print_result, rounds
 from barnabas.pipeline.tables.load_plan import TopicRecreated
-from barnabas.pipeline.tables.rounds import Round, rounds
 from barnabas.ports.errors import BarnabasError, ConfigError
 
 DONE = LoadResult(rows=3, files=1, commit=1, ranges=(), newest_ms={"t": 1})

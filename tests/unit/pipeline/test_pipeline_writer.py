@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructField, StructType
 
+from barnabas.pipeline.source.datasource import ArrowWriter, by_topic
 from barnabas.pipeline.source.options import write_options
-from barnabas.pipeline.source.writer import ArrowWriter, by_topic
 from barnabas.ports.errors import ConfigError
 
 OPTIONS = write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})

@@ -176,20 +176,28 @@ def _records(polled: Mapping[Any, Sequence[Any]]) -> list[Record]:
     ]
 
 
+POLL_MS, REBALANCE_POLL_MS = 50, 1600
+
+
 class _Polled:
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
+        self._poll_ms = POLL_MS
 
     def poll(self) -> list[Record]:
         """Poll once, and see to it that a rebalance that outlasts the poll is completed by the next one.
 
         Version 3.0 of the library rejoins when the metadata have changed since the assignment. The answer to JoinGroup
         makes the next assignment, after which nothing has changed: a poll that begins then no longer waits for the
-        answer to SyncGroup, and the member never becomes stable and sends no heartbeats.
+        answer to SyncGroup, and the member never becomes stable and sends no heartbeats. Polls get longer meanwhile: on
+        a machine where an answer takes longer than a poll, each of them would begin the rebalance of all members again.
         """
-        found = _records(self._consumer.poll(timeout_ms=50))
+        found = _records(self._consumer.poll(timeout_ms=self._poll_ms))
         if self._consumer.group_metadata().state is MemberState.REBALANCING:
             self._consumer._coordinator.request_rejoin()
+            self._poll_ms = min(2 * self._poll_ms, REBALANCE_POLL_MS)
+        else:
+            self._poll_ms = POLL_MS
         return found
 
     def assignment(self) -> frozenset[tuple[str, int]]:

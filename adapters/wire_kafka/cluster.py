@@ -1,4 +1,6 @@
-"""DescribeCluster (60) and DescribeLogDirs (35)."""
+"""The cluster, its replicas and data folders: OffsetForLeaderEpoch (23), DescribeLogDirs (35), ElectLeaders (43),
+AlterPartitionReassignments (45), ListPartitionReassignments (46), DescribeCluster (60).
+"""
 
 from ...ports.broker_api.cluster import (
     BrokerNode,
@@ -8,6 +10,24 @@ from ...ports.broker_api.cluster import (
     DescribeLogDirsResult,
     LogDirDescription,
     LogDirReplica,
+)
+from ...ports.broker_api.epochs import (
+    EpochEndOffset,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResult,
+    OffsetForLeaderPartition,
+)
+from ...ports.broker_api.replicas import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    ListPartitionReassignments,
+    ListPartitionReassignmentsResult,
+    OngoingReassignment,
+    PartitionChange,
+    Reassignment,
 )
 from .api import Api
 from .schema import (
@@ -24,6 +44,7 @@ from .schema import (
     Field,
     Filler,
     Missing,
+    NullableArray,
     Pairs,
     Struct,
 )
@@ -101,4 +122,117 @@ DESCRIBE_LOG_DIRS = Api(
     long_answers=True,
 )
 
-APIS = (DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS)
+
+_TOPICS = Pairs(TEXT, Array(I32), Missing.NULL)
+_CHANGES = ByTopic(PartitionChange, Field("partition", I32), Field("error", ERROR), Field("error_message", ERROR_TEXT))
+
+OFFSET_FOR_LEADER_EPOCH = Api(
+    key=23,
+    versions=(2, 4),
+    flexible_from=4,
+    request_type=OffsetForLeaderEpoch,
+    request=Struct(
+        OffsetForLeaderEpoch,
+        Field("replica_id", I32, since=3),
+        Field(
+            "partitions",
+            ByTopic(
+                OffsetForLeaderPartition,
+                Field("partition", I32),
+                Field("current_leader_epoch", I32),
+                Field("leader_epoch", I32),
+            ),
+        ),
+    ),
+    result=Struct(
+        OffsetForLeaderEpochResult,
+        Field("throttle_ms", I32),
+        Field(
+            "partitions",
+            ByTopic(
+                EpochEndOffset,
+                Field("error", ERROR),
+                Field("partition", I32),
+                Field("leader_epoch", I32),
+                Field("end_offset", I64),
+            ),
+        ),
+    ),
+    by_partition=True,
+)
+
+ELECT_LEADERS = Api(
+    key=43,
+    versions=(0, 2),
+    flexible_from=2,
+    request_type=ElectLeaders,
+    request=Struct(
+        ElectLeaders,
+        Field("election_type", I8, since=1, absent=ElectionType.PREFERRED),
+        Field("topics", _TOPICS),
+        Field("timeout_ms", I32),
+    ),
+    result=Struct(
+        ElectLeadersResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR, since=1),
+        Field("partitions", _CHANGES),
+    ),
+    least_version=lambda request: 0 if request.election_type == ElectionType.PREFERRED else 1,
+)
+
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    key=45,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=AlterPartitionReassignments,
+    request=Struct(
+        AlterPartitionReassignments,
+        Field("timeout_ms", I32),
+        Field("allow_replication_factor_change", BOOL, since=1),
+        Field("partitions", ByTopic(Reassignment, Field("partition", I32), Field("replicas", NullableArray(I32)))),
+    ),
+    result=Struct(
+        AlterPartitionReassignmentsResult,
+        Field("throttle_ms", I32),
+        Field("allow_replication_factor_change", BOOL, since=1),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field("partitions", _CHANGES),
+    ),
+    least_version=lambda request: 0 if request.allow_replication_factor_change else 1,
+)
+
+LIST_PARTITION_REASSIGNMENTS = Api(
+    key=46,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=ListPartitionReassignments,
+    request=Struct(ListPartitionReassignments, Field("timeout_ms", I32), Field("topics", _TOPICS)),
+    result=Struct(
+        ListPartitionReassignmentsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", ERROR_TEXT),
+        Field(
+            "partitions",
+            ByTopic(
+                OngoingReassignment,
+                Field("partition", I32),
+                Field("replicas", Array(I32)),
+                Field("adding", Array(I32)),
+                Field("removing", Array(I32)),
+            ),
+        ),
+    ),
+)
+
+
+APIS = (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
+    OFFSET_FOR_LEADER_EPOCH,
+    ELECT_LEADERS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+)

@@ -1,5 +1,8 @@
 """ListOffsets (2) and Metadata (3)."""
 
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, TypeVar, cast
+
 from ...ports.broker_api.cluster import BrokerNode
 from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.offsets import (
@@ -14,8 +17,8 @@ from ...ports.broker_api.offsets import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
+from ...ports.types import Buffer
 from .api import Api
-from .cached import Cached
 from .schema import (
     BOOL,
     ERROR,
@@ -198,6 +201,45 @@ _BROKER = Struct(
     Field("port", I32),
     Field("rack", NULLABLE_TEXT, since=1),
 )
+
+
+class KeepsBytes(Protocol):
+    """A value that may hold the bytes that it was sent as."""
+
+    @property
+    def encoded(self) -> dict[int, bytes] | None: ...
+
+
+CachedT = TypeVar("CachedT", bound=KeepsBytes)
+
+
+class Cached(Generic[CachedT]):
+    """A codec for values that are sent repeatedly (`encoded` is a mapping): each is written once per version."""
+
+    has_steps = True
+
+    def __init__(self, layout: Struct[CachedT]) -> None:
+        self._layout = layout
+
+    def read(self, reader: Reader, version: int) -> CachedT:
+        return self._layout.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: CachedT) -> None:
+        for _ in self.write_in_steps(writer, version, value):
+            pass
+
+    def write_in_steps(self, writer: Writer, version: int, value: CachedT) -> Iterator[None]:
+        encoded = value.encoded
+        if encoded is None:
+            yield from self._layout.write_in_steps(writer, version, value)
+            return
+        content = encoded.get(version)
+        if content is None:
+            part = type(writer)()
+            yield from self._layout.write_in_steps(part, version, value)
+            content = encoded[version] = b"".join(cast(Sequence[Buffer], part.pieces()))
+        writer.raw(content)
+
 
 METADATA = Api(
     key=3,

@@ -4,20 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import (
-    acls,
     cluster,
     configs,
     fetch,
     group_offsets,
     groups,
-    markers,
     offsets_metadata,
     produce,
-    producers,
-    quotas,
-    replicas,
     scram,
-    tokens,
+    security,
     topics,
     transactions,
 )
@@ -30,16 +25,11 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     topics.APIS,
     configs.APIS,
     cluster.APIS,
-    producers.APIS,
-    markers.APIS,
-    replicas.APIS,
-    quotas.APIS,
-    acls.APIS,
+    security.APIS,
     groups.APIS,
     group_offsets.APIS,
     transactions.APIS,
     scram.APIS,
-    tokens.APIS,
 )
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}

@@ -34,28 +34,20 @@ from ...ports.transport import TransportError
 from .handlers.acls import AclService
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
-from .handlers.cluster import ClusterService
-from .handlers.configs import ConfigService
-from .handlers.epochs import EpochService
+from .handlers.cluster import ClusterService, LogDirService
+from .handlers.configs import ConfigService, QuotaService
+from .handlers.credentials import ScramService, TokenService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
 from .handlers.groups import GroupService
-from .handlers.internal_replicas import InternalReplicas
-from .handlers.internal_topic_creation import InternalTopics
-from .handlers.log_dirs import LogDirService
-from .handlers.log_offsets import ListOffsetsService
+from .handlers.internal_topic_creation import InternalReplicas, InternalTopics
+from .handlers.log_offsets import EpochService, ListOffsetsService, RecordService
 from .handlers.metadata import MetadataService
 from .handlers.produce import ProduceService
 from .handlers.producer_id_manager import ProducerIds
-from .handlers.producers import ProducerService
-from .handlers.quotas import QuotaService
-from .handlers.records import RecordService
 from .handlers.replicas import ReplicaService
-from .handlers.scram import ScramService
-from .handlers.tokens import TokenService
 from .handlers.topics import TopicService
-from .handlers.transaction_markers import MarkerService
-from .handlers.transactions import TransactionService
+from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization
 from .state.broker_state import BrokerState
 from .state.gate import RefuseRequest, everyone

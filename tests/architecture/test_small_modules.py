@@ -6,8 +6,6 @@ import grimp
 
 LINES = 60
 REASONS = {
-    "adapters/wire_kafka/cached.py": "a codec of its own, as the others are",
-    "adapters/wire_kafka/markers.py": "one file for each family of requests",
     "pipeline/queries/typed.py": "needs the extra registry; the module that uses it does not",
     "schemas/registry/listening.py": "an entry point, which a broker loads",
 }

@@ -9,6 +9,7 @@ from simulation.cluster_story import ClusterStory
 from simulation.transaction_story import TransactionStory
 
 from barnabas.app.broker.handlers import replicas
+from barnabas.app.broker.handlers.transactions import TransactionVerifier
 from barnabas.app.broker.state.broker_state import BrokerState
 from barnabas.core.cluster import broker_lifecycle, controller, election, reassignment, topic_store
 from barnabas.core.cluster.broker_lifecycle import BrokerLifecycleManager
@@ -21,7 +22,6 @@ from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.coordinator.log_loader import _Reading
 from barnabas.core.coordinator.table import CoordinatorTable
 from barnabas.core.coordinator.transaction.transactional_id import TransactionalId
-from barnabas.core.coordinator.transaction.verifier import TransactionVerifier
 from barnabas.core.log.producers.producer_state import NO_OFFSET, ProducerStates
 from barnabas.core.replica.leader import appender
 from barnabas.core.replica.leader.delayed_produce import ProducePartitionStatus

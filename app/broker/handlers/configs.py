@@ -1,9 +1,16 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (facts C5, C6)."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (facts C5, C6); DescribeClientQuotas and AlterClientQuotas
+(KIP-546), whose limits are nodes of the coordination tree.
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 from ....core.cluster.change_queue import elsewhere
+from ....core.cluster.deltas import Delta, EntityChanged
+from ....core.cluster.entity_store import ChangeEntity
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.layout import EntityKind
+from ....core.security.quotas.entities import altered, check_alteration, describe, entity_name, stored_entry
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.configs import (
     AlterConfigs,
@@ -21,9 +28,18 @@ from ....ports.broker_api.configs import (
     ResourceOutcome,
 )
 from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.quotas import (
+    AlterClientQuotas,
+    AlterClientQuotasResult,
+    AlteredQuota,
+    DescribeClientQuotas,
+    DescribeClientQuotasResult,
+    QuotaAlteration,
+    QuotaEntry,
+)
 from ....ports.coordination import CoordinationError
 from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError, ClosedError, ConfigError
+from ....ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...config.classic import FORMAT_KEY
 from ..state.broker_state import BrokerState
 from ..state.changes import as_api_error
@@ -175,3 +191,84 @@ def _replacing(wanted: ConfigReplacement, stored: Mapping[str, str]) -> Sequence
         *(ConfigAlteration(resource=resource, name=name, value=None, op=ConfigOp.DELETE) for name in gone),
         *(ConfigAlteration(resource=resource, name=name, value=value) for name, value in wanted.configs.items()),
     ]
+
+
+class QuotaService:
+    """Answers with the limits of the cluster image, and changes them. Gives each new image's limits to the meters."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._listeners: list[Callable[[Sequence[QuotaEntry]], None]] = []
+        state.registry.listen(self._on_delta)
+        self.add_quotas_listener(state.quotas.update)
+
+    def add_quotas_listener(self, callback: Callable[[Sequence[QuotaEntry]], None]) -> None:
+        """Call back with all quotas now and after each change."""
+        self._listeners.append(callback)
+        callback(self._entries())
+
+    def describe(
+        self, request: DescribeClientQuotas, _caller: Caller, reply: Reply[DescribeClientQuotasResult]
+    ) -> None:
+        try:
+            reply(DescribeClientQuotasResult(entries=describe(request, self._entries())))
+        except ApiError as error:
+            reply(request.failed(error))
+
+    def alter(self, request: AlterClientQuotas, _caller: Caller, reply: Reply[AlterClientQuotasResult]) -> None:
+        """Change each entity that passes the checks; the others do not hinder it."""
+        refused = [_refusal(entry) for entry in request.entries]
+        accepted = [entry for entry, error in zip(request.entries, refused, strict=True) if error is None]
+
+        def answer(failure: ApiError | None) -> None:
+            entries = [_outcome(entry, error or failure) for entry, error in zip(request.entries, refused, strict=True)]
+            reply(AlterClientQuotasResult(entries=entries))
+
+        if request.validate_only or not accepted:
+            answer(None)
+            return
+
+        async def change() -> None:
+            await self._state.entities.put_all(EntityKind.QUOTAS, _changes(accepted), replace_unreadable=True)
+
+        def done(result: BarnabasError | None) -> None:
+            answer(None if result is None else as_api_error(result))
+
+        self._state.entities.submit("AlterClientQuotas", change, done)
+
+    def _entries(self) -> Sequence[QuotaEntry]:
+        entries = map(stored_entry, self._state.image.entities(EntityKind.QUOTAS).values())
+        return [entry for entry in entries if entry is not None and entry.limits]
+
+    def _on_delta(self, delta: Delta, _before: ClusterImage) -> None:
+        if isinstance(delta, EntityChanged) and delta.kind is EntityKind.QUOTAS:
+            entries = self._entries()
+            for callback in self._listeners:
+                callback(entries)
+
+
+def _refusal(entry: QuotaAlteration) -> ApiError | None:
+    try:
+        check_alteration(entry)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _outcome(entry: QuotaAlteration, error: ApiError | None) -> AlteredQuota:
+    if error is None:
+        return AlteredQuota(entity=entry.entity)
+    return AlteredQuota(entity=entry.entity, error=error.code, error_message=error.message)
+
+
+def _changes(entries: Sequence[QuotaAlteration]) -> dict[str, ChangeEntity]:
+    """Return the changes by the stored name of their entity, those of one entity in the order of the request."""
+    changes: dict[str, ChangeEntity] = {}
+    for entry in entries:
+        name = entity_name(entry.entity)
+        changes[name] = _both(changes[name], altered(entry)) if name in changes else altered(entry)
+    return changes
+
+
+def _both(first: ChangeEntity, second: ChangeEntity) -> ChangeEntity:
+    return lambda value: second(first(value))

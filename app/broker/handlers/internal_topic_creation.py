@@ -1,9 +1,18 @@
-"""Creation of internal topics at their first use."""
+"""Creation of internal topics at their first use, and the replicas that they get when brokers join."""
 
 from collections.abc import Callable
+from functools import partial
 
+from ....core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, TopicSet
+from ....core.cluster.image import ClusterImage
+from ....core.cluster.reassignment import grown
+from ....core.cluster.topics import INTERNAL_TOPICS, Topic
 from ....ports.broker_api.topics import NewTopic
+from ....ports.coordination import BadVersion
+from ....ports.errors import BarnabasError
+from ....ports.report import counted, info
 from ..state.broker_state import BrokerState
+from .internal_topics import replication_factor_of
 from .topics import TopicService
 
 
@@ -25,3 +34,62 @@ class InternalTopics:
                 await self._topics.create_one(NewTopic(name=name))
 
         self._state.changes.submit(f"making {name}", made, lambda error: callback("" if error is None else str(error)))
+
+
+class InternalReplicas:
+    """Adds replicas to internal topics that were created while fewer brokers were alive, on the controller.
+
+    It removes none. Owner thread only.
+    """
+
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+        self._state = state
+        self._topics = topics
+        self._under_way: set[str] = set()
+
+    def start(self) -> None:
+        """Follow the brokers and topics of the cluster from now on; a broker without others does nothing."""
+        if not self._state.is_alone:
+            self._state.registry.listen(self._cluster_changed)
+
+    def _cluster_changed(self, delta: Delta, _before: ClusterImage) -> None:
+        match delta:
+            case BrokersChanged() | ControllerChanged():
+                for name in sorted(INTERNAL_TOPICS):
+                    self._look(name)
+            case TopicSet(topic=topic) if topic.name in INTERNAL_TOPICS:
+                self._look(topic.name)
+
+    def _look(self, name: str) -> None:
+        state = self._state
+        controller, topic = state.image.controller, state.image.topics.get(name)
+        if name in self._under_way or topic is None or controller is None or controller.broker_id != state.node_id:
+            return
+        if self._grown(topic) is not topic:
+            self._under_way.add(name)
+            state.changes.submit(f"more replicas of {name}", partial(self._grow, name), partial(self._ended, name))
+
+    def _grown(self, topic: Topic) -> Topic:
+        state = self._state
+        return grown(topic, replication_factor_of(topic.name, state.settings.static), state.racks())
+
+    async def _grow(self, name: str) -> None:
+        state = self._state
+        topic = state.image.topic(name)
+        after = self._grown(topic)
+        if after is topic:
+            return
+        try:
+            await state.registry.move(after, {})
+        except BadVersion:
+            pass  # another broker has changed the topic: the next check uses its state
+        else:
+            grown = counted(len(after.adding), f"partition of {name} gets", f"partitions of {name} get")
+            state.report(info(f"{grown} more replicas, since more brokers live"))
+        await self._topics.apply_topic(name)
+
+    def _ended(self, name: str, error: BarnabasError | None) -> None:
+        """End an attempt. A failure, which is reported, is retried at the next change of the cluster."""
+        self._under_way.discard(name)
+        if error is None:
+            self._look(name)

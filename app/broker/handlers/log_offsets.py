@@ -1,23 +1,36 @@
-"""ListOffsets: the ends of a log, and the offsets of timestamps (facts B3, C6)."""
+"""Offsets of logs: ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts B3, B4, C6, D6)."""
 
 from collections import Counter
+from collections.abc import Sequence
 
-from ....core.replica.leader.offset_lookup import look_up
+from ....core.log.partition_log.results import TimestampOffset
 from ....core.replica.partition.fetch_isolation import FetchIsolation
 from ....core.replica.partition.partition import Partition
 from ....core.traffic.steps import Steps
 from ....ports.broker_api.envelope import Caller, Reply
+from ....ports.broker_api.epochs import (
+    EpochEndOffset,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResult,
+    OffsetForLeaderPartition,
+)
 from ....ports.broker_api.offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
     ListOffsetsResultPartition,
 )
+from ....ports.broker_api.topics import DeleteRecords, DeleteRecordsResult, DeleteRecordsResultPartition
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import StorageError
-from ....ports.types import TopicPartition
+from ....ports.types import Offset, TopicPartition
 from ..state.broker_state import BrokerState
 from .replica_authorization import refused_replica
 
@@ -25,6 +38,45 @@ DEBUGGING = -2
 """The replica id of tools that read one replica, whether it leads or not."""
 _READ_COMMITTED = 1
 """The isolation level of readers up to the last stable offset (facts C6)."""
+
+
+_NOTHING = TimestampOffset(-1, Offset(-1), -1)
+
+
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Steps[TimestampOffset]:
+    """Return the first record that is not older than `timestamp` (ms), below the end that such a reader sees.
+
+    The special timestamps EARLIEST, LATEST and the like return their offset. All -1 when there is none.
+
+    Raises `ApiError` UNSUPPORTED_VERSION for an unknown special timestamp, and OFFSET_NOT_AVAILABLE instead of an end
+    that may be below one that a former leader has returned (KIP-207). `StorageError` as the log.
+    """
+    end = partition.end_for(isolation)
+    found = yield from _find(partition, timestamp, end)
+    is_end = timestamp == LATEST or (found.offset < 0 and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD))
+    if isolation is FetchIsolation.LOG_END or not is_end:
+        return found
+    if partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
+        text = f"{partition.topic_partition} has a new leader, who does not know yet what all replicas have"
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
+    return found
+
+
+def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampOffset]:
+    log = partition.log
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.log_start_offset, partition.leader_epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOTHING  # there is no remote storage
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from log.times.find_max_timestamp()
+    elif timestamp >= 0:
+        found = yield from log.times.find_first_at(timestamp)
+    else:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
+    return _NOTHING if found is None or found.offset >= end else found
 
 
 class ListOffsetsService:
@@ -91,3 +143,38 @@ def _isolation_of(request: ListOffsets) -> FetchIsolation:
 
 def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultPartition:
     return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
+
+
+class EpochService:
+    """Looks up the end offsets of leader epochs."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def find(self, request: OffsetForLeaderEpoch, caller: Caller, reply: Reply[OffsetForLeaderEpochResult]) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
+        if refused is not None:
+            reply(refused)
+            return
+        reply(OffsetForLeaderEpochResult(partitions=[self._find(asked) for asked in request.partitions]))
+
+    def _find(self, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            partition = self._state.replicas.led(asked.topic, asked.partition, asked.current_leader_epoch)
+        except ApiError as error:
+            return EpochEndOffset(topic=asked.topic, partition=asked.partition, error=error.code)
+        epoch, end = partition.end_of_epoch(asked.leader_epoch)
+        return EpochEndOffset(topic=asked.topic, partition=asked.partition, leader_epoch=epoch, end_offset=end)
+
+
+class RecordService:
+    """Deletes records below an offset."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._delete = state.replicas.delete_records
+
+    def delete(self, request: DeleteRecords, _caller: Caller, reply: Reply[DeleteRecordsResult]) -> None:
+        def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
+            reply(results if isinstance(results, ApiError) else DeleteRecordsResult(partitions=results))
+
+        self._delete(request.partitions, done, timeout_ms=request.timeout_ms)

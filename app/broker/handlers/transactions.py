@@ -1,8 +1,14 @@
-"""Transactions: the requests to their transaction coordinator (facts C6)."""
+"""Producers and transactions: the requests to transaction coordinators, InitProducerId, DescribeProducers and
+WriteTxnMarkers (facts B2, C6).
+"""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from attrs import evolve
+
+from ....core.client.driver import Submit
 from ....core.cluster.topic_store import read_live_topics
 from ....core.cluster.topics import Topic
 from ....core.coordinator.log import CoordinatorLog
@@ -12,20 +18,35 @@ from ....core.coordinator.transaction.config import TransactionConfig
 from ....core.coordinator.transaction.coordinator import TransactionCoordinator
 from ....core.coordinator.transaction.loading import TransactionLoading
 from ....core.coordinator.transaction.markers import MarkerSender, PartitionLookup, WriteHere
-from ....core.coordinator.transaction.verifier import TransactionVerifier
-from ....ports.broker_api.envelope import Caller, Reply, Request
+from ....core.traffic.steps import Steps
+from ....ports.broker_api.envelope import Caller, Origin, Reply, Request
+from ....ports.broker_api.groups import PartitionOutcome
+from ....ports.broker_api.producers import (
+    ActiveProducer,
+    DescribedPartition,
+    DescribeProducers,
+    DescribeProducersResult,
+    InitProducerId,
+    InitProducerIdResult,
+)
 from ....ports.broker_api.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
     AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
     DescribeTransactions,
     EndTxn,
     ListTransactions,
+    TxnMarker,
+    WriteTxnMarkers,
+    WriteTxnMarkersResult,
+    WrittenTxnMarker,
 )
 from ....ports.error_codes import ErrorCode
-from ....ports.metrics import Metrics
+from ....ports.errors import ApiError, broker_failed
+from ....ports.metrics import Counter, Metrics
 from ....ports.report import in_room
-from ....ports.scheduler import Outcome
+from ....ports.scheduler import Outcome, Scheduler
 from ....ports.types import TopicPartition
 from ...config import BrokerConfig
 from ..state.broker_state import BrokerState
@@ -35,6 +56,98 @@ from .led_partitions import follow_leaders
 from .producer_id_manager import ProducerIds
 
 _WRITE_TIMEOUT_MS = 5000.0
+
+
+# Verification by a leader, at the coordinator, that a partition belongs to the transaction written there (KIP-890).
+
+_Transaction = tuple[str, int, int]
+_Callback = Callable[[ErrorCode], None]
+_BROKER = Caller(origin=Origin.BROKER)
+
+
+class TransactionVerifier:
+    """Verifications of one transaction in one turn of the owner thread share a request. Owner thread only.
+
+    own_id:         this broker; its `coordinator` is called directly.
+    coordinator_of: the broker that coordinates a transactional id, -1 while there is none.
+    submit:         sends a request to another broker, as `Links.submit` does; None: there is no other.
+    is_on:          False: nothing is verified.
+    failures:       counts partitions that did not belong to the transaction.
+    """
+
+    def __init__(
+        self,
+        *,
+        own_id: int,
+        coordinator: TransactionCoordinator,
+        coordinator_of: Callable[[str], int],
+        submit: Submit | None,
+        scheduler: Scheduler,
+        is_on: Callable[[], bool],
+        failures: Counter,
+    ) -> None:
+        self._own_id = own_id
+        self._coordinator = coordinator
+        self._coordinator_of = coordinator_of
+        self._submit = submit
+        self._scheduler = scheduler
+        self._is_on = is_on
+        self._failures = failures
+        self._waiting: dict[_Transaction, dict[TopicPartition, list[_Callback]]] = {}
+        self._is_due = False
+
+    def verify(
+        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, callback: _Callback
+    ) -> None:
+        """Call the callback with NONE, the coordinator's error, or COORDINATOR_NOT_AVAILABLE if it cannot be asked; at
+        once or later."""
+        if not self._is_on():
+            callback(ErrorCode.NONE)
+            return
+        transaction = transactional_id, producer_id, epoch
+        node = self._coordinator_of(transactional_id)
+        if node == self._own_id:
+            self._ask(node, transaction, {partition: [callback]})
+            return
+        self._waiting.setdefault(transaction, {}).setdefault(partition, []).append(callback)
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._ask_others)
+
+    def _ask_others(self) -> None:
+        self._is_due = False
+        waiting, self._waiting = self._waiting, {}
+        for transaction, partitions in waiting.items():
+            self._ask(self._coordinator_of(transaction[0]), transaction, partitions)
+
+    def _ask(self, node: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Callback]]) -> None:
+        request = AddPartitionsToTxn(
+            transactional_id=transaction[0],
+            producer_id=transaction[1],
+            producer_epoch=transaction[2],
+            partitions=tuple(partitions),
+            verify_only=True,
+        )
+
+        def answered(result: Any) -> None:
+            codes, missing = {}, ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if isinstance(result, AddPartitionsToTxnResult):
+                # As Kafka: what the coordinator refuses this broker is no error of the client.
+                missing = missing if result.error is ErrorCode.NONE else ErrorCode.INVALID_TXN_STATE
+                codes = {TopicPartition(each.topic, each.partition): each.error for each in result.partitions}
+            for partition, waiting in partitions.items():
+                error = codes.get(partition, missing)
+                if error is not ErrorCode.NONE:
+                    self._failures.add()
+                for callback in waiting:
+                    callback(error)
+
+        if node == self._own_id:
+            self._coordinator.add_partitions(request, _BROKER, answered)
+        elif node < 0 or self._submit is None:
+            answered(None)
+        else:
+            self._submit(node, request, answered)
 
 
 class TransactionService:
@@ -234,3 +347,153 @@ def _show(
         "Transactions that have ended, and wait for that to be written.",
         lambda: coordinator.retrying,
     )
+
+
+TIMEOUT_MS = 30_000
+"""The wait for the in-sync replicas; then a coordinator retries."""
+_AT_ONCE = 64
+"""The number of markers that are written before other work has its turn."""
+
+
+class MarkerService:
+    """Writes markers for coordinators, and for operators who end hanging transactions."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._markers = state.replicas.markers
+
+    def write(self, request: WriteTxnMarkers, caller: Caller, reply: Reply[WriteTxnMarkersResult]) -> None:
+        """Write the markers; the reply comes when all in-sync replicas have all of them."""
+        portions = list(_portions(request.markers))
+        written: list[Sequence[WrittenTxnMarker]] = [()] * len(portions)
+        left = len(portions) + 1
+
+        def on_written(number: int, some: Sequence[WrittenTxnMarker]) -> None:
+            written[number] = some
+            finish()
+
+        def finish() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                reply(WriteTxnMarkersResult(markers=_joined(request.markers, written)))
+
+        def portion_by_portion() -> Steps[None]:
+            for number, portion in enumerate(portions):
+                self._markers.write(portion, partial(on_written, number), TIMEOUT_MS)
+                yield None
+
+        def begun(outcome: Outcome[None]) -> None:
+            nonlocal left
+            if outcome.error is None:
+                finish()
+                return
+            left = 0  # the reply with the error is the only one
+            self._state.failed("writing markers of transactions", outcome.error)
+            reply(broker_failed())
+
+        self._state.steps.run(portion_by_portion(), begun, caller.connection or None)
+
+
+def _portions(markers: Sequence[TxnMarker]) -> Sequence[list[TxnMarker]]:
+    """Return the markers, each with some of its partitions, in portions that are quick to write."""
+    portions: list[list[TxnMarker]] = []
+    room = 0
+    for marker in markers:
+        partitions = marker.partitions
+        while partitions:
+            if not room:
+                portions.append([])
+                room = _AT_ONCE
+            some, partitions = partitions[:room], partitions[room:]
+            portions[-1].append(evolve(marker, partitions=some))
+            room -= len(some)
+    return portions
+
+
+def _joined(markers: Sequence[TxnMarker], written: Sequence[Sequence[WrittenTxnMarker]]) -> list[WrittenTxnMarker]:
+    """Return the outcomes of the portions by marker."""
+    outcomes = (outcome for some in written for each in some for outcome in each.partitions)
+    joined = []
+    for marker in markers:
+        mine: list[PartitionOutcome] = [next(outcomes) for _ in marker.partitions]
+        joined.append(WrittenTxnMarker(producer_id=marker.producer_id, partitions=mine))
+    return joined
+
+
+EPOCH_MAX = 2**15 - 1
+_PRODUCERS_PER_STEP = 64
+
+
+class ProducerService:
+    """Assigns producer ids and epochs; describes the producers of a partition. Owner thread only.
+
+    `transactional` answers InitProducerId of producers with a transactional id.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        ids: ProducerIds,
+        transactional: Callable[[InitProducerId, Caller, Reply[InitProducerIdResult]], None],
+    ) -> None:
+        self._state = state
+        self._ids = ids
+        self._transactional = transactional
+
+    def init(self, request: InitProducerId, caller: Caller, reply: Reply[InitProducerIdResult]) -> None:
+        if request.transactional_id is not None:
+            self._transactional(request, caller, reply)
+            return
+        if (request.producer_id == -1) != (request.producer_epoch == -1):
+            reply(InitProducerIdResult(error=ErrorCode.INVALID_REQUEST))
+            return
+
+        def answer(there_are: bool) -> None:
+            # Kafka's error while it has no ids: clients retry.
+            none = InitProducerIdResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            reply(self._identity(request) if there_are else none)
+
+        self._ids.when_some(answer)
+
+    def _identity(self, request: InitProducerId) -> InitProducerIdResult:
+        """Return the next epoch of an assigned id (KIP-360), else an unused id. One must be left."""
+        epoch = request.producer_epoch + 1
+        if self._ids.are_given_out(request.producer_id) and epoch < EPOCH_MAX:
+            return InitProducerIdResult(producer_id=request.producer_id, producer_epoch=epoch)
+        return InitProducerIdResult(producer_id=self._ids.next(), producer_epoch=0)
+
+    def describe(self, request: DescribeProducers, caller: Caller, reply: Reply[DescribeProducersResult]) -> None:
+        """Describe the producers; a partition that is named twice is described once."""
+
+        def all_of_them() -> Steps[DescribeProducersResult]:
+            described = []
+            for topic, numbers in request.topics.items():
+                for number in dict.fromkeys(numbers):
+                    described.append((yield from self._described(topic, number)))
+                    yield None
+            return DescribeProducersResult(partitions=described)
+
+        self._state.answer_in_steps("DescribeProducers", all_of_them(), caller, reply)
+
+    def _described(self, topic: str, number: int) -> Steps[DescribedPartition]:
+        """Describe the producers of a replica, leader or not, as in Kafka: so that a missing producer can be found."""
+        try:
+            partition = self._state.replicas.held(topic, number)
+        except ApiError as error:
+            return DescribedPartition(topic=topic, partition=number, error=error.code, error_message=error.message)
+        producers = []
+        for count, (producer_id, producer) in enumerate(tuple(partition.log.producers.producers.items()), 1):
+            producers.append(
+                ActiveProducer(
+                    producer_id=producer_id,
+                    producer_epoch=producer.epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp_ms=producer.seen_ms,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_start_offset=producer.txn_first_offset,
+                )
+            )
+            if not count % _PRODUCERS_PER_STEP:
+                yield None
+        return DescribedPartition(topic=topic, partition=number, producers=producers)

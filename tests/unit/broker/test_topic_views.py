@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from support.elections import elect_again
 
-from barnabas.app.broker.handlers.topic_metadata import TopicViews
+from barnabas.app.broker.handlers.metadata import TopicViews
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicGone, TopicSet
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from barnabas.ports.broker_api.metadata import Metadata, MetadataResult, TopicMetadata

@@ -1,24 +1,172 @@
 """A whole cluster and its users in one process, under one seeded clock: the same seed plays the same story."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
+from ..adapters.coord_memory import MemoryTree
+from ..core.cluster import layout
+from ..core.cluster.metadata_listener import ROOT
+from ..core.cluster.topic_store import states_paths
+from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from ..core.replica.partition.partition import Partition
+from ..ports.coordination import NoNode
 from ..ports.transport import Address
 from ..ports.types import TopicPartition
 from .broker import SimulatedBroker
-from .coordination import CoordinationService
 from .machine import Machine
-from .network import COORDINATION
+from .network import COORDINATION, Who, node_name
 from .program import Program, Run
 from .surroundings import Surroundings
-from .tree_view import TreeView
 
 COORDINATION_WAITS = 0.2
 """The probability that a call of a separate coordination service lets others run first, on its way there and back."""
 READY_S = 120.0
 """A cluster that is not ready after this world time never will be."""
+
+
+# The coordination service of a world: ZooKeeper's or etcd's part, with what happens to it.
+
+
+class CoordinationService:
+    """Faults of the coordination service. The tree is `World.tree`; `SimulatedNetwork.partition` cuts a machine off
+    from it.
+    """
+
+    def __init__(
+        self, tree: MemoryTree, machines: Callable[[], Iterable[Machine]], set_down: Callable[[bool], None]
+    ) -> None:
+        self._tree = tree
+        self._machines = machines
+        self._set_down = set_down
+        self._away: list[Machine] = []
+
+    def expire(self, who: Who) -> None:
+        """Let the service end the sessions of this machine, which keeps running and is notified soon."""
+        for machine in self._machines():
+            if machine.name == node_name(who):
+                machine.expire()
+
+    def go_down(self, *, sessions_expire: bool = False) -> None:
+        """Make the service unreachable for all. Sessions do not end meanwhile, as the service does not count the time,
+        unless `sessions_expire`.
+        """
+        self._set_down(True)
+        for machine in self._machines():
+            self._away.append(machine)
+            for session in machine.sessions:
+                session.leave(may_expire=sessions_expire)
+
+    def come_up(self) -> None:
+        """Make the service reachable again."""
+        self._set_down(False)
+        away, self._away = self._away, []
+        for machine in away:
+            for session in machine.sessions:
+                if session.is_away:
+                    session.come_back()
+
+    def backup(self) -> Sequence[tuple[str, bytes, int]]:
+        """Path, data and version of every node of the current generation that no session owns, as they are now."""
+        nodes, paths = self._tree.nodes, [ROOT]
+        for path in paths:
+            paths += [f"{path}/{name}" for name in nodes.children(path)]
+        found = [(path, nodes.get(path)) for path in paths]
+        return [(path, node.data, node.version) for path, node in found if not node.ephemeral]
+
+    def restore(self, backup: Sequence[tuple[str, bytes, int]]) -> None:
+        """The tree is what it was at that backup. Stop all brokers before, and wait for the end of their sessions."""
+        for path, _, _ in sorted(self.backup(), reverse=True):
+            self._tree.change(self._tree.nodes.plan_delete(path, None))
+        self._tree.nodes.restore(backup)
+
+
+# View of the coordination tree of a world, independent of sessions: for checks, and for faults with a limit.
+
+DECODED_MAX = 512
+"""Nodes seldom change from one look to the next, and what is decoded is immutable."""
+
+
+@lru_cache(DECODED_MAX)
+def _decode_topic(name: str, data: bytes) -> tuple[Topic, bool]:
+    return layout.decode_topic(name, data, {})
+
+
+@lru_cache(DECODED_MAX)
+def _decode_states(data: bytes) -> Mapping[int, PartitionState]:
+    return layout.decode_states(data)[1]
+
+
+@lru_cache(DECODED_MAX)
+def _decode_broker(name: str, data: bytes) -> BrokerRegistration:
+    decode: Callable[[str, bytes], BrokerRegistration] = layout.decode_broker
+    return decode(name, data)
+
+
+class TreeView:
+    """Reads the nodes of the current generation as they are now."""
+
+    def __init__(self, tree: MemoryTree) -> None:
+        self._nodes = tree.nodes
+
+    def topics(self) -> dict[str, Topic]:
+        """Return the topics without those that are being deleted, and without their configs."""
+        found = {}
+        for name in self._children(layout.TOPICS):
+            topic, deleting = _decode_topic(name, self._nodes.get(layout.topic_path(name)).data)
+            if not deleting:
+                found[name] = topic
+        return found
+
+    def states(self, topic: str) -> Mapping[int, PartitionState]:
+        """Return the states of a topic's partitions; empty if none are stored."""
+        try:
+            found, _ = _decode_topic(topic, self._nodes.get(layout.topic_path(topic)).data)
+        except NoNode:
+            return {}
+        states: dict[int, PartitionState] = {}
+        for path in states_paths(found):
+            with suppress(NoNode):
+                states |= _decode_states(self._nodes.get(path).data)
+        return states
+
+    def brokers(self) -> dict[int, BrokerRegistration]:
+        """Return the registered brokers by id."""
+        return {
+            int(name): _decode_broker(name, self._nodes.get(f"{layout.BROKER_IDS}/{name}").data)
+            for name in self._children(layout.BROKER_IDS)
+            if name.isdecimal()
+        }
+
+    def controller(self) -> int:
+        """Return the broker that elects leaders; -1 if there is none."""
+        try:
+            return layout.decode_controller(self._nodes.get(layout.CONTROLLER).data).broker_id
+        except NoNode:
+            return -1
+
+    def in_sync_everywhere(self, broker_id: int) -> bool:
+        """True if this broker, in its present life, is in the ISR of every partition that it is a replica of."""
+        broker = self.brokers().get(broker_id)
+        if broker is None:
+            return False
+        for name, topic in self.topics().items():
+            states = self.states(name)
+            for number, replicas in topic.partitions.items():
+                state = states.get(number)
+                if state is None or broker_id not in replicas:
+                    continue
+                if broker_id not in state.isr or state.broker_epochs.get(broker_id) != broker.broker_epoch:
+                    return False
+        return True
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._nodes.children(path)
+        except NoNode:
+            return []
 
 
 class World(Surroundings):

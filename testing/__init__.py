@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core.message.message import Message
-    from .broker import TEST_DEFAULTS, TestBroker
+    from .broker import TEST_DEFAULTS, JumpingClock, TestBroker
     from .by_hand import (
         ManualClock,
         ManualScheduler,
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         MemoryTree,
         SeededEntropy,
     )
-    from .clock import JumpingClock
     from .cluster import CLUSTER_DEFAULTS, COORDINATION, TestCluster
     from .cluster_broker import ClusterBroker
     from .faults import Fault, Faults
@@ -31,7 +30,7 @@ _HOMES = {
     "ClusterBroker": ".cluster_broker",
     "Fault": ".faults",
     "Faults": ".faults",
-    "JumpingClock": ".clock",
+    "JumpingClock": ".broker",
     "ManualBroker": ".manual_broker",
     "ManualClock": ".by_hand",
     "ManualScheduler": ".by_hand",

@@ -10,8 +10,7 @@ a crash at any moment.
 
 from .disk import Disk, Left
 from .operations import Cut, Made, Moved, Note, Operation, Removed, Synced, Wrote
-from .points import Crash, crashes
-from .recording import Recording
+from .recording import Crash, Recording, crashes
 
 __all__ = [
     "Crash",

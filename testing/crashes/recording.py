@@ -9,14 +9,16 @@ import fcntl
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from unittest import mock
 
+from ...ports.entropy import Entropy
+from .disk import Disk, Left
 from .operations import ROOT, Cut, Made, Moved, Note, Operation, Removed, Synced, Wrote
 
 _BUFFER_BYTES = 8192
@@ -300,3 +302,39 @@ class Recording:
 
 def _readable(fd: int) -> bool:
     return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+
+
+# Every moment of a recording at which the power may go, and what is found then.
+
+
+class Crash(NamedTuple):
+    """A power cut after a number of `operations`; `number` says which of the states that may be left then."""
+
+    operations: int
+    number: int
+    left: Left
+    noted: Sequence[object]
+    """All that was noted until then."""
+
+
+def crashes(
+    operations: Sequence[Operation], entropy: Entropy, *, first: int = 0, more: int = 4, loose: bool = True
+) -> Iterator[Crash]:
+    """Yield what may be left after each of the operations from number `first` on: each content once after the same
+    notes.
+
+    `more` is the number of random states at each moment, in addition to the extremes of what is possible.
+    """
+    disk, noted = Disk(), list[object]()
+    reported: set[tuple[int, int]] = set()
+    for count, operation in enumerate(operations, 1):
+        disk.play(operation)
+        if isinstance(operation, Note):
+            noted.append(operation.what)
+        if count < first:
+            continue
+        for number, left in enumerate(disk.left(entropy, more, loose=loose)):
+            known = left.key, len(noted)
+            if known not in reported:
+                reported.add(known)
+                yield Crash(count, number, left, noted)

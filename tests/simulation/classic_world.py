@@ -12,8 +12,7 @@ from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation.disk import FaultyDisk
 from barnabas.simulation.machine import Machine
-from barnabas.simulation.surroundings import Surroundings
-from barnabas.simulation.workers import Work
+from barnabas.simulation.surroundings import Surroundings, Work
 
 TOPIC = "sim"
 PORT = 9092

@@ -21,7 +21,7 @@ from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import COORDINATION, World
-from barnabas.simulation.session import SimulatedSession
+from barnabas.simulation.machine import SimulatedSession
 
 QUICK: dict[str, Any] = {
     "default_replication_factor": 3,

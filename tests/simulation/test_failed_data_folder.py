@@ -11,7 +11,7 @@ from barnabas.ports.broker_api.topics import NewTopic
 from barnabas.ports.types import TopicPartition
 from barnabas.simulation import World
 from barnabas.simulation.broker import SimulatedBroker
-from barnabas.simulation.session import SimulatedSession
+from barnabas.simulation.machine import SimulatedSession
 
 SETTINGS: dict[str, Any] = {
     "default_replication_factor": 1,

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.core.message.message import Message
 from barnabas.ports.errors import ConfigError
-from barnabas.testing.expected import Expectation, bytes_match
+from barnabas.testing.produced import Expectation, bytes_match
 
 
 def messages(*values: bytes | None, **common: Any) -> list[Message]:

@@ -37,9 +37,8 @@ from barnabas.ports.broker_api.producers import DescribeProducers, DescribeProdu
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.types import TopicPartition
-from barnabas.testing.faults import Fault, Faults
+from barnabas.testing.faults import Fault, Faults, known_requests, request_type, shape_of
 from barnabas.testing.faulty_api import FaultyApi
-from barnabas.testing.shapes import known_requests, request_type, shape_of
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
 ME = Caller(client_id="me")

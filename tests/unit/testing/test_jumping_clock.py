@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.testing.clock import JumpingClock, JumpingScheduler
+from barnabas.testing.broker import JumpingClock, JumpingScheduler
 
 HOUR_MS = 3_600_000
 

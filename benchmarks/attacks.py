@@ -23,12 +23,13 @@ from barnabas import Admin
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 
-SECONDS = 5.0
-ROUNDS = 3
+SECONDS = 4.0
+ROUNDS = 2
 TOPIC = "bench"
 ATTACKERS = 2
 HANDSHAKES, SCRAM, PLAIN = "TLS handshakes", "SCRAM logins", "PLAIN logins"
 RATES = {HANDSHAKES: 200, SCRAM: 1000, PLAIN: 1000}
+LIMIT, LIMIT_PER_SECOND = "max.connection.creation.rate", 50
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -102,7 +103,7 @@ def attacked(what: str, port: int) -> Iterator[Any]:
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[tuple[psutil.Process, list[int]]]:
+def broker(folder: Path, **more: str) -> Iterator[tuple[psutil.Process, list[int]]]:
     """A broker with a listener in plain text, one with SASL and one with TLS; gives its process and their ports."""
     key, chain = folder / "key.pem", folder / "chain.pem"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:4096", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
@@ -115,6 +116,7 @@ def broker(folder: Path) -> Iterator[tuple[psutil.Process, list[int]]]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{MODULE} required user_admin="secret";',
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
+        **more,
     }
     command = [str(Path(sys.executable).parent / "barnabas"), "serve", "--data", str(folder / "data")]
     for scheme in ("kafka", "sasl_plaintext", "ssl"):
@@ -143,32 +145,48 @@ def _latencies(client: BareClient, frame: bytes) -> list[float]:
     return sorted(found)
 
 
-def measure() -> list[Result]:
-    with ExitStack() as stack:
+class Attacked:
+    """A broker, and a client that produces to it."""
+
+    def __init__(self, stack: ExitStack, **settings: str) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-bench-")))
-        process, (plain, sasl, tls) = stack.enter_context(broker(folder))
+        self.process, (plain, self.sasl, self.tls) = stack.enter_context(broker(folder, **settings))
         with Admin(f"127.0.0.1:{plain}") as admin:
             admin.create_topic(TOPIC)
-        client = BareClient("127.0.0.1", plain)
+        self.client = BareClient("127.0.0.1", plain)
+        stack.callback(self.client.close)
+
+    def latencies(self) -> list[float]:
         frame = produce_frame(TOPIC, 0, bytes(encode_batch([Message(value=bytes(100))], now_ms=1_700_000_000_000)))
+        return _latencies(self.client, frame)
+
+    def cpu_seconds(self) -> float:
+        return float(sum(self.process.cpu_times()[:2]))
+
+
+def measure() -> list[Result]:
+    with ExitStack() as stack:
+        free = Attacked(stack)
+        limited = Attacked(stack, **{LIMIT: str(LIMIT_PER_SECOND)})
+        rounds = {f"{RATES[what]} {what}/s": (what, free) for what in ATTACKS}
+        rounds |= {f"{text}, {LIMIT_PER_SECOND} connections/s": (what, limited) for text, (what, _) in rounds.items()}
         alone: list[list[float]] = []
-        found: dict[str, list[tuple[list[float], float, float]]] = {what: [] for what in ATTACKS}
+        found: dict[str, list[tuple[list[float], float, float]]] = {text: [] for text in rounds}
         for _ in range(ROUNDS):
-            alone.append(_latencies(client, frame))
-            for what, each in found.items():
-                with attacked(what, tls if what == HANDSHAKES else sasl) as count:
+            alone.append(free.latencies())
+            for text, (what, server) in rounds.items():
+                with attacked(what, server.tls if what == HANDSHAKES else server.sasl) as count:
                     time.sleep(0.5)
-                    before, cpu = count.value, sum(process.cpu_times()[:2])
-                    latencies = _latencies(client, frame)
-                    used = sum(process.cpu_times()[:2]) - cpu
-                    each.append((latencies, (count.value - before) / SECONDS, used / SECONDS))
-        client.close()
+                    before, cpu = count.value, server.cpu_seconds()
+                    latencies = server.latencies()
+                    used = (server.cpu_seconds() - cpu) / SECONDS
+                    found[text].append((latencies, (count.value - before) / SECONDS, used))
         quiet = min(alone, key=_p99)
         results = [Result("produce latency without an attack: p99", _p99(quiet), "ms", details=_details(quiet))]
-        for what, each in found.items():
+        for text, each in found.items():
             latencies, rate, used = min(each, key=lambda one: _p99(one[0]))
             details = _details(latencies) | {"attempts 1/s": rate, "CPU of the broker": used}
-            results.append(Result(f"... beside {RATES[what]} {what}/s: p99", _p99(latencies), "ms", details=details))
+            results.append(Result(f"... beside {text}: p99", _p99(latencies), "ms", details=details))
     return results
 
 

@@ -1,24 +1,33 @@
 """A table of attempts: each is refused with Kafka's code, while a neighbour's produce continues."""
 
 import datetime
+import hmac
+import json
 import socket
 import ssl
 import struct
 import time
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 import trustme
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from support.authorization_cases import CASES, Case, codes
 from support.certificates import authority, certificate, chain, pem
 from support.raw import frame
 from support.sasl_connection import SaslConnection
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas import Admin, Broker, Producer
+from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.adapters.system import SystemEntropy
+from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.core.security.sasl.client import new_nonce
@@ -30,7 +39,7 @@ from barnabas.ports.broker_api.metadata import Metadata
 from barnabas.ports.broker_api.operations import Operation
 from barnabas.ports.broker_api.produce import Produce, ProducePartition
 from barnabas.ports.broker_api.quotas import AlterClientQuotas, DescribeClientQuotas, QuotaAlteration, QuotaOp
-from barnabas.ports.broker_api.tokens import CreateDelegationToken
+from barnabas.ports.broker_api.tokens import CreateDelegationToken, RenewDelegationToken
 from barnabas.ports.broker_api.topics import CreateTopics, DeleteTopics, NewTopic
 from barnabas.ports.broker_api.transactions import TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
@@ -41,8 +50,13 @@ pytestmark = pytest.mark.xdist_group("attempts")
 
 SECRETS = {"admin": "secret-of-admin", "alice": "secret-of-alice"}
 RECEIVE_MAX = 20_000
+SESSION_MS = 400
+FLOOD = 300
 BROKER = {
-    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,STRICT://127.0.0.1:0",
+    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,STRICT:SASL_PLAINTEXT",
+    "listener.name.strict.sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+    "listener.name.strict.connections.max.reauth.ms": str(SESSION_MS),
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -64,6 +78,7 @@ BROKER = {
         + ";"
     ),
 }
+WITHOUT_STRICT = {**BROKER, "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"}
 ADMIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -73,41 +88,66 @@ ADMIN = {
 
 
 class Neighbour:
-    """An authenticated producer that never stops."""
+    """An authenticated producer and a consumer that never stop."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.count = 0
+        self.produced = self.fetched = 0
         self.error: BaseException | None = None
         self._stop = Event()
         self._bootstrap = bootstrap
-        self._thread = Thread(target=self._run)
-        self._thread.start()
+        self._threads = [Thread(target=self._run, args=(work,)) for work in (self._produce, self._fetch)]
+        for thread in self._threads:
+            thread.start()
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[], None]) -> None:
         try:
-            with Producer(self._bootstrap, config=ADMIN, linger_ms=0) as producer:
-                while not self._stop.is_set():
-                    producer.send("t", b"%d" % self.count).result(PATIENCE_S)
-                    self.count += 1
+            work()
         except BaseException as error:  # noqa: BLE001  the test raises it
             self.error = error
 
+    def _produce(self) -> None:
+        with Producer(self._bootstrap, config=ADMIN, linger_ms=0) as producer:
+            while not self._stop.is_set():
+                producer.send("t", b"%d" % self.produced).result(PATIENCE_S)
+                self.produced += 1
+
+    def _fetch(self) -> None:
+        with Consumer(self._bootstrap, config=ADMIN, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            while not self._stop.is_set():
+                if consumer.poll(0.1) is not None:
+                    self.fetched += 1
+
     def check_progress(self) -> None:
-        """Return once two more messages are acknowledged."""
-        before, until = self.count, time.monotonic() + PATIENCE_S
-        while self.count < before + 2 and self.error is None and time.monotonic() < until:
+        """Return once two more messages are acknowledged, and two more are fetched."""
+        produced, fetched = self.produced + 2, self.fetched + 2
+        until = time.monotonic() + PATIENCE_S
+        while (self.produced < produced or self.fetched < fetched) and self.error is None and time.monotonic() < until:
             time.sleep(0.005)
         assert self.error is None
-        assert self.count >= before + 2
+        assert self.produced >= produced
+        assert self.fetched >= fetched
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+
+
+@cache
+def signing_key(name: str) -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": name, "use": "sig", "alg": "RS256"})
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", config=BROKER) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    keys = tmp_path_factory.mktemp("oauth") / "keys.json"
+    keys.write_text(json.dumps({"keys": [signing_key("right").as_dict(private=False)]}))
+    oauth = {
+        "listener.name.strict.sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+        "org.apache.kafka.sasl.oauthbearer.allowed.files": str(keys),
+    }
+    with Broker(storage="memory", config={**BROKER, **oauth}) as running:
         with Admin(running.bootstrap, config=ADMIN) as admin:
             admin.create_topic("t")
         yield running
@@ -116,7 +156,7 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Broker]:
     """A broker that gives little time to authenticate."""
-    with Broker(storage="memory", config={**BROKER, "connection.authentication.timeout.ms": "200"}) as running:
+    with Broker(storage="memory", config={**WITHOUT_STRICT, "connection.authentication.timeout.ms": "200"}) as running:
         yield running
 
 
@@ -149,6 +189,13 @@ def scram(user: str, password: str, *, is_token: bool = False) -> ScramClient:
     return ScramClient("SCRAM-SHA-256", user, Secret(password), nonce, is_token=is_token, salted={})
 
 
+@pytest.fixture
+def strict(broker: Broker) -> Iterator[SaslConnection]:
+    """A connection to a listener without PLAIN, whose sessions end."""
+    with SaslConnection(broker.listeners[2].partition("://")[2]) as made:
+        yield made
+
+
 def alice(connection: SaslConnection) -> SaslConnection:
     assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
     return connection
@@ -178,7 +225,7 @@ def test_wrong_credentials_fail_and_close(connection: SaslConnection, client: Ca
 def test_salt_of_an_unknown_user_is_the_same_after_a_restart(tmp_path: Path) -> None:
     challenges = []
     for _ in range(2):
-        with Broker(tmp_path, config=BROKER) as restarted, SaslConnection(restarted.bootstrap) as connection:
+        with Broker(tmp_path, config=WITHOUT_STRICT) as restarted, SaslConnection(restarted.bootstrap) as connection:
             connection.handshake("SCRAM-SHA-256")
             challenge = connection.authenticate(scram("mallory", "guess").first()).auth_bytes
             challenges.append(challenge.partition(b",s=")[2])
@@ -209,6 +256,145 @@ def test_replayed_scram_exchange_is_refused(broker: Broker) -> None:
         results = [replay.authenticate(token).error for token in recorded]
         assert results == [ErrorCode.NONE, ErrorCode.SASL_AUTHENTICATION_FAILED]
         assert replay.closed_by_broker()
+
+
+def test_plain_where_only_scram_is_enabled_is_refused(strict: SaslConnection) -> None:
+    result = strict.handshake("PLAIN")
+    assert (result.error, set(result.mechanisms)) == (
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        {"SCRAM-SHA-256", "OAUTHBEARER"},
+    )
+    assert strict.closed_by_broker()
+
+
+# --- sessions and tokens
+
+
+def session(strict: SaslConnection) -> float:
+    """Log in as alice; return when the session ends."""
+    result = strict.log_in(scram("alice", SECRETS["alice"]))
+    assert (result.error, result.session_lifetime_ms) == (ErrorCode.NONE, SESSION_MS)
+    return time.monotonic() + SESSION_MS / 1000
+
+
+def test_request_after_the_end_of_the_session_closes_without_an_answer(strict: SaslConnection) -> None:
+    time.sleep(session(strict) - time.monotonic() + 0.05)
+    with pytest.raises(ConnectionError):
+        strict.ask(Metadata(topics=None))
+
+
+def test_another_user_in_a_reauthentication_is_refused(strict: SaslConnection) -> None:
+    session(strict)
+    result = strict.log_in(bearer(claims(sub="admin")))
+    assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert strict.closed_by_broker()
+
+
+def test_another_mechanism_in_a_reauthentication_is_refused(strict: SaslConnection) -> None:
+    session(strict)
+    result = strict.log_in(bearer(claims(sub="alice")))
+    assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "not supported for re-authentication" in (result.error_message or "")
+    assert strict.closed_by_broker()
+
+
+def test_altered_hmac_of_a_delegation_token_is_refused(broker: Broker, connection: SaslConnection) -> None:
+    made = alice(connection).ask(CreateDelegationToken())
+    assert made.error is ErrorCode.NONE
+    altered = Secret(bytes([made.hmac.value[0] ^ 1]) + made.hmac.value[1:])
+    renewed = connection.ask(RenewDelegationToken(hmac=altered))
+    assert renewed.error is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    for shown, error in ((altered, ErrorCode.SASL_AUTHENTICATION_FAILED), (made.hmac, ErrorCode.NONE)):
+        with SaslConnection(broker.bootstrap) as by_token:
+            password = b64encode(shown.value).decode()
+            assert by_token.log_in(scram(made.token_id, password, is_token=True)).error is error
+
+
+def test_expired_delegation_token_is_refused(broker: Broker, connection: SaslConnection) -> None:
+    made = alice(connection).ask(CreateDelegationToken(max_lifetime_ms=1))
+    assert made.error is ErrorCode.NONE
+    wait_for(lambda: time.time() * 1000 > made.max_timestamp_ms)
+    renewed = connection.ask(RenewDelegationToken(hmac=made.hmac))
+    assert renewed.error is ErrorCode.DELEGATION_TOKEN_EXPIRED
+    with SaslConnection(broker.bootstrap) as by_token:
+        password = b64encode(made.hmac.value).decode()
+        result = by_token.log_in(scram(made.token_id, password, is_token=True))
+        assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class BearerClient:
+    """A client that sends a token; fulfils `ClientAuthenticator`."""
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def first(self) -> bytes:
+        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        return b"\x01" if challenge else None
+
+
+def bearer(token: str) -> Any:
+    return BearerClient(token)
+
+
+def claims(**changes: object) -> str:
+    """A signed token, with these claims changed before it was signed."""
+    return signed("right", **changes)
+
+
+def signed(key: str, **changes: object) -> str:
+    now = int(time.time())
+    content = {"sub": "alice", "iat": now, "exp": now + 100, **changes}
+    return jwt.encode({"alg": "RS256", "kid": "right"}, content, signing_key(key))
+
+
+def _part(content: object) -> str:
+    return urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+
+def changed_claim() -> str:
+    header, body, signature = claims().split(".")
+    content = json.loads(urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return f"{header}.{_part({**content, 'sub': 'admin'})}.{signature}"
+
+
+def unsigned() -> str:
+    now = int(time.time())
+    return f"{_part({'alg': 'none'})}.{_part({'sub': 'admin', 'iat': now, 'exp': now + 100})}."
+
+
+def signed_by_the_public_key() -> str:
+    now = int(time.time())
+    body = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part({'sub': 'admin', 'iat': now, 'exp': now + 100})}"
+    signature = hmac.digest(signing_key("right").as_pem(private=False), body.encode(), "sha256")
+    return f"{body}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
+@pytest.mark.parametrize(
+    "token",
+    [
+        unsigned,
+        lambda: signed("another"),
+        changed_claim,
+        signed_by_the_public_key,
+        lambda: claims(exp=int(time.time()) - 3600),
+        lambda: claims(sub=""),
+    ],
+    ids=["alg none", "another key", "changed claim", "public key as a secret", "expired", "no user"],
+)
+def test_bearer_token_that_is_not_as_signed_is_refused(
+    broker: Broker, strict: SaslConnection, token: Callable[[], str]
+) -> None:
+    with SaslConnection(broker.listeners[2].partition("://")[2]) as other:
+        assert other.log_in(bearer(claims())).error is ErrorCode.NONE
+    result = strict.log_in(bearer(token()))
+    assert result.error is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert strict.closed_by_broker()
 
 
 def test_exchange_of_another_mechanism_than_agreed_is_refused(connection: SaslConnection) -> None:
@@ -362,6 +548,18 @@ def test_plaintext_at_a_tls_listener_is_closed(broker: Broker) -> None:
         assert connection.closed_by_broker()
 
 
+def test_flood_of_connections_hinders_no_handshake_and_no_login(broker: Broker) -> None:
+    with ExitStack() as stack:
+        for listener in broker.listeners:
+            host, _, port = listener.partition("://")[2].rpartition(":")
+            for _ in range(FLOOD // 3):
+                flood = stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE_S))
+                flood.sendall(b"\x16\x03\x01")
+        assert is_served(broker, tls_context(certificate("127.0.0.1", common_name="alice")))
+        with SaslConnection(broker.bootstrap) as connection:
+            assert connection.log_in(plain("alice", SECRETS["alice"])).error is ErrorCode.NONE
+
+
 # --- what it may do
 
 
@@ -391,6 +589,30 @@ def test_forged_replica_id_is_refused(connection: SaslConnection) -> None:
     fetched = alice(connection).ask(request, 11)
     assert [part.error for part in fetched.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     assert not any(bytes(part.records) for part in fetched.partitions)
+
+
+FORGED = [
+    case
+    for case in CASES
+    if getattr(case.request, "replica_id", -1) >= 0
+    or getattr(case.request, "verify_only", False)
+    or any(operation is Operation.CLUSTER_ACTION for operation, *_ in case.rights)
+]
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=f"{each.name}-{n}") for n, each in enumerate(FORGED)])
+def test_request_that_only_brokers_may_send_is_refused(connection: SaslConnection, case: Case) -> None:
+    assert codes(alice(connection).ask(case.request)) == set(case.rights.values())
+
+
+ANSWERED = [case for case in CASES if type(case.request) in BY_REQUEST]
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=f"{each.name}-{n}") for n, each in enumerate(ANSWERED)])
+def test_forbidden_operation_of_each_api_is_refused_with_its_code(connection: SaslConnection, case: Case) -> None:
+    refused = codes(alice(connection).ask(case.request))
+    assert refused
+    assert refused <= set(case.rights.values())
 
 
 def test_forged_transaction_markers_are_refused(connection: SaslConnection) -> None:

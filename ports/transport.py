@@ -48,6 +48,10 @@ class ConnectionAdmission(Protocol):
         """Forget an admitted connection, which has closed."""
         ...
 
+    def on_handshake_failed(self) -> None:
+        """The TLS handshake of an admitted connection has failed."""
+        ...
+
 
 @frozen(kw_only=True)
 class Limits:

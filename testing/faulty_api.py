@@ -8,6 +8,7 @@ from typing import Any
 from ..app.broker.state.dependencies import MakeServer, Server
 from ..core.security.quotas.request_quotas import RequestQuotas
 from ..core.security.sasl.server_authenticator import SaslListener
+from ..core.traffic.socket_server_metrics import SocketServerMetrics
 from ..core.traffic.steps import StepRunner
 from ..ports.broker_api.envelope import BrokerApi, Caller, Principal, Reply, Request, ResultT
 from ..ports.errors import ClosedError
@@ -96,6 +97,7 @@ def faulty_servers(
         quotas: RequestQuotas,
         sasl: SaslListener | None,
         principal_of: Callable[[Connection], Principal] | None,
+        metrics: SocketServerMetrics,
     ) -> Server:
         inner = make(
             FaultyApi(api, faults, scheduler),
@@ -109,6 +111,7 @@ def faulty_servers(
             quotas=quotas,
             sasl=sasl,
             principal_of=principal_of,
+            metrics=metrics,
         )
         server = FaultyServer(inner, faults)
         made(server)

@@ -125,6 +125,8 @@ class TcpListener:
                 return
             wrapped.close_failed()
             forget()
+            if self._admission is not None:
+                self._admission.on_handshake_failed()
             if not self._closed:
                 where = f"listener {address_text(self.address)}"
                 self._failed.report_line(f"{where}: no TLS handshake with {address_text(peer)}: {problem[0]}")

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ...core.security.sasl.exchange import AuthenticatedClient, Offloaded
 from ...core.security.sasl.server_authenticator import SaslListener, ServerAuthenticator, State
+from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...ports.broker_api.sasl import SaslAuthenticateResult
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
@@ -68,7 +69,13 @@ class Authenticates(Protocol):
 class ConnectionAuthentication:
     """Handles the frames of a connection that are not requests of an authenticated client."""
 
-    def __init__(self, owner: Authenticates, settings: ServerAuthentication, listener: str) -> None:
+    def __init__(
+        self,
+        owner: Authenticates,
+        settings: ServerAuthentication,
+        listener: str,
+        metrics: SocketServerMetrics | None = None,
+    ) -> None:
         self._owner = owner
         self._listener = settings.listener
         self._scheduler = settings.scheduler
@@ -80,6 +87,9 @@ class ConnectionAuthentication:
         self._is_waiting = False
         """True while work is done off the owner thread, or a refusal is delayed."""
         self._is_over = False
+        self._metrics = metrics
+        self._is_known = False
+        """True after the first login: what follows continues the session."""
         connection.limit_frames(settings.listener.max_receive_bytes)
         timeout_ms = settings.listener.timeout_ms
         self._deadline = settings.scheduler.call_later(timeout_ms, self._time_out)
@@ -109,6 +119,8 @@ class ConnectionAuthentication:
                 self._on_handshake(content)
                 return True
             if machine.is_expired(now_ms):
+                if self._metrics is not None:
+                    self._metrics.expired_connections_killed += 1
                 self._end("")
                 return True
             return False
@@ -222,12 +234,18 @@ class ConnectionAuthentication:
         if machine.state is not State.AUTHENTICATED or client is None:
             return
         self._deadline.cancel()
+        if self._metrics is not None:
+            (self._metrics.reauthenticated if self._is_known else self._metrics.authenticated).add()
+        self._is_known = True
         self._owner.connection.limit_frames(None)
         self._owner.on_authenticated(client, watch_requests=machine.has_lifetime)
 
     def _refuse(self, place: AnswerPlace | None, pieces: Sequence[Piece] | None, reason: str) -> None:
         """Answer after the delay, and close: who guesses passwords waits, other connections do not."""
         self._wait()
+        metrics = self._metrics
+        if metrics is not None:
+            (metrics.reauthentication_failed if self._is_known else metrics.authentication_failed).add()
 
         def refuse() -> None:
             if self._is_over:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from attrs import evolve
 
 from ...core.security.quotas.request_quotas import RequestQuotas, RequestUsage
+from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...core.security.sasl.exchange import AuthenticatedClient
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
 from ...core.traffic.steps import StepRunner, Steps
@@ -65,6 +66,7 @@ class KafkaServer:
     quotas:   the limits of clients; a client beyond its limit is answered at once, and its connection is muted for the
               delay in the answer, as with Kafka (KIP-219). Needs the `scheduler`.
     principal_of: the principal of a connection without SASL, by its client certificate; without it, ANONYMOUS.
+    metrics:  counts connections and logins; None: they are not counted.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class KafkaServer:
         principal_of: Callable[[Connection], Principal] | None = None,
         quotas: RequestQuotas | None = None,
         scheduler: Scheduler | None = None,
+        metrics: SocketServerMetrics | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -101,11 +104,17 @@ class KafkaServer:
         self.principal_of = principal_of
         self.quotas = None if scheduler is None else quotas
         self.scheduler = scheduler
+        self.metrics = metrics
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
-        return _ServerConnection(self, connection)
+        handler = _ServerConnection(self, connection)
+        if self.metrics is not None:
+            self.metrics.connections_created.add()
+            if self.authentication is None:
+                self.metrics.authenticated.add()
+        return handler
 
     def close(self, reason: str) -> int:
         """Close every connection once what was answered has gone out; returns how many have not gone yet."""
@@ -169,7 +178,9 @@ class _ServerConnection:
         self._authentication: ConnectionAuthentication | None = None
         """Takes every frame first; None where requests need no look at the authentication."""
         if server.authentication is not None:
-            self._authentication = ConnectionAuthentication(self, server.authentication, server.listener)
+            self._authentication = ConnectionAuthentication(
+                self, server.authentication, server.listener, server.metrics
+            )
         server.connections.add(self)
 
     def on_frame(self, content: memoryview) -> None:
@@ -227,6 +238,8 @@ class _ServerConnection:
             self._authentication.close()
         self._in_flight.clear()
         self._server.connections.discard(self)
+        if self._server.metrics is not None:
+            self._server.metrics.connections_closed.add()
         if self._server.gone is not None:
             self._server.gone(self._caller.connection)
 

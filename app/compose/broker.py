@@ -208,6 +208,7 @@ def _servers(watching: Watching, scheduler: Scheduler, clock: Clock) -> dict[str
         identity: Any,  # noqa: ARG001
         quotas: Any,  # noqa: ARG001
         sasl: Any,  # noqa: ARG001
+        metrics: Any,  # noqa: ARG001
         **given: Any,
     ) -> Server:
         from ...adapters.wire_classic.server import ClassicServer

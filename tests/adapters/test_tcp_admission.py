@@ -44,6 +44,8 @@ class Scripted:
     def release(self, host: str) -> None:
         self.open.remove(host)
 
+    def on_handshake_failed(self) -> None: ...
+
 
 class House:
     def __init__(self) -> None:

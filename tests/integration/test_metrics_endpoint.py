@@ -13,12 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 from support.ports import free_port
+from support.sasl_connection import SaslConnection
 from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
 from barnabas.adapters.metrics_prometheus import endpoint as endpoint_module
 from barnabas.adapters.metrics_prometheus.endpoint import AT_ONCE_MAX, MetricsEndpoint
+from barnabas.core.security.sasl.plain import PlainClient
+from barnabas.ports.broker_api.metadata import Metadata
+from barnabas.ports.values import Secret
 
 PATIENCE_S = 120.0
 
@@ -197,3 +201,43 @@ def test_the_dashboard_shows_metrics_that_there_are(served: tuple[Broker, str], 
     assert names - there == set()
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))
+
+
+def test_logins_of_a_listener_are_counted() -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_alice="secret";',
+        "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "150",
+        "connection.failed.authentication.delay.ms": "1",
+    }
+    port = free_port()
+    with Broker(storage="memory", config=settings, metrics_listen=f"127.0.0.1:{port}") as broker:
+
+        def counted(name: str) -> float:
+            label = f'{{listener="kafka://{broker.bootstrap}"}}'
+            return numbers(get(f"http://127.0.0.1:{port}/metrics")[1])[
+                f"kafka_server_socketservermetrics_{name}{label}"
+            ]
+
+        for password in ("guess", "secret"):
+            with SaslConnection(broker.bootstrap) as connection:
+                connection.log_in(PlainClient("alice", Secret(password)))
+        with SaslConnection(broker.bootstrap) as connection:
+            for _ in range(2):
+                logged_in = connection.log_in(PlainClient("alice", Secret("secret")))
+                ends = time.monotonic() + logged_in.session_lifetime_ms / 1000
+            time.sleep(max(0.0, ends - time.monotonic()) + 0.01)
+            with pytest.raises(ConnectionError):
+                connection.ask(Metadata(topics=None))
+        with SaslConnection(broker.bootstrap) as connection:
+            connection.log_in(PlainClient("alice", Secret("secret")))
+            connection.log_in(PlainClient("alice", Secret("guess")))
+        wait_for(lambda: counted("connection_close_total") == counted("connection_creation_total") == 4)
+        assert counted("successful_authentication_total") == 3
+        assert counted("failed_authentication_total") == 1
+        assert counted("successful_reauthentication_total") == 1
+        assert counted("failed_reauthentication_total") == 1
+        assert counted("expired_connections_killed_count") == 1

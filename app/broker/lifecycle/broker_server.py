@@ -37,6 +37,7 @@ from ....core.security.quotas.connection_quotas import (
 )
 from ....core.security.quotas.rate import QuotaWindows
 from ....core.security.scram_users import decode_credential
+from ....core.traffic.socket_server_metrics import SocketServerMetrics
 from ....core.tree.service_url import redact_url
 from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi, Caller, Origin, Reply
@@ -695,7 +696,9 @@ class BrokerServer:
                 state.image.entities(EntityKind.TOKENS).get(token_id), mechanism, clock.now_ms()
             ),
         )
-        for listener in self.listeners:
+        for listener, (_, admission) in zip(self.listeners, self._admissions, strict=True):
+            metrics = SocketServerMetrics(self._outside.metrics, str(listener))
+            admission.failed_handshakes = metrics.authentication_failed
             self._servers.append(
                 self._outside.servers[listener.protocol](
                     api if listener.protocol == KAFKA else classic_access(self._config, listener, api),
@@ -710,6 +713,7 @@ class BrokerServer:
                     quotas=state.quotas,
                     sasl=authentication.listener(listener, credentials),
                     principal_of=authentication.certificate_principals(listener),
+                    metrics=metrics,
                 )
             )
         served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]

@@ -7,6 +7,7 @@ from ....core.client.network.connection import Connect
 from ....core.security.quotas.request_quotas import RequestQuotas
 from ....core.security.sasl.oauthbearer import TokenValidator
 from ....core.security.sasl.server_authenticator import SaslListener
+from ....core.traffic.socket_server_metrics import SocketServerMetrics
 from ....core.traffic.steps import StepRunner
 from ....plugins.host import PluginHost
 from ....ports.broker_api.envelope import BrokerApi, Principal
@@ -54,6 +55,7 @@ class MakeServer(Protocol):
     quotas:       the limits of clients.
     sasl:         the SASL that every client has to pass; None: the listener has none.
     principal_of: returns the principal of a connection by its client certificate; None: the listener asks for none.
+    metrics:      counts the connections and logins.
     """
 
     def __call__(
@@ -70,6 +72,7 @@ class MakeServer(Protocol):
         quotas: RequestQuotas,
         sasl: SaslListener | None,
         principal_of: Callable[[Connection], Principal] | None,
+        metrics: SocketServerMetrics,
     ) -> Server: ...
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ....ports.broker_api.quotas import QuotaEntry
 from ....ports.clock import Clock
+from ....ports.metrics import Counter as MetricCounter
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.values import frozen
 from .client_quotas import ClientQuotas
@@ -180,6 +181,13 @@ class ConnectionQuotas:
 
 class ListenerConnectionQuotas:
     """Fulfils `ConnectionAdmission` for one listener."""
+
+    failed_handshakes: MetricCounter | None = None
+    """Counts TLS handshakes that fail; None: they are not counted."""
+
+    def on_handshake_failed(self) -> None:
+        if self.failed_handshakes is not None:
+            self.failed_handshakes.add()
 
     def __init__(self, quotas: ConnectionQuotas, own: _Gauge, *, is_protected: bool) -> None:
         self._quotas = quotas

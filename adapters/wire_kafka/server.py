@@ -10,9 +10,9 @@ from typing import Any, cast
 from attrs import evolve
 
 from ...core.security.quotas.request_quotas import RequestQuotas, RequestUsage
-from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...core.security.sasl.exchange import AuthenticatedClient
 from ...core.traffic.request_log import CompletedRequest, RequestLog, client_wait_ms
+from ...core.traffic.socket_server_metrics import SocketServerMetrics
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api.envelope import ANONYMOUS, BrokerApi, Caller, Principal
 from ...ports.broker_api.fetch import FetchResult

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ..core.client.producer.producer_batch import Delivery
     from ..ports.coordination import Coordination
     from ..ports.metrics import Metrics
-    from ..ports.scheduler import Scheduler
     from ..ports.transport import Transport
 
 TEST_DEFAULTS: Mapping[str, object] = {

@@ -24,7 +24,6 @@ from ..ports.values import frozen
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..ports.error_codes import ErrorCode
 
 Api = str | int | type[Request[Any]]
 """An API: Kafka's name or key of it, or the type of its request."""

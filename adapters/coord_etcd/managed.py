@@ -2,21 +2,30 @@
 
 import importlib.util
 import json
+import os
 import shutil
+import signal
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+from uuid import uuid4
 
 from ...core.tree.service_url import Endpoint, ServiceUrl, parse_service_url
 from ...ports.coordination import CoordinationError
 from ...ports.errors import ConfigError
+from ...ports.report import Report
+from ...ports.values import frozen
+from ..repeated_failure import RepeatedFailure
 from .coordination import DEFAULT_PORT, EtcdCoordination
-from .joining import Entrance, Joining, has_data
-from .link import Link
-from .supervised_process import SupervisedProcess
+from .link import OUTCOME, Link
 
 SCHEME = "etcd+managed"
 START_TIMEOUT_MS = 60_000
@@ -33,6 +42,325 @@ def etcd_executable() -> str | None:
         if found.exists():
             return str(found)
     return shutil.which("etcd")
+
+
+# The start of an etcd member without data: it founds the cluster or joins as a new member, never as an old one.
+#
+# What a member of Raft has acknowledged is in its log. One that has lost its log and votes under its old id may elect
+# a leader without an entry that a majority once had. So no member starts without data under an id that it may have
+# had.
+
+LOOK_EVERY_S = 0.2
+ANSWER_S = 1.0
+_PATH = "/barnabas/member-without-data"
+
+
+@frozen
+class Entrance:
+    """The flags with which a member without data starts."""
+
+    state: str
+    """The value of --initial-cluster-state: `new` or `existing`."""
+    cluster: Mapping[str, Endpoint]
+    """Name → peer endpoint, of --initial-cluster."""
+    token: str
+
+
+def has_data(data: Path) -> bool:
+    """True if a member has its log, with its id and what it has acknowledged."""
+    return any((data / "member" / "wal").glob("*.wal"))
+
+
+class Joining:
+    """One member without data that looks for its cluster.
+
+    - A cluster answers, and a majority of it lives: the member's old entry is removed, and it is added with a new id,
+      as a learner, which has no vote before it has all data.
+    - No member has data: the first one, by address, founds the cluster alone, once each other one has said that it has
+      no data either; they are added to it.
+    - Else it waits.
+    """
+
+    def __init__(
+        self, own: Endpoint, members: Mapping[Endpoint, Endpoint], address: str, data: Path, report: Report
+    ) -> None:
+        """`members`: where clients reach each member → where the other members do."""
+        self._own = own
+        self._members = members
+        self._address = address
+        self._data = data
+        self._report = report
+        self._others = sorted((each for each in members if each != own), key=str)
+        self._names = sorted(map(str, members))
+
+    def find_entrance(self, until_s: float, stopping: Event) -> Entrance:
+        """Raises `CoordinationError` when there is none in time."""
+        with closing(_Sign(self._address, self._own.port, self._members[self._own].port, self._names)):
+            while True:
+                found: dict[Endpoint, str] = {}
+                for other in self._others:
+                    try:
+                        entrance = self._join_through(other)
+                    except CoordinationError as error:
+                        found[other] = str(error).removesuffix(OUTCOME)
+                    else:
+                        self._rename_rest()
+                        return entrance
+                if str(self._own) == self._names[0] and all(self._is_empty(other) for other in self._others):
+                    self._rename_rest()
+                    own = {str(self._own): self._members[self._own]}
+                    return Entrance(state="new", cluster=own, token=f"barnabas-{uuid4()}")
+                if stopping.wait(LOOK_EVERY_S) or monotonic() > until_s:
+                    raise CoordinationError(self._why_not(found))
+
+    def _join_through(self, other: Endpoint) -> Entrance:
+        own_url = f"http://{self._members[self._own]}"
+        with closing(Link(other)) as link:
+            for each in link.members(ANSWER_S):
+                if own_url in each.peerURLs:
+                    self._report(
+                        f"etcd {self._own} has no data in {self._data}: its member {each.ID:x} is removed from the "
+                        "cluster and comes back as a new one, which copies what the others have"
+                    )
+                    link.remove_member(each.ID, ANSWER_S)
+            added = link.add_learner(own_url, ANSWER_S)
+        cluster = {_name_of(each, own_url, str(self._own)): _endpoint_of(each.peerURLs[0]) for each in added}
+        return Entrance(state="existing", cluster=cluster, token="barnabas")
+
+    def _is_empty(self, other: Endpoint) -> bool:
+        """True if another member says that it has no data. Raises `CoordinationError` if it names other servers."""
+        peer = self._members[other]
+        with closing(HTTPConnection(peer.host, peer.port, timeout=ANSWER_S)) as connection:
+            try:
+                connection.request("GET", _PATH)
+                answer = connection.getresponse()
+                if answer.status != 200:
+                    return False
+                names = json.loads(answer.read(65_536))["members"]
+            except (OSError, HTTPException, ValueError, LookupError, TypeError):
+                return False
+        if names != self._names:
+            text = f"etcd {other} belongs to a cluster of {', '.join(map(str, names))}"
+            raise CoordinationError(f"{text}, and etcd {self._own} to one of {', '.join(self._names)}")
+        return True
+
+    def _why_not(self, found: Mapping[Endpoint, str]) -> str:
+        text = f"etcd {self._own} has no data in {self._data}, and no majority of a cluster answers that takes it in"
+        if str(self._own) == self._names[0]:
+            text += "; a cluster begins once every member says that it has no data"
+        return f"{text}: {'; '.join(found.values())}"
+
+    def _rename_rest(self) -> None:
+        """Rename a data folder without a log: the new member would use it as its own state."""
+        if not self._data.exists():
+            return
+        number = 1
+        while (place := self._data.with_name(f"{self._data.name}.without-log.{number}")).exists():
+            number += 1
+        try:
+            self._data.rename(place)
+        except OSError as error:
+            raise CoordinationError(f"cannot rename {self._data} to {place}: {error.strerror}") from error
+
+
+class _Sign:
+    """Says at the port of the peers, where no etcd listens yet, that this member has no data; holds both ports."""
+
+    def __init__(self, address: str, client_port: int, peer_port: int, names: Sequence[str]) -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._client = socket.socket(family)
+        try:
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._client.bind((address, client_port))
+            self._server = _server(family, (address, peer_port), json.dumps({"members": names}).encode())
+        except OSError as error:
+            self._client.close()
+            text = f"etcd cannot listen at {address}, ports {client_port} and {peer_port}: {error.strerror}"
+            raise CoordinationError(text) from error
+        self._thread = Thread(target=self._server.serve_forever, args=(0.05,), name="etcd-without-data", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._client.close()
+
+
+def _server(family: int, place: tuple[str, int], body: bytes) -> ThreadingHTTPServer:
+    class SignRequest(BaseHTTPRequestHandler):
+        timeout = ANSWER_S
+
+        def do_GET(self) -> None:
+            known = self.path == _PATH
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body) if known else 0))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body if known else b"")
+
+        def log_message(self, *_: object) -> None:
+            """Peers of an older cluster ask for what this member does not have, over and over."""
+
+    class SignServer(ThreadingHTTPServer):
+        address_family = family
+        daemon_threads = True
+        block_on_close = False
+
+        def handle_error(self, *_: object) -> None:
+            """A connection that ended early is the other side's affair."""
+
+    return SignServer(place, SignRequest)
+
+
+def _name_of(member: Any, own_url: str, own_name: str) -> str:
+    return own_name if own_url in member.peerURLs else str(member.name or member.peerURLs[0].removeprefix("http://"))
+
+
+def _endpoint_of(url: str) -> Endpoint:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return Endpoint(host=host.strip("[]"), port=int(port))
+
+
+# A program that runs as long as we do: started again when it dies, gone when we are, however we went.
+
+RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
+DEATHS_REPORTED = 3
+"""The successive deaths that are each reported; of further ones, one line a minute is enough."""
+LONG_LIFE_S = 60.0
+"""A process that has run this long has a short pause before its next start."""
+STOP_PATIENCE_S = 10.0
+LOG_BYTES_MAX = 8 * 1024 * 1024
+_LAST_WORDS_BYTES = 16_384
+
+_GUARD = """
+exec 3<&0 </dev/null
+"$@" 3<&- &
+program=$!
+(if read -r _ <&3; then kill -TERM "$program"; read -r _ <&3; fi; kill -KILL "$program") 2>/dev/null &
+guard=$!
+exec 3<&-
+wait "$program"
+code=$?
+kill "$guard"
+exit "$code"
+"""
+"""The shell between this process and the program. A line from the pipe stops the program in order, and the end of the
+pipe, which comes with the end of this process, kills it. (PR_SET_PDEATHSIG is Linux's alone and ends with a thread.)"""
+
+
+class SupervisedProcess:
+    """`report` gets a line when it dies and is started again. Its output is added to the file `log`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        report: Callable[[str], None],
+        *,
+        may_restart: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`may_restart` raises `CoordinationError` while it must not be started again."""
+        self._name = name
+        self.command = command
+        """The command of the next start."""
+        self._may_restart = may_restart
+        self._log = log
+        self._report = report
+        self._failure = RepeatedFailure(report, first=DEATHS_REPORTED)
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = Event()
+        self._keeper = Thread(target=self._keep, name=f"kept-{name}", daemon=True)
+        self.deaths = 0
+        """The number of unexpected ends."""
+
+    def start(self) -> None:
+        """Start the process, once. Raises `CoordinationError` when it cannot be started at all."""
+        self._launch()
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """Stop in order, or after `STOP_PATIENCE_S` by force. A second call has no effect."""
+        with self._lock:  # from here on none is started
+            self._stopping.set()
+            process = self._process
+        if process is None or process.stdin is None:
+            return
+        with suppress(OSError, ValueError):  # it has ended just now
+            process.stdin.write(b"stop\n")
+            process.stdin.flush()
+        self._keeper.join(STOP_PATIENCE_S)
+        if self._keeper.is_alive():
+            self._report(f"{self._name} does not stop within {STOP_PATIENCE_S:.0f} s and is killed")
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._keeper.join()
+
+    def last_words(self) -> list[str]:
+        """The last lines of its log."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(max(0, self._log.stat().st_size - _LAST_WORDS_BYTES))
+                return log.read().decode(errors="replace").splitlines()
+        except OSError as error:
+            return [f"{self._log} cannot be read: {error.strerror}"]
+
+    def _launch(self) -> None:
+        try:
+            if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
+                self._log.replace(self._log.with_name(f"{self._log.name}.1"))
+            with self._log.open("ab") as log, self._lock:
+                if self._stopping.is_set():
+                    return
+                self._process = subprocess.Popen(
+                    ["/bin/sh", "-c", _GUARD, self._name, *self.command],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C ends this process, which then stops the program
+                )
+        except OSError as error:
+            raise CoordinationError(f"{self._name} cannot be started: {error}") from error
+
+    def _keep(self) -> None:
+        pause_s = RESTART_FIRST_S
+        while True:
+            began = monotonic()
+            code = self._wait()
+            if monotonic() - began > LONG_LIFE_S:
+                pause_s = RESTART_FIRST_S
+                self._failure = RepeatedFailure(self._report, first=DEATHS_REPORTED)
+            if self._stopping.is_set():
+                return
+            self.deaths += 1
+            self._failure.failed(f"{self._name} ended ({_how(code)}) and is started again; its log is {self._log}")
+            while True:
+                if self._stopping.wait(pause_s):
+                    return
+                pause_s = min(2 * pause_s, RESTART_MAX_S)
+                try:
+                    self._may_restart()
+                    self._launch()
+                    break
+                except CoordinationError as error:
+                    self._failure.failed(str(error))
+
+    def _wait(self) -> int:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        code = process.wait()
+        with suppress(OSError):
+            process.stdin.close()  # the end of a program whose shell was killed alone
+        return code
+
+
+def _how(code: int) -> str:
+    if code < 0 or code > 128:
+        return f"killed by signal {-code if code < 0 else code - 128}"
+    return f"exit code {code}"
 
 
 class ManagedEtcd:

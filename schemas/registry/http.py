@@ -19,11 +19,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...app.compose.https import BasicAuthentication
-from . import routes_schemas as schemas
-from . import routes_subjects as subjects
+from ..formats.parsed import FORMATS
 from .call import Call
-from .errors import RegistryError
+from .changing import delete_config, delete_mode, delete_subject, delete_version, set_config, set_mode
+from .errors import RegistryError, schema_not_found, subject_not_found, version_not_found
+from .members import config_members, content_members, version_members
+from .registering import Given, compare, find, read, register
 from .registry import Registry
+from .state import Subjects
+from .words import DEFAULT_LEVEL, LATEST, Config, Content, Mode, Version, guid_of
 
 logger = logging.getLogger("barnabas.schemas.registry")
 
@@ -35,40 +39,291 @@ _TAKEN = (*_SPOKEN, "application/octet-stream")
 
 Handle = Callable[[Call], Any]
 
+
+def get_schema(call: Call) -> dict[str, Any]:
+    content = _content(call)
+    most = {"maxId": call.subjects.last_id} if call.flag("fetchMaxId") else {}
+    return {**content_members(content, call.formatted(content)), **most}
+
+
+def get_schema_by_guid(call: Call) -> dict[str, Any]:
+    content = call.subjects.contents[_ids_of_guid(call)[0]]
+    return {**content_members(content, call.formatted(content)), "guid": guid_of(content)}
+
+
+def get_ids_of_guid(call: Call) -> list[dict[str, Any]]:
+    return [{"context": ".", "id": each} for each in _ids_of_guid(call)]
+
+
+def get_schema_text(call: Call) -> str:
+    return call.formatted(_content(call))
+
+
+def get_subjects_of_schema(call: Call) -> list[str]:
+    return call.window(sorted({each.subject for each in _uses(call)}))
+
+
+def get_versions_of_schema(call: Call) -> list[dict[str, Any]]:
+    return call.window([{"subject": each.subject, "version": each.version} for each in _uses(call)])
+
+
+def list_schemas(call: Call) -> list[dict[str, Any]]:
+    prefix = call.query.get("subjectPrefix", "").removeprefix(":*:")
+    known, deleted, latest = call.subjects, call.flag("deleted"), call.flag("latestOnly")
+    found: list[Version] = []
+    for subject in sorted(known.versions):
+        if subject.startswith(prefix):
+            versions = known.of_subject(subject, deleted=deleted)
+            found += versions[-1:] if latest else versions
+    return [version_members(each) for each in call.window(found)]
+
+
+def list_types(call: Call) -> list[str]:  # noqa: ARG001
+    return list(FORMATS)
+
+
+def list_contexts(call: Call) -> list[str]:  # noqa: ARG001
+    return ["."]
+
+
+def get_config(call: Call) -> dict[str, Any]:
+    subject, subjects = _scope(call), call.subjects
+    found = subjects.configs.get(subject)
+    if found is None and subject is not None and not call.flag("defaultToGlobal"):
+        text = f"Subject '{subject}' does not have subject-level compatibility configured"
+        raise RegistryError(40408, text)
+    if found is None:
+        found = subjects.configs.get(None, Config())
+    level = found.level or (subjects.level(subject) if subject is not None else DEFAULT_LEVEL)
+    return config_members(Config(level=level, normalize=found.normalize), "compatibilityLevel")
+
+
+def put_config(call: Call) -> Future[Any]:
+    subject, config = _scope(call), call.config()
+
+    def decide(subjects: Subjects) -> Any:
+        new, records = set_config(subject, config, subjects)
+        return config_members(new, "compatibility"), records
+
+    return call.registry.change(decide)
+
+
+def remove_config(call: Call) -> Future[Any]:
+    subject = _scope(call)
+
+    def decide(subjects: Subjects) -> Any:
+        old, records = delete_config(subject, subjects)
+        return config_members(Config(level=old.level or DEFAULT_LEVEL), "compatibilityLevel"), records
+
+    return call.registry.change(decide)
+
+
+def get_mode(call: Call) -> dict[str, str]:
+    subject, subjects = _scope(call), call.subjects
+    found = subjects.modes.get(subject)
+    if found is None and subject is not None and not call.flag("defaultToGlobal"):
+        raise RegistryError(40409, f"Subject '{subject}' does not have subject-level mode configured")
+    return {"mode": found or subjects.modes.get(None, Mode.READWRITE)}
+
+
+def put_mode(call: Call) -> Future[Any]:
+    subject, mode, force = _scope(call), call.mode(), call.flag("force")
+
+    def decide(subjects: Subjects) -> Any:
+        new, records = set_mode(subject, mode, subjects, force=force)
+        return {"mode": new}, records
+
+    return call.registry.change(decide)
+
+
+def remove_mode(call: Call) -> Future[Any]:
+    subject = _scope(call)
+
+    def decide(subjects: Subjects) -> Any:
+        old, records = delete_mode(subject, subjects)
+        return {"mode": old}, records
+
+    return call.registry.change(decide)
+
+
+def _scope(call: Call) -> str | None:
+    return call.subject if "subject" in call.path else None
+
+
+def _ids_of_guid(call: Call) -> list[int]:
+    """Return the ids of the content with this GUID, the smallest first. Raises `RegistryError`."""
+    guid = call.path["guid"].lower()
+    found = sorted(number for number, content in call.subjects.contents.items() if guid_of(content) == guid)
+    if not found:
+        raise schema_not_found(call.path["guid"][:100])
+    return found
+
+
+def _content(call: Call) -> Content:
+    found = call.subjects.contents.get(call.id)
+    if found is None:
+        raise schema_not_found(call.id)
+    return found
+
+
+def _uses(call: Call) -> list[Version]:
+    _content(call)
+    subjects, deleted = call.subjects, call.flag("deleted")
+    places = sorted(subjects.uses.get(call.id, ()))
+    return [each for place in places if (each := subjects.version(*place, deleted=deleted)) is not None]
+
+
+# Routes for subjects, their versions, and compatibility checks.
+
+
+def list_subjects(call: Call) -> list[str]:
+    prefix = call.query.get("subjectPrefix", "").removeprefix(":*:")
+    known, deleted, only = call.subjects, call.flag("deleted"), call.flag("deletedOnly")
+    found = []
+    for subject in sorted(known.versions):
+        standing = bool(known.of_subject(subject))
+        if subject.startswith(prefix) and ((not standing) if only else (standing or deleted)):
+            found.append(subject)
+    return call.window(found)
+
+
+def list_versions(call: Call) -> list[int]:
+    deleted, only = call.flag("deleted"), call.flag("deletedOnly")
+    versions = call.subjects.of_subject(call.subject, deleted=deleted or only)
+    if not versions:
+        raise subject_not_found(call.subject)
+    return call.window([each.version for each in versions if each.deleted or not only])
+
+
+def get_latest_with_metadata(call: Call) -> dict[str, Any]:
+    """Return the newest version whose metadata have these properties."""
+    wanted = call.metadata().items()
+    versions = call.subjects.of_subject(call.subject, deleted=call.flag("deleted"))
+    if not versions:
+        raise subject_not_found(call.subject)
+    for version in reversed(versions):
+        metadata = json.loads(version.content.metadata) if version.content.metadata else {}
+        properties = metadata.get("properties")
+        if isinstance(properties, dict) and wanted <= properties.items():
+            return version_members(version, call.formatted(version.content))
+    raise schema_not_found()
+
+
+def get_version(call: Call) -> dict[str, Any]:
+    version = _version(call, call.subjects, deleted=call.flag("deleted"))
+    return version_members(version, call.formatted(version.content))
+
+
+def get_version_schema(call: Call) -> str:
+    return call.formatted(_version(call, call.subjects, deleted=call.flag("deleted")).content)
+
+
+def referenced_by(call: Call) -> list[int]:
+    version = _version(call, call.subjects, deleted=True)
+    return sorted({each.id for each in call.subjects.referrers(version.subject, version.version)})
+
+
+def register_schema(call: Call) -> dict[str, Any] | Future[Any]:
+    """Register a schema; an existing version is found without the brokers."""
+    given, library = call.given(), call.registry.library
+    subjects = call.subjects
+    if not given.id and subjects.mode(given.subject) is Mode.READWRITE:
+        found = find(given, subjects, library)
+        if found is not None:
+            return {"id": found.id, "guid": guid_of(found.content)}
+
+    def decide(subjects: Subjects) -> Any:
+        made, records = register(given, subjects, library)
+        return {"id": made.id, "guid": guid_of(made.content)}, records
+
+    return call.registry.change(decide)
+
+
+def look_up(call: Call) -> dict[str, Any]:
+    given, subjects, deleted = call.given(), call.subjects, call.flag("deleted")
+    if not subjects.of_subject(given.subject, deleted=deleted):
+        raise subject_not_found(given.subject)
+    found = find(given, subjects, call.registry.library, deleted=deleted)
+    if found is None:
+        raise schema_not_found()
+    return version_members(found)
+
+
+def remove_subject(call: Call) -> Future[Any]:
+    subject, permanent = call.subject, call.flag("permanent")
+    return call.registry.change(lambda subjects: delete_subject(subject, subjects, permanent=permanent))
+
+
+def remove_version(call: Call) -> Future[Any]:
+    subject, number, permanent = call.subject, call.version, call.flag("permanent")
+    return call.registry.change(lambda subjects: delete_version(subject, number, subjects, permanent=permanent))
+
+
+def check_all_versions(call: Call) -> dict[str, Any]:
+    given, subjects = call.given(), call.subjects
+    return _checked(call, given, subjects.of_subject(given.subject), subjects)
+
+
+def check_version(call: Call) -> dict[str, Any]:
+    given, subjects = call.given(), call.subjects
+    if call.version == LATEST:
+        return _checked(call, given, subjects.of_subject(given.subject)[-1:], subjects)
+    return _checked(call, given, [_version(call, subjects)], subjects)
+
+
+def _checked(call: Call, given: Given, older: list[Version], subjects: Subjects) -> dict[str, Any]:
+    _, parsed = read(given, subjects, call.registry.library)
+    why = compare(given.subject, parsed, older, subjects, call.registry.library)
+    return {"is_compatible": not why, **({"messages": why} if call.flag("verbose") else {})}
+
+
+def _version(call: Call, subjects: Subjects, *, deleted: bool = False) -> Version:
+    subject, number = call.subject, call.version
+    versions = subjects.of_subject(subject, deleted=deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    if number == LATEST:
+        return versions[-1]
+    found = subjects.version(subject, number, deleted=deleted)
+    if found is None:
+        raise version_not_found(number)
+    return found
+
+
 _ROUTES: tuple[tuple[str, str, Handle], ...] = (
-    ("GET", "/subjects", subjects.list_subjects),
-    ("POST", "/subjects/{subject}", subjects.look_up),
-    ("DELETE", "/subjects/{subject}", subjects.remove_subject),
-    ("GET", "/subjects/{subject}/metadata", subjects.get_latest_with_metadata),
-    ("GET", "/subjects/{subject}/versions", subjects.list_versions),
-    ("POST", "/subjects/{subject}/versions", subjects.register_schema),
-    ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version),
-    ("DELETE", "/subjects/{subject}/versions/{version}", subjects.remove_version),
-    ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_version_schema),
-    ("GET", "/subjects/{subject}/versions/{version}/referencedby", subjects.referenced_by),
-    ("POST", "/compatibility/subjects/{subject}/versions", subjects.check_all_versions),
-    ("POST", "/compatibility/subjects/{subject}/versions/{version}", subjects.check_version),
-    ("GET", "/schemas", schemas.list_schemas),
-    ("GET", "/schemas/types", schemas.list_types),
-    ("GET", "/schemas/ids/{id}", schemas.get_schema),
-    ("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text),
-    ("GET", "/schemas/ids/{id}/subjects", schemas.get_subjects_of_schema),
-    ("GET", "/schemas/ids/{id}/versions", schemas.get_versions_of_schema),
-    ("GET", "/schemas/guids/{guid}", schemas.get_schema_by_guid),
-    ("GET", "/schemas/guids/{guid}/ids", schemas.get_ids_of_guid),
-    ("GET", "/config", schemas.get_config),
-    ("PUT", "/config", schemas.put_config),
-    ("DELETE", "/config", schemas.remove_config),
-    ("GET", "/config/{subject}", schemas.get_config),
-    ("PUT", "/config/{subject}", schemas.put_config),
-    ("DELETE", "/config/{subject}", schemas.remove_config),
-    ("GET", "/mode", schemas.get_mode),
-    ("PUT", "/mode", schemas.put_mode),
-    ("DELETE", "/mode", schemas.remove_mode),
-    ("GET", "/mode/{subject}", schemas.get_mode),
-    ("PUT", "/mode/{subject}", schemas.put_mode),
-    ("DELETE", "/mode/{subject}", schemas.remove_mode),
-    ("GET", "/contexts", schemas.list_contexts),
+    ("GET", "/subjects", list_subjects),
+    ("POST", "/subjects/{subject}", look_up),
+    ("DELETE", "/subjects/{subject}", remove_subject),
+    ("GET", "/subjects/{subject}/metadata", get_latest_with_metadata),
+    ("GET", "/subjects/{subject}/versions", list_versions),
+    ("POST", "/subjects/{subject}/versions", register_schema),
+    ("GET", "/subjects/{subject}/versions/{version}", get_version),
+    ("DELETE", "/subjects/{subject}/versions/{version}", remove_version),
+    ("GET", "/subjects/{subject}/versions/{version}/schema", get_version_schema),
+    ("GET", "/subjects/{subject}/versions/{version}/referencedby", referenced_by),
+    ("POST", "/compatibility/subjects/{subject}/versions", check_all_versions),
+    ("POST", "/compatibility/subjects/{subject}/versions/{version}", check_version),
+    ("GET", "/schemas", list_schemas),
+    ("GET", "/schemas/types", list_types),
+    ("GET", "/schemas/ids/{id}", get_schema),
+    ("GET", "/schemas/ids/{id}/schema", get_schema_text),
+    ("GET", "/schemas/ids/{id}/subjects", get_subjects_of_schema),
+    ("GET", "/schemas/ids/{id}/versions", get_versions_of_schema),
+    ("GET", "/schemas/guids/{guid}", get_schema_by_guid),
+    ("GET", "/schemas/guids/{guid}/ids", get_ids_of_guid),
+    ("GET", "/config", get_config),
+    ("PUT", "/config", put_config),
+    ("DELETE", "/config", remove_config),
+    ("GET", "/config/{subject}", get_config),
+    ("PUT", "/config/{subject}", put_config),
+    ("DELETE", "/config/{subject}", remove_config),
+    ("GET", "/mode", get_mode),
+    ("PUT", "/mode", put_mode),
+    ("DELETE", "/mode", remove_mode),
+    ("GET", "/mode/{subject}", get_mode),
+    ("PUT", "/mode/{subject}", put_mode),
+    ("DELETE", "/mode/{subject}", remove_mode),
+    ("GET", "/contexts", list_contexts),
     ("GET", "/", lambda _: {}),
 )
 

@@ -2,16 +2,336 @@
 
 from __future__ import annotations
 
+import logging
+import random
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
-from .following import SchemaReader
+from attrs import define, field
+
+from ...app.clients.consumer.simple_consumer import SimpleConsumer
+from ...app.clients.producer.producer import Producer
+from ...app.clients.shared.delivery import DeliveryHandle
+from ...ports.broker_api.offsets import LATEST
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ClosedError
+from .errors import RegistryError, invalid_schema, timed_out, unavailable
+from .following import SchemaReader, committed_reader, seconds_left
 from .library import Library
+from .records import Record, decode, encode
 from .state import Subjects
-from .writing import Decide, SchemaWriter
 
 TOPIC = "_schemas"
 _ATTEMPT_MS = 3000
+
+
+# The single writer: the registry that began its transactions last, of all registries on a topic.
+#
+# All registries use the same transactional id. A registry becomes the writer by initializing its transactions, which
+# fences the previous writer; then it reads the whole topic. From then on its decisions are based on the topic, since
+# a commit succeeds only while it is not fenced. A fenced registry reads, initializes again after a pause, and decides
+# again. So versions and ids are assigned once, and registries need not know each other.
+
+logger = logging.getLogger("barnabas.schemas.registry")
+
+Decide = Callable[[Subjects], tuple[Any, list[Record]]]
+"""Returns the answer and the records to write, or raises a `RegistryError`."""
+
+_AT_ONCE = 200
+_RECORD_BYTES_MAX = 1_000_000
+"""The default maximum of brokers, minus room for the batch."""
+_REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD)
+_TRANSACTION_MS = 15_000
+_LAST_WORD_S = 0.2
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+
+
+@define(eq=False)
+class _Wish:
+    decide: Decide
+    deadline: float = 0.0
+    """Set when the writer begins with it: the time of earlier decisions does not count against the brokers."""
+    answer: Future[Any] = field(factory=Future)
+
+
+@define(eq=False)
+class _Written:
+    """The records of a transaction that may be committed or not."""
+
+    outcomes: list[tuple[_Wish, Any, RegistryError | None]]
+    handles: list[DeliveryHandle]
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record. All are acknowledged."""
+        return max(handle.result(0).offset for handle in self.handles) + 1
+
+
+class SchemaWriter:
+    """The writing thread. `submit` may be called from any thread."""
+
+    def __init__(
+        self, bootstrap: object, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
+    ) -> None:
+        """`timeout_s`: how long a change waits for unreachable brokers."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._following = following
+        self._attempt_ms = attempt_ms
+        self._timeout_s = timeout_s
+        self._wishes: SimpleQueue[_Wish | None] = SimpleQueue()
+        self._stopping = Event()
+        self._producer: Producer | None = None
+        self._reader: SimpleConsumer | None = None
+        self._mark = (-1, -1)
+        self._subjects = Subjects()
+        """The read records, followed by those being written."""
+        self._thread = Thread(target=self._run, name="registry-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Complete or refuse the current changes; return when the thread has ended."""
+        self._stopping.set()
+        self._wishes.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, decide: Decide) -> Future[Any]:
+        """Decide on the result of all earlier changes, and write the records.
+
+        The answer arrives when this registry has read them; or a `RegistryError`.
+        """
+        wish = _Wish(decide)
+        if self._stopping.is_set():
+            wish.answer.set_exception(unavailable("the registry stops"))
+        else:
+            self._wishes.put(wish)
+        return wish.answer
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wishes = self._next()
+            if wishes:
+                self._fulfil(wishes)
+        self._let_go()
+        for wish in self._rest():
+            wish.answer.set_exception(unavailable("the registry stops"))
+
+    def _next(self) -> list[_Wish]:
+        first = self._wishes.get()
+        return [] if first is None else [*_awaited(first), *self._rest(_AT_ONCE - 1)]
+
+    def _rest(self, most: int = 2**31) -> list[_Wish]:
+        found: list[_Wish] = []
+        while len(found) < most:
+            try:
+                wish = self._wishes.get_nowait()
+            except Empty:
+                break
+            if wish is not None:
+                found += _awaited(wish)
+        return found
+
+    def _fulfil(self, wishes: list[_Wish]) -> None:
+        pause = _FIRST_PAUSE_S
+        unsure: _Written | None = None
+        for wish in wishes:
+            wish.deadline = time.monotonic() + self._timeout_s
+        while wishes:
+            deadline = max(wish.deadline for wish in wishes)
+            try:
+                written = self._attempt(unsure, wishes, deadline)
+            except _Unsure as error:
+                unsure, cause = error.written, error.cause
+            except BarnabasError as error:
+                cause = error
+            except Exception as error:
+                logger.exception("a change of schemas failed")
+                _refuse(wishes, _failure(error))
+                self._let_go()
+                return
+            else:
+                _answer(written)
+                return
+            self._let_go()
+            logger.info("writing begins again: %s", cause)
+            if _refused_for_good(cause):
+                self._one_by_one(wishes, cause)
+                return
+            wishes = _in_time(wishes, cause, sure=unsure is None, stopping=self._stopping.is_set())
+            self._stopping.wait(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _one_by_one(self, wishes: list[_Wish], cause: BarnabasError) -> None:
+        """Write the changes one by one, to find the one that the brokers refuse."""
+        if len(wishes) == 1:
+            _refuse(wishes, RegistryError(50001, f"The brokers refuse the record: {cause}", 500))
+            return
+        for wish in wishes:
+            self._fulfil([wish])
+
+    def _attempt(self, unsure: _Written | None, wishes: list[_Wish], deadline: float) -> _Written:
+        """Become the writer if necessary, decide, write, commit, read back. Raises `BarnabasError`, `_Unsure`."""
+        try:
+            producer, reader = self._begin()
+            end = reader.offset_at(self._topic, 0, LATEST)
+            mark, read = self._following.read_upto(end, seconds_left(deadline))
+        except BarnabasError as error:
+            if unsure is not None:
+                raise _Unsure(unsure, error) from error
+            raise
+        if unsure is not None and self._following.has_read(unsure.handles[0].result(0).offset):
+            return unsure
+        if mark != (self._mark[0], self._subjects.applied) or self._mark[0] < 0:
+            self._mark, self._subjects = mark, read.copy()
+        outcomes: list[tuple[_Wish, Any, RegistryError | None]] = []
+        records: list[tuple[bytes, bytes | None]] = []
+        began = time.monotonic()
+        for wish in wishes:
+            try:
+                answer, wanted = _decided(wish, self._subjects)
+            except RegistryError as error:
+                outcomes.append((wish, None, error))
+                continue
+            except Exception as error:
+                logger.exception("a change of schemas could not be decided")
+                outcomes.append((wish, None, _failure(error)))
+                continue
+            outcomes.append((wish, answer, None))
+            for key, value in wanted:
+                self._subjects.apply(decode(key, value))
+            records += wanted
+        spent = time.monotonic() - began
+        deadline += spent
+        for wish in wishes:
+            wish.deadline += spent
+        if not records:
+            return _Written(outcomes, [])
+        return self._commit(producer, records, outcomes, deadline)
+
+    def _commit(
+        self, producer: Producer, records: list[tuple[bytes, bytes | None]], outcomes: Any, deadline: float
+    ) -> _Written:
+        producer.begin_transaction()
+        written = _Written(outcomes, [producer.send(self._topic, value, key, partition=0) for key, value in records])
+        try:
+            producer.commit_transaction()
+            self._following.wait_for(written.end, seconds_left(deadline))
+        except BarnabasError as error:
+            if all(handle.done for handle in written.handles) and _all_there(written.handles):
+                raise _Unsure(written, error) from error
+            raise
+        return written
+
+    def _begin(self) -> tuple[Producer, SimpleConsumer]:
+        if self._reader is None:
+            self._reader = committed_reader(self._bootstrap, self._attempt_ms)
+        if self._producer is None:
+            self._producer = Producer(
+                self._bootstrap,
+                transactional_id=f"barnabas-registry-{self._topic}",
+                transaction_timeout_ms=_TRANSACTION_MS,
+                client_id="barnabas-registry",
+                linger_ms=0,
+                allow_auto_create_topics=False,
+                request_timeout_ms=self._attempt_ms,
+                delivery_timeout_ms=self._attempt_ms,
+                default_api_timeout_ms=self._attempt_ms,
+                max_block_ms=self._attempt_ms,
+                socket_connection_setup_timeout_ms=self._attempt_ms,
+            )
+            self._producer.init_transactions()
+        return self._producer, self._reader
+
+    def _let_go(self) -> None:
+        """Drop the connections; the next attempt starts from the topic."""
+        self._mark = (-1, -1)
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            for end in (producer.abort_transaction, producer.close):
+                try:
+                    end(timeout=_LAST_WORD_S)
+                except BarnabasError as error:  # fenced, or no transaction is open
+                    logger.debug("letting the producer go: %s", error)
+
+
+class _Unsure(Exception):
+    """The outcome of the commit is unknown."""
+
+    def __init__(self, written: _Written, cause: BarnabasError) -> None:
+        super().__init__(str(cause))
+        self.written = written
+        self.cause = cause
+
+
+def _awaited(wish: _Wish) -> list[_Wish]:
+    """Return the change, which can no longer be cancelled; nothing if it was."""
+    return [wish] if wish.answer.set_running_or_notify_cancel() else []
+
+
+def _decided(wish: _Wish, subjects: Subjects) -> tuple[Any, list[tuple[bytes, bytes | None]]]:
+    answer, records = wish.decide(subjects)
+    try:
+        encoded = [encode(record) for record in records]
+    except UnicodeEncodeError as error:
+        raise invalid_schema(f"invalid Unicode: {error}") from error
+    for key, value in encoded:
+        if len(key) + len(value or b"") > _RECORD_BYTES_MAX:
+            raise invalid_schema(f"with its references it is larger than {_RECORD_BYTES_MAX} bytes")
+    return answer, encoded
+
+
+def _all_there(handles: list[DeliveryHandle]) -> bool:
+    try:
+        return all(handle.result(0).offset >= 0 for handle in handles)
+    except BarnabasError:
+        return False
+
+
+def _refused_for_good(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, ApiError) and cause.code in _REFUSALS:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _answer(written: _Written) -> None:
+    for wish, answer, error in written.outcomes:
+        if wish.answer.done():  # the client knows that its outcome is unknown
+            continue
+        if error is not None:
+            wish.answer.set_exception(error)
+        else:
+            wish.answer.set_result(answer)
+
+
+def _failure(error: Exception) -> RegistryError:
+    return RegistryError(50001, f"The registry failed: {type(error).__name__}: {error}", 500)
+
+
+def _refuse(wishes: list[_Wish], error: RegistryError) -> None:
+    for wish in wishes:
+        wish.answer.set_exception(error)
+
+
+def _in_time(wishes: list[_Wish], cause: BarnabasError, *, sure: bool, stopping: bool) -> list[_Wish]:
+    """Return the changes with time for another attempt; refuse the others."""
+    now = time.monotonic()
+    late = [wish for wish in wishes if stopping or wish.deadline <= now or isinstance(cause, ClosedError)]
+    _refuse(late, unavailable(cause) if sure else timed_out(cause))
+    return [wish for wish in wishes if wish not in late]
 
 
 class Registry:

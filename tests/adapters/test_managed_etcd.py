@@ -17,10 +17,9 @@ from support.managed_etcd import etcd_of, has_ended
 from support.ports import free_pairs, free_port, free_ports
 from support.waiting import wait_for
 
-from barnabas.adapters.coord_etcd import EtcdCoordination, managed, supervised_process
+from barnabas.adapters.coord_etcd import EtcdCoordination, managed
 from barnabas.adapters.coord_etcd.link import Link
-from barnabas.adapters.coord_etcd.managed import ManagedEtcd, ManagedEtcdCoordination, managed_member
-from barnabas.adapters.coord_etcd.supervised_process import SupervisedProcess
+from barnabas.adapters.coord_etcd.managed import ManagedEtcd, ManagedEtcdCoordination, SupervisedProcess, managed_member
 from barnabas.core.tree.service_url import Endpoint
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
@@ -431,7 +430,7 @@ def test_the_other_members_are_the_same_for_all(tmp_path: Path) -> None:
 def test_a_program_that_does_not_stop_is_killed(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_process, "STOP_PATIENCE_S", 0.3)
+    monkeypatch.setattr(managed, "STOP_PATIENCE_S", 0.3)
     code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"
     kept = SupervisedProcess("deaf", [sys.executable, "-c", code], tmp_path / "log", reports)
     kept.start()
@@ -468,7 +467,7 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
         pauses.append(pause_s)
         return len(pauses) == 8
 
-    monkeypatch.setattr(supervised_process, "monotonic", lambda: now[0])
+    monkeypatch.setattr(managed, "monotonic", lambda: now[0])
     monkeypatch.setattr(kept, "_launch", lambda: None)
     monkeypatch.setattr(kept, "_wait", ended)
     monkeypatch.setattr(kept._stopping, "wait", wait)
@@ -479,7 +478,7 @@ def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
 def test_oversized_process_log_is_rotated_at_start(
     tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_process, "LOG_BYTES_MAX", 10)
+    monkeypatch.setattr(managed, "LOG_BYTES_MAX", 10)
     (tmp_path / "log").write_text("as long as this\n")
     kept = SupervisedProcess("brief", ["/bin/echo", "new"], tmp_path / "log", reports)
     kept.start()

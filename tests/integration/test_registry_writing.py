@@ -16,9 +16,9 @@ from barnabas.schemas.registry.following import SchemaReader, committed_reader
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import Record, SchemaRecord, encode
 from barnabas.schemas.registry.registering import Given, register
+from barnabas.schemas.registry.registry import SchemaWriter
 from barnabas.schemas.registry.state import Subjects
 from barnabas.schemas.registry.words import Content, Version
-from barnabas.schemas.registry.writing import SchemaWriter
 from barnabas.testing import TestBroker
 
 ATTEMPT_MS = 500

@@ -391,6 +391,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
     }
     if broker.inter_broker:
         node["inter_broker"] = broker.inter_broker
+    if broker.listener_names:
+        node["listener_names"] = list(broker.listener_names)
     if broker.leaving:
         node["leaving"] = True
     if broker.min_isr is not None:
@@ -418,6 +420,7 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         previous_epoch=_integer(node, "previous_epoch"),
         leaving=node.get("leaving") is True,
         inter_broker=_integer(node, "inter_broker"),
+        listener_names=tuple(_texts(node, "listener_names")),
         min_isr=_integer(node, "min_insync_replicas") if "min_insync_replicas" in node else None,
         offline=frozenset(_partition(name) for name in _texts(node, "offline")),
     )

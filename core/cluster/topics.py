@@ -191,6 +191,8 @@ class BrokerRegistration:
     """True in a controlled shutdown: the broker is about to stop, and hands over its leaderships."""
     inter_broker: int = 0
     """The index of the endpoint for other brokers."""
+    listener_names: tuple[str, ...] = ()
+    """The name of the listener of each endpoint; empty: an older version has registered the broker."""
     min_isr: int | None = None
     """The `min.insync.replicas` in its server.properties, or the default; None: the broker does not register it."""
     offline: frozenset[TopicPartition] = frozenset()

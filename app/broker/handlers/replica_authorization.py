@@ -24,7 +24,7 @@ def refused_replica(
     """
     if request.replica_id < 0:
         return None
-    if not endpoints.is_from_broker(caller):
+    if not endpoints.is_from_broker(caller, brokers.get(request.replica_id)):
         text = f"replica {request.replica_id} came in on {caller.listener or 'no listener'}, which is not for brokers"
         return ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{text}; see inter.broker.listener.name")
     return _refused_life(request, brokers) if isinstance(request, Fetch) else None

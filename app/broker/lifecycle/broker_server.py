@@ -58,7 +58,7 @@ from ..handlers.topics import TopicService
 from ..service import BrokerService
 from ..state.broker_state import BrokerState
 from ..state.dependencies import Outside, Server
-from ..state.endpoints import Endpoints, inter_broker_address
+from ..state.endpoints import Endpoints
 from ..state.settings import BrokerSettings
 from .authentication import Authentication, Credentials, add_bootstrap_users, pretended_key
 from .authorization import authorization_of, classic_access
@@ -122,7 +122,9 @@ def _noted(log_dirs: Sequence[LogDir]) -> int | None:
     return next(iter(noted), None)
 
 
-def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry, what_for: str) -> Links:
+def links_to_others(
+    outside: Outside, config: BrokerConfig, registry: ClusterRegistry, endpoints: Endpoints, what_for: str
+) -> Links:
     """Return links to the other brokers, at the addresses of their newest registrations. Raises `ConfigError`.
 
     `what_for` becomes a part of the client id.
@@ -132,7 +134,7 @@ def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterReg
 
     def address(broker_id: int) -> Address | None:
         broker = registry.image.brokers.get(broker_id)
-        return None if broker is None else inter_broker_address(broker)
+        return None if broker is None else endpoints.inter_broker_address(broker)
 
     made = LinkDependencies(
         scheduler=outside.scheduler,
@@ -391,19 +393,12 @@ class BrokerServer:
         )
         logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
         closing.callback(logs.close)
-        self._open_ports(settings.running)
+        endpoints = self._open_ports(settings.running)
         state = self._state = BrokerState(
             owns_topics=owns_topics,
             cluster_id=cluster_id,
             settings=settings,
-            endpoints=Endpoints(
-                config.broker_id,
-                self.listeners,
-                config.advertised_listener_list,
-                outside.host_name,
-                config.inter_broker_listener,
-                config.broker_rack,
-            ),
+            endpoints=endpoints,
             clock=outside.clock,
             entropy=outside.entropy,
             scheduler=outside.scheduler,
@@ -412,8 +407,8 @@ class BrokerServer:
             metrics=outside.metrics,
             report=self._report,
             lease_valid=None if lease is None else lambda: lease.is_valid,
-            fetch_from=None if lease is None else self._links(registry, "fetcher").submit,
-            ask=None if lease is None else self._links(registry, "coordinator").submit,
+            fetch_from=None if lease is None else self._links(registry, endpoints, "fetcher").submit,
+            ask=None if lease is None else self._links(registry, endpoints, "coordinator").submit,
         )
         selector = config.replica_selector_class
         self._api = BrokerService(
@@ -507,12 +502,22 @@ class BrokerServer:
         if self._outside.listener_tls is not None:
             self._outside.listener_tls.change(running)
 
-    def _open_ports(self, running: BrokerConfig) -> None:
-        """Open the port of each listener. `running`: the configuration with the dynamic settings."""
+    def _open_ports(self, running: BrokerConfig) -> Endpoints:
+        """Open the port of each listener; return their addresses. `running`: the configuration with the dynamic
+        settings."""
+        config = self._config
         for listener in self._config.listener_list:
             self._listen(listener, running)
         if running is not self._config and self._outside.listener_tls is not None:
             self._outside.listener_tls.change(running)  # links to other brokers were made before the tree was read
+        return Endpoints(
+            config.broker_id,
+            self.listeners,
+            config.advertised_listener_list,
+            self._outside.host_name,
+            config.inter_broker_listener,
+            config.broker_rack,
+        )
 
     def _listen(self, listener: ListenAddress, running: BrokerConfig) -> None:
         """Open a port. Its connections are read when the broker is ready."""
@@ -622,8 +627,8 @@ class BrokerServer:
         self._waits_for_registrar = not registrar.register()
         self._look_if_ready()
 
-    def _links(self, registry: ClusterRegistry, what_for: str) -> Links:
-        links = links_to_others(self._outside, self._config, registry, what_for)
+    def _links(self, registry: ClusterRegistry, endpoints: Endpoints, what_for: str) -> Links:
+        links = links_to_others(self._outside, self._config, registry, endpoints, what_for)
         self._fronts.callback(links.close)
         return links
 

@@ -23,6 +23,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
         rack=config.broker_rack,
         started_ms=state.clock.now_ms(),
         inter_broker=state.endpoints.inter_broker or 0,
+        listener_names=state.endpoints.names,
         min_isr=config.min_insync_replicas,
     )
 

@@ -15,8 +15,9 @@ IN_PROCESS = ("in-process", 0)
 
 
 class Endpoints:
-    """The addresses of this broker and the others, by listener; the nth listener of each broker belongs together.
+    """The addresses of this broker and the others, by listener. Listeners of the same name belong together.
 
+    So brokers may have different listeners while these change by a rolling restart.
     `host_name` is advertised for a listener on every interface without an advertised one (as Kafka does); clients on
     this machine get the loopback address instead. `inter_broker`: the index of the listener for other brokers; None:
     there is none.
@@ -37,6 +38,8 @@ class Endpoints:
         self._everywhere = [not listener.host and not given for listener in bound]
         self._advertised = advertised(bound, given, host_name)
         self._index = {str(listener): index for index, listener in enumerate(bound)}
+        self.names = tuple(listener.name for listener in bound)
+        """The name of each listener."""
 
     def registered(self) -> tuple[str, ...]:
         """Return the endpoints for the registry of brokers."""
@@ -56,11 +59,20 @@ class Endpoints:
             return ("127.0.0.1", listener.port)
         return (listener.host, listener.port)
 
-    def is_from_broker(self, caller: Caller) -> bool:
-        """Return True if the caller may be another broker, by its listener, or is this broker."""
+    def is_from_broker(self, caller: Caller, broker: BrokerRegistration | None = None) -> bool:
+        """Return True if the caller may be another broker, by its listener, or is this broker.
+
+        `broker`: the one that it claims to be, which connects by the listener that is named for brokers in its own
+        configuration.
+        """
         if caller.origin is Origin.BROKER:
             return True
-        return self.inter_broker is not None and self._index.get(caller.listener) == self.inter_broker
+        index = self._index.get(caller.listener)
+        if index is None or self.inter_broker is None:
+            return False
+        if index == self.inter_broker:
+            return True
+        return broker is not None and self.names[index] == _name_at(broker, broker.inter_broker)
 
     def nodes_with_own(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
         """Return `nodes`, and this broker even while it is not registered.
@@ -87,23 +99,42 @@ class Endpoints:
         if broker.broker_id == self._node_id:
             return self.own_address(caller)
         index = self._index.get(caller.listener, 0)
-        if index >= len(broker.endpoints):
-            return None
-        try:
-            listener = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
-        except ConfigError:
-            return None  # a registration of a newer broker, whose protocol we do not know
-        return (listener.host, listener.port)
+        return _address_at(broker, _matching(broker, self.names, index))
+
+    def inter_broker_address(self, broker: BrokerRegistration) -> Address | None:
+        """Return the address where this broker reaches another one: that of the listener with the name of its own for
+        brokers, or else of the one that the other has for them; None if the registration has none, or an unknown
+        protocol."""
+        index = None if self.inter_broker is None else _matching(broker, self.names, self.inter_broker)
+        if index is None or not broker.listener_names:
+            index = broker.inter_broker
+        return _address_at(broker, index)
 
 
-def inter_broker_address(broker: BrokerRegistration) -> Address | None:
-    """Return the address for other brokers; None if the registration has none, or an unknown protocol."""
-    if not 0 <= broker.inter_broker < len(broker.endpoints):
+def _matching(broker: BrokerRegistration, names: Sequence[str], index: int) -> int | None:
+    """Return the index of a broker's endpoint that belongs to the listener at `index` of `names`; None without one.
+
+    Of several listeners with the same name, the first ones belong together, and so on.
+    """
+    others = broker.listener_names
+    if not others or index >= len(names):
+        return index
+    before = names[:index].count(names[index])
+    same = [each for each, name in enumerate(others) if name == names[index]]
+    return same[before] if before < len(same) else None
+
+
+def _name_at(broker: BrokerRegistration, index: int) -> str | None:
+    return broker.listener_names[index] if 0 <= index < len(broker.listener_names) else None
+
+
+def _address_at(broker: BrokerRegistration, index: int | None) -> Address | None:
+    if index is None or not 0 <= index < len(broker.endpoints):
         return None
     try:
-        listener = parse_listener(broker.endpoints[broker.inter_broker], f"broker {broker.broker_id}")
+        listener = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
     except ConfigError:
-        return None
+        return None  # a registration of a newer broker, whose protocol we do not know
     return (listener.host, listener.port)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.app.broker.state.endpoints import Endpoints, inter_broker_address
+from barnabas.app.broker.state.endpoints import Endpoints
 from barnabas.app.config import ListenAddress
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api.cluster import BrokerNode
@@ -81,4 +81,47 @@ def test_who_comes_in_on_the_listener_for_brokers_may_be_one() -> None:
     ],
 )
 def test_where_brokers_reach_another(endpoints: tuple[str, ...], index: int, expected: tuple[str, int] | None) -> None:
-    assert inter_broker_address(BrokerRegistration(broker_id=2, endpoints=endpoints, inter_broker=index)) == expected
+    other = BrokerRegistration(broker_id=2, endpoints=endpoints, inter_broker=index)
+    assert Endpoints(1, [INSIDE], [], "me", 0).inter_broker_address(other) == expected
+
+
+PLAIN = ListenAddress("kafka", "127.0.0.1", 9092, "PLAINTEXT")
+SECURE = ListenAddress("kafka", "127.0.0.1", 9093, "SASL_SSL", security="SASL_SSL")
+
+
+def registered(*names: str, inter_broker: int = 0) -> BrokerRegistration:
+    """Broker 2, which is at port 1 by the listener PLAINTEXT, and at port 2 by SASL_SSL."""
+    ports = {"PLAINTEXT": 1, "SASL_SSL": 2}
+    endpoints = tuple(f"kafka://b:{ports[name]}" for name in names)
+    return BrokerRegistration(broker_id=2, endpoints=endpoints, listener_names=names, inter_broker=inter_broker)
+
+
+def test_clients_get_the_listener_of_the_same_name_while_brokers_have_different_ones() -> None:
+    both = Endpoints(1, [PLAIN, SECURE], [], "me", 0)
+    secure = Endpoints(1, [SECURE], [], "me", 0)
+
+    def others(endpoints: Endpoints, listener: ListenAddress, other: BrokerRegistration) -> list[int]:
+        return [node.port for node in endpoints.nodes({2: other}, caller(listener))]
+
+    assert others(secure, SECURE, registered("PLAINTEXT", "SASL_SSL")) == [2]
+    assert others(both, SECURE, registered("SASL_SSL")) == [2]
+    assert others(both, PLAIN, registered("SASL_SSL")) == []
+    assert others(both, PLAIN, registered("SASL_SSL", "PLAINTEXT")) == [1]
+
+
+def test_broker_reaches_others_by_the_listener_that_it_uses_itself_for_brokers() -> None:
+    before = Endpoints(1, [PLAIN, SECURE], [], "me", 0)
+    after = Endpoints(1, [PLAIN, SECURE], [], "me", 1)
+    names = "PLAINTEXT", "SASL_SSL"
+    assert before.inter_broker_address(registered(*names, inter_broker=1)) == ("b", 1)
+    assert after.inter_broker_address(registered(*names, inter_broker=0)) == ("b", 2)
+    assert after.inter_broker_address(registered("PLAINTEXT")) == ("b", 1)  # it has no other one
+    older = BrokerRegistration(broker_id=2, endpoints=("kafka://b:1", "kafka://b:2"), inter_broker=0)
+    assert after.inter_broker_address(older) == ("b", 1)
+
+
+def test_broker_is_recognized_by_the_listener_of_its_own_registration_while_the_listener_for_brokers_changes() -> None:
+    after = Endpoints(1, [PLAIN, SECURE], [], "me", 1)
+    assert after.is_from_broker(caller(PLAIN), registered("PLAINTEXT", "SASL_SSL", inter_broker=0))
+    assert not after.is_from_broker(caller(PLAIN), registered("PLAINTEXT", "SASL_SSL", inter_broker=1))
+    assert not after.is_from_broker(caller(PLAIN))

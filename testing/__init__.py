@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         MemoryTree,
         SeededEntropy,
     )
-    from .cluster import CLUSTER_DEFAULTS, COORDINATION, TestCluster
-    from .cluster_broker import ClusterBroker
+    from .cluster import CLUSTER_DEFAULTS, COORDINATION, ClusterBroker, TestCluster
     from .faults import Fault, Faults
     from .manual_broker import ManualBroker
     from .produced import assert_produced
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CLUSTER_DEFAULTS": ".cluster",
     "COORDINATION": ".cluster",
-    "ClusterBroker": ".cluster_broker",
+    "ClusterBroker": ".cluster",
     "Fault": ".faults",
     "Faults": ".faults",
     "JumpingClock": ".broker",

@@ -7,9 +7,7 @@ from . import (
     cluster,
     configs,
     fetch,
-    group_offsets,
     groups,
-    offsets_metadata,
     produce,
     scram,
     security,
@@ -21,13 +19,11 @@ from .api import Api
 _FAMILIES: tuple[Iterable[Api], ...] = (
     produce.APIS,
     fetch.APIS,
-    offsets_metadata.APIS,
     topics.APIS,
     configs.APIS,
     cluster.APIS,
     security.APIS,
     groups.APIS,
-    group_offsets.APIS,
     transactions.APIS,
     scram.APIS,
 )

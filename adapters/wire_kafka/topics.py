@@ -1,9 +1,25 @@
-"""CreateTopics (19), DeleteTopics (20), DeleteRecords (21), CreatePartitions (37)."""
+"""Topics: ListOffsets (2), Metadata (3), CreateTopics (19), DeleteTopics (20), DeleteRecords (21),
+CreatePartitions (37).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, TypeVar, cast
 
 from attrs import evolve
 
+from ...ports.broker_api.cluster import BrokerNode
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource
-from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.broker_api.metadata import NO_TOPIC_ID, Metadata, MetadataResult, PartitionMetadata, TopicMetadata
+from ...ports.broker_api.offsets import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+)
 from ...ports.broker_api.topics import (
     CreatedTopic,
     CreatePartitions,
@@ -23,12 +39,14 @@ from ...ports.broker_api.topics import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
+from ...ports.types import Buffer
 from . import wire
 from .api import Api
 from .schema import (
     BOOL,
     ERROR,
     ERROR_TEXT,
+    I8,
     I16,
     I32,
     I64,
@@ -39,6 +57,7 @@ from .schema import (
     ByTopic,
     Choice,
     Field,
+    Filler,
     Flag,
     Missing,
     NullableArray,
@@ -258,4 +277,232 @@ CREATE_PARTITIONS = Api(
     ),
 )
 
-APIS = (CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS)
+
+def _least_list_offsets(request: ListOffsets) -> int:
+    return max((_TIMESTAMPS_SINCE.get(part.timestamp, 1) for part in request.partitions), default=1)
+
+
+_PATIENCE_MS = 30_000
+_TIMESTAMPS_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_MEANINGLESS = -(2**63)
+
+
+class _Timestamp:
+    """A time, or a number below 0 that stands for a place in the log. In versions that do not know the number it has no
+    meaning, and the partition gets UNSUPPORTED_VERSION, as in Kafka."""
+
+    def read(self, reader: Reader, version: int) -> int:
+        timestamp = I64.read(reader, version)
+        return timestamp if version >= _TIMESTAMPS_SINCE.get(timestamp, 0) else _MEANINGLESS
+
+    def write(self, writer: Writer, version: int, value: int) -> None:
+        I64.write(writer, version, value)
+
+
+class _OffsetError:
+    """Clients of before version 5 do not know OFFSET_NOT_AVAILABLE; what they know makes them try again as well."""
+
+    def read(self, reader: Reader, version: int) -> ErrorCode:
+        return ERROR.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: ErrorCode) -> None:
+        too_new = version < 5 and value is ErrorCode.OFFSET_NOT_AVAILABLE
+        ERROR.write(writer, version, ErrorCode.LEADER_NOT_AVAILABLE if too_new else value)
+
+
+LIST_OFFSETS = Api(
+    key=2,
+    versions=(1, 11),
+    flexible_from=6,
+    request_type=ListOffsets,
+    request=Struct(
+        ListOffsets,
+        Field("replica_id", I32),
+        Field("isolation_level", I8, since=2),
+        Field(
+            "partitions",
+            ByTopic(
+                ListOffsetsPartition,
+                Field("partition", I32),
+                Field("current_leader_epoch", I32, since=4),
+                Field("timestamp", _Timestamp()),
+            ),
+        ),
+        Filler(I32, _PATIENCE_MS, since=10),  # for brokers that look into remote storage
+    ),
+    result=Struct(
+        ListOffsetsResult,
+        Field("throttle_ms", I32, since=2),
+        Field(
+            "partitions",
+            ByTopic(
+                ListOffsetsResultPartition,
+                Field("partition", I32),
+                Field("error", _OffsetError()),
+                Field("timestamp", I64),
+                Field("offset", I64),
+                Field("leader_epoch", I32, since=4),
+            ),
+        ),
+    ),
+    least_version=_least_list_offsets,
+    by_partition=True,
+    long_answers=True,
+)
+
+
+class MetadataRequest:
+    """The request: topics by name, from version 10 with ids, which may replace the name from 12."""
+
+    def read(self, reader: Reader, version: int) -> Metadata:
+        names: list[str] = []
+        ids: list[bytes] = []
+        count = reader.count()
+        for _ in range(count):
+            topic_id = bytes(reader.span(16)) if version >= 10 else NO_TOPIC_ID
+            name = reader.nullable_text() if version >= 10 else reader.text()
+            if name is not None:
+                names.append(name)
+            elif version >= 12 and topic_id != NO_TOPIC_ID:
+                ids.append(topic_id)
+            else:
+                raise Malformed("a topic without a name")
+            reader.skip_tags()
+        allow_creation = version < 4 or BOOL.read(reader, version)
+        wants_cluster_operations = 8 <= version <= 10 and BOOL.read(reader, version)
+        wants_topic_operations = version >= 8 and BOOL.read(reader, version)
+        reader.skip_tags()
+        wants_all = count < 0 or (count == 0 and version == 0)
+        return Metadata(
+            topics=None if wants_all else names,
+            topic_ids=ids,
+            allow_auto_topic_creation=allow_creation,
+            include_cluster_authorized_operations=wants_cluster_operations,
+            include_topic_authorized_operations=wants_topic_operations,
+        )
+
+    def write(self, writer: Writer, version: int, value: Metadata) -> None:
+        if value.topics is None:
+            writer.count(0 if version == 0 else -1)
+        else:
+            writer.count(len(value.topics) + len(value.topic_ids))
+            for name in value.topics:
+                if version >= 10:
+                    writer.out += NO_TOPIC_ID
+                writer.text(name)
+                writer.end()
+            for topic_id in value.topic_ids:
+                UUID.write(writer, version, topic_id)
+                writer.nullable_text(None)
+                writer.end()
+        if version >= 4:
+            BOOL.write(writer, version, value.allow_auto_topic_creation)
+        if 8 <= version <= 10:
+            BOOL.write(writer, version, value.include_cluster_authorized_operations)
+        if version >= 8:
+            BOOL.write(writer, version, value.include_topic_authorized_operations)
+        writer.end()
+
+
+def _least_metadata(request: Metadata) -> int:
+    if request.topic_ids:
+        return 12
+    if request.include_cluster_authorized_operations or request.include_topic_authorized_operations:
+        return 8
+    if not request.allow_auto_topic_creation:
+        return 4
+    return 0 if request.topics is None or request.topics else 1
+
+
+_PARTITION = Struct(
+    PartitionMetadata,
+    Field("error", ERROR),
+    Field("partition", I32),
+    Field("leader", I32),
+    Field("leader_epoch", I32, since=7, absent=-1),
+    Field("replicas", Array(I32)),
+    Field("isr", Array(I32)),
+    Field("offline_replicas", Array(I32), since=5),
+)
+_TOPIC = Struct(
+    TopicMetadata,
+    Field("error", ERROR),
+    Field("name", TEXT, until=11),
+    Field("name", NULLABLE_TEXT, since=12),
+    Field("topic_id", UUID, since=10),
+    Field("internal", BOOL, since=1),
+    Field("partitions", Array(_PARTITION)),
+    Field("authorized_operations", I32, since=8),
+)
+_BROKER = Struct(
+    BrokerNode,
+    Field("node_id", I32),
+    Field("host", TEXT),
+    Field("port", I32),
+    Field("rack", NULLABLE_TEXT, since=1),
+)
+
+
+class KeepsBytes(Protocol):
+    """A value that may hold the bytes that it was sent as."""
+
+    @property
+    def encoded(self) -> dict[int, bytes] | None: ...
+
+
+CachedT = TypeVar("CachedT", bound=KeepsBytes)
+
+
+class Cached(Generic[CachedT]):
+    """A codec for values that are sent repeatedly (`encoded` is a mapping): each is written once per version."""
+
+    has_steps = True
+
+    def __init__(self, layout: Struct[CachedT]) -> None:
+        self._layout = layout
+
+    def read(self, reader: Reader, version: int) -> CachedT:
+        return self._layout.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: CachedT) -> None:
+        for _ in self.write_in_steps(writer, version, value):
+            pass
+
+    def write_in_steps(self, writer: Writer, version: int, value: CachedT) -> Iterator[None]:
+        encoded = value.encoded
+        if encoded is None:
+            yield from self._layout.write_in_steps(writer, version, value)
+            return
+        content = encoded.get(version)
+        if content is None:
+            part = type(writer)()
+            yield from self._layout.write_in_steps(part, version, value)
+            content = encoded[version] = b"".join(cast(Sequence[Buffer], part.pieces()))
+        writer.raw(content)
+
+
+METADATA = Api(
+    key=3,
+    versions=(0, 13),
+    flexible_from=9,
+    request_type=Metadata,
+    request=MetadataRequest(),
+    result=Cached(
+        Struct(
+            MetadataResult,
+            Field("throttle_ms", I32, since=3),
+            Field("brokers", Array(_BROKER)),
+            Field("cluster_id", NULLABLE_TEXT, since=2, absent=None),
+            Field("controller_id", I32, since=1, absent=-1),
+            Field("topics", Array(Cached(_TOPIC))),
+            Field("authorized_operations", I32, since=8, until=10),
+            Filler(I16, ErrorCode.NONE, since=13),  # REBOOTSTRAP_REQUIRED: no broker of ours has reason to say so
+        )
+    ),
+    least_version=_least_metadata,
+    most_version=lambda _: 12,  # whose answers say all that our clients act on
+    long_answers=True,
+)
+
+
+APIS = (CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS, LIST_OFFSETS, METADATA)

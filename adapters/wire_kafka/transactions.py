@@ -37,7 +37,6 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.types import TopicPartition
 from .api import Api
-from .fenced import FencedError
 from .schema import (
     BOOL,
     ERROR,
@@ -57,6 +56,25 @@ from .schema import (
 from .wire import Reader, Writer
 
 T = TypeVar("T")
+
+
+# PRODUCER_FENCED came with Kafka 2.7; clients before know INVALID_PRODUCER_EPOCH (KIP-588, facts C6).
+
+
+class FencedError:
+    """An error code; versions below `since` carry INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED."""
+
+    def __init__(self, *, since: int) -> None:
+        self._since = since
+
+    def read(self, reader: Reader, version: int) -> ErrorCode:
+        return ERROR.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: ErrorCode) -> None:
+        if version < self._since and value is ErrorCode.PRODUCER_FENCED:
+            value = ErrorCode.INVALID_PRODUCER_EPOCH
+        ERROR.write(writer, version, value)
+
 
 _FENCED = FencedError(since=2)
 _BATCHED = 4

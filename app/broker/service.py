@@ -31,12 +31,10 @@ from ...ports.broker_api.transactions import WriteTxnMarkers
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
-from .handlers.acls import AclService
 from .handlers.authorization import authorize
 from .handlers.classic import ClassicService
 from .handlers.cluster import ClusterService, LogDirService
 from .handlers.configs import ConfigService, QuotaService
-from .handlers.credentials import ScramService, TokenService
 from .handlers.fetch import FetchService
 from .handlers.find_coordinator import CoordinatorService
 from .handlers.groups import GroupService
@@ -46,6 +44,7 @@ from .handlers.metadata import MetadataService
 from .handlers.produce import ProduceService
 from .handlers.producer_id_manager import ProducerIds
 from .handlers.replicas import ReplicaService
+from .handlers.security import AclService, ScramService, TokenService
 from .handlers.topics import TopicService
 from .handlers.transactions import MarkerService, ProducerService, TransactionService
 from .state.authorization import Authorization

@@ -4,11 +4,20 @@ All of them take and return DataFrames of Spark, batches and streams unless they
 names. docs/streams.md shows each of them.
 """
 
-from .checkpoints import connector_checkpoint
-from .messages import as_messages, json_fields
-from .operators import anomaly_scores, co_occurrence, deduplicated, item_pairs, join_latest, join_within, latest, top_k
+from .operators import (
+    anomaly_scores,
+    as_messages,
+    co_occurrence,
+    deduplicated,
+    item_pairs,
+    join_latest,
+    join_within,
+    json_fields,
+    latest,
+    top_k,
+)
 from .progress import offsets_behind_latest
-from .sinks import append_batches, page_batches, table_batches
+from .sinks import append_batches, connector_checkpoint, page_batches, table_batches
 from .watching import watch
 from .windows import over_limit, rate_limited, sessions, windowed_counts
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from asyncio import timeout, wrap_future
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 from urllib.parse import unquote
 
+from attrs import evolve
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -19,15 +21,24 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...app.compose.https import BasicAuthentication
-from ..formats.parsed import FORMATS
-from .call import Call
-from .changing import delete_config, delete_mode, delete_subject, delete_version, set_config, set_mode
-from .errors import RegistryError, schema_not_found, subject_not_found, version_not_found
+from ...ports.values import frozen
+from ..formats.compatibility import Compatibility
+from ..formats.parsed import AVRO, FORMATS, PROTOBUF, InvalidSchema, UnsupportedFormat
+from .errors import (
+    RegistryError,
+    invalid_schema,
+    invalid_version,
+    not_permitted,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
 from .members import config_members, content_members, version_members
+from .records import ConfigRecord, ModeRecord, Noop, Record, SchemaRecord, SubjectDeleted, packed
 from .registering import Given, compare, find, read, register
 from .registry import Registry
 from .state import Subjects
-from .words import DEFAULT_LEVEL, LATEST, Config, Content, Mode, Version, guid_of
+from .words import DEFAULT_LEVEL, ID_MAX, LATEST, VERSION_MAX, Config, Content, Mode, Reference, Version, guid_of
 
 logger = logging.getLogger("barnabas.schemas.registry")
 
@@ -36,6 +47,195 @@ BODY_S = 30.0
 _OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 _SPOKEN = (_OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
 _TAKEN = (*_SPOKEN, "application/octet-stream")
+
+
+# A request of the REST API, and its parameters.
+
+_DEFAULT_CONTEXT = ":.:"
+_SUBJECT_CHARS_MAX = 1000
+_REFERENCES_MAX = 1000
+
+
+@frozen(kw_only=True)
+class Call:
+    """The parts of the path, the query and the body, all untrusted text."""
+
+    registry: Registry
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    pairs: Sequence[tuple[str, str]] = ()
+    """The whole query, in which names may be repeated."""
+    body: bytes = b""
+
+    @property
+    def subjects(self) -> Subjects:
+        """Return the subjects of the registry. Raises `RegistryError`."""
+        return self.registry.subjects()
+
+    @property
+    def subject(self) -> str:
+        """Return the subject in the path. Raises `RegistryError` for one of another context than the default one."""
+        return subject_name(self.path["subject"])
+
+    @property
+    def version(self) -> int:
+        """Return the version in the path; "latest" is `LATEST`. Raises `RegistryError`."""
+        given = self.path["version"]
+        if given in ("latest", "-1"):
+            return LATEST
+        number = _number(given)
+        if not 1 <= number <= VERSION_MAX:
+            raise invalid_version(given)
+        return number
+
+    @property
+    def id(self) -> int:
+        """Return the id in the path. Raises `RegistryError`."""
+        number = _number(self.path["id"])
+        if not 0 <= number <= ID_MAX:
+            raise RegistryError(404, "HTTP 404 Not Found: an id is a whole number")
+        return number
+
+    def flag(self, name: str) -> bool:
+        """Return True if the query has the flag."""
+        return self.query.get(name, "").lower() == "true"
+
+    def metadata(self) -> dict[str, str]:
+        """Return the pairs of `key` and `value` in the query. Raises `RegistryError`."""
+        keys, values = ([value for name, value in self.pairs if name == wanted] for wanted in ("key", "value"))
+        if len(keys) != len(values) or not keys:
+            raise RegistryError(422, "key, value: give a value for each key, as in ?key=owner&value=payments")
+        return dict(zip(keys, values, strict=True))
+
+    def formatted(self, content: Content) -> str:
+        """Return the text in the format of the query: `resolved` Avro, `serialized` Protobuf. Raises
+        `RegistryError`."""
+        wanted = self.query.get("format", "")
+        if (content.format, wanted) not in ((AVRO, "resolved"), (PROTOBUF, "serialized")):
+            return content.text
+        try:
+            text: str = getattr(self.registry.library.parse(content, self.subjects), wanted)
+        except (InvalidSchema, UnsupportedFormat) as error:
+            raise invalid_schema(error) from error
+        return text
+
+    def window(self, found: list[Any]) -> list[Any]:
+        """Return the part that offset and limit of the query select."""
+        offset, limit = _number(self.query.get("offset", "0")), _number(self.query.get("limit", "-1"))
+        return found[max(0, offset) :][: limit if limit >= 0 else None]
+
+    def members(self) -> dict[str, Any]:
+        """Return the body, a JSON object. Raises `RegistryError`."""
+        try:
+            value = json.loads(self.body, parse_constant=_finite, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            raise RegistryError(400, f"The body is not JSON: {str(error) or 'it nests too deep'}") from error
+        if not isinstance(value, dict):
+            raise RegistryError(422, "The body is not a JSON object")
+        return value
+
+    def given(self) -> Given:
+        """Return the schema in the body. Raises `RegistryError`."""
+        members = self.members()
+        content = Content(
+            _typed(members, "schemaType", str) or AVRO,
+            _typed(members, "schema", str) or "",
+            tuple(_reference(each) for each in _listed(members.get("references"))),
+            metadata=packed(_typed(members, "metadata", dict)),
+            rule_set=packed(_typed(members, "ruleSet", dict)),
+        )
+        return Given(
+            subject=self.subject if "subject" in self.path else "",
+            content=content,
+            id=max(0, _whole(members, "id", ID_MAX)),
+            version=max(0, _whole(members, "version", VERSION_MAX)),
+            normalize=self.flag("normalize"),
+        )
+
+    def config(self) -> Config:
+        """Return the configuration in the body. Raises `RegistryError`."""
+        members = self.members()
+        level = _typed(members, "compatibility", str)
+        known = ("compatibility", "normalize")
+        unknown = sorted(key for key, value in members.items() if value is not None and key not in known)
+        if unknown:
+            raise RegistryError(422, f"{', '.join(unknown)[:200]}: unknown; known: {', '.join(known)}")
+        try:
+            return Config(level=Compatibility(level) if level else None, normalize=_typed(members, "normalize", bool))
+        except ValueError:
+            text = f"Invalid compatibility level {level!r:.100}. Valid values are {', '.join(Compatibility)}"
+            raise RegistryError(42203, text) from None
+
+    def mode(self) -> Mode:
+        """Return the mode in the body. Raises `RegistryError`."""
+        mode = _typed(self.members(), "mode", str)
+        try:
+            return Mode(mode or "")
+        except ValueError:
+            text = f"Invalid mode {mode!r:.100}. Valid values are {', '.join(Mode)}"
+            raise RegistryError(42204, text) from None
+
+
+def subject_name(given: str) -> str:
+    """Remove the name of the default context. Raises `RegistryError` for another one."""
+    name = given.removeprefix(_DEFAULT_CONTEXT)
+    if name.startswith(":."):
+        raise not_permitted(f"Subject {given:.200}: contexts other than the default one are not supported")
+    if not name or len(name) > _SUBJECT_CHARS_MAX or not name.isprintable():
+        raise RegistryError(42208, "A subject has a name of 1 to 1000 printable characters")
+    return name
+
+
+def _reference(given: Any) -> Reference:
+    if not isinstance(given, dict):
+        raise RegistryError(422, "references: a list of objects with name, subject and version")
+    name, subject = _typed(given, "name", str), _typed(given, "subject", str)
+    if not name or not subject:
+        raise RegistryError(422, "references: each has a name, a subject and a version")
+    version = _whole(given, "version", VERSION_MAX)
+    if version < 1 and version != LATEST:
+        raise invalid_version(str(version))
+    return Reference(name, subject_name(subject), version)
+
+
+def _listed(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    if not isinstance(given, list) or len(given) > _REFERENCES_MAX:
+        raise RegistryError(422, f"references: a list of at most {_REFERENCES_MAX}")
+    return given
+
+
+def _typed(members: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    value = members.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise RegistryError(422, f"{name}: expected {kind.__name__}, not {value!r:.100}")
+    return value
+
+
+def _whole(members: dict[str, Any], name: str, most: int) -> int:
+    value = members.get(name)
+    if value is None:
+        return 0
+    if type(value) is not int or not -1 <= value <= most:
+        raise RegistryError(422, f"{name}: expected a whole number up to {most}, not {value!r:.100}")
+    return value
+
+
+def _finite(text: str) -> float:
+    """Parse a float. Raises `ValueError` for NaN and infinities, which other readers of the topic refuse."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.100} is not a JSON number")
+    return value
+
+
+def _number(text: str) -> int:
+    """Parse a whole number; return an invalid one for anything else."""
+    return (
+        int(text) if len(text) <= 11 and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() else -2
+    )
+
 
 Handle = Callable[[Call], Any]
 
@@ -96,6 +296,121 @@ def get_config(call: Call) -> dict[str, Any]:
         found = subjects.configs.get(None, Config())
     level = found.level or (subjects.level(subject) if subject is not None else DEFAULT_LEVEL)
     return config_members(Config(level=level, normalize=found.normalize), "compatibilityLevel")
+
+
+# Deletions, and changes of levels and modes: the records to write, or an error.
+
+
+def delete_version(subject: str, number: int, subjects: Subjects, *, permanent: bool) -> tuple[int, list[Record]]:
+    """Delete a version, first softly, then permanently; return its number. Raises `RegistryError`."""
+    _may_change(subject, subjects)
+    if number == LATEST:
+        versions = subjects.of_subject(subject, deleted=permanent)
+        if not versions:
+            raise subject_not_found(subject)
+        number = versions[-1].version
+    version = subjects.version(subject, number, deleted=True)
+    if version is None:
+        raise version_not_found(number) if subjects.versions.get(subject) else subject_not_found(subject)
+    _check_unreferenced([version], subjects)
+    if permanent:
+        if not version.deleted:
+            text = f"Subject '{subject}' Version {number} was not deleted first before being permanently deleted"
+            raise RegistryError(40407, text)
+        return number, _gone([version], subjects)
+    if version.deleted:
+        text = f"Subject '{subject}' Version {number} was soft deleted. Set permanent=true to delete permanently"
+        raise RegistryError(40406, text)
+    records: list[Record] = [SchemaRecord(subject, number, evolve(version, deleted=True))]
+    last = len(subjects.of_subject(subject)) == 1
+    return number, records + (_settings_gone(subject, subjects) if last else [])
+
+
+def delete_subject(subject: str, subjects: Subjects, *, permanent: bool) -> tuple[list[int], list[Record]]:
+    """Delete a subject, first softly, then permanently; return the numbers of its versions. Raises `RegistryError`."""
+    _may_change(subject, subjects)
+    everything = subjects.of_subject(subject, deleted=True)
+    if not everything:
+        raise subject_not_found(subject)
+    standing = [each for each in everything if not each.deleted]
+    if permanent:
+        if standing:
+            text = f"Subject '{subject}' was not deleted first before being permanently deleted"
+            raise RegistryError(40405, text)
+        _check_unreferenced(everything, subjects)
+        return [each.version for each in everything], _gone(everything, subjects)
+    if not standing:
+        text = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+        raise RegistryError(40404, text)
+    _check_unreferenced(standing, subjects)
+    numbers = [each.version for each in standing]
+    return numbers, [SubjectDeleted(subject, numbers[-1]), *_settings_gone(subject, subjects)]
+
+
+def set_config(subject: str | None, config: Config, subjects: Subjects) -> tuple[Config, list[Record]]:
+    """Set a configuration; None does not change. Return the new one."""
+    _may_change(subject, subjects)
+    old = subjects.configs.get(subject, Config())
+    new = Config(
+        level=old.level if config.level is None else config.level,
+        normalize=old.normalize if config.normalize is None else config.normalize,
+    )
+    return new, [ConfigRecord(subject, new)]
+
+
+def delete_config(subject: str | None, subjects: Subjects) -> tuple[Config, list[Record]]:
+    """Delete and return the configuration. Raises `RegistryError` if the subject has none."""
+    _may_change(subject, subjects)
+    old = subjects.configs.get(subject)
+    if old is None and subject is not None:
+        raise subject_not_found(subject)
+    return old or Config(), [] if old is None else [ConfigRecord(subject, None)]
+
+
+def set_mode(subject: str | None, mode: Mode, subjects: Subjects, *, force: bool) -> tuple[Mode, list[Record]]:
+    """Set the mode. Raises `RegistryError` for IMPORT while there are schemas, unless forced."""
+    if mode is Mode.IMPORT and not force:
+        standing = [subject] if subject is not None else list(subjects.versions)
+        if any(subjects.of_subject(each) for each in standing):
+            raise not_permitted("Cannot import since found existing subjects; set force=true to import all the same")
+    return mode, [ModeRecord(subject, mode)]
+
+
+def delete_mode(subject: str | None, subjects: Subjects) -> tuple[Mode, list[Record]]:
+    """Delete and return the mode. Raises `RegistryError` if the subject has none."""
+    old = subjects.modes.get(subject)
+    if old is None and subject is not None:
+        raise subject_not_found(subject)
+    return old or Mode.READWRITE, [] if old is None else [ModeRecord(subject, None)]
+
+
+def _may_change(subject: str | None, subjects: Subjects) -> None:
+    mode = subjects.modes.get(None, Mode.READWRITE) if subject is None else subjects.mode(subject)
+    if mode is Mode.READONLY:
+        raise not_permitted(f"{'Everything' if subject is None else f'Subject {subject}'} is in read-only mode")
+
+
+def _check_unreferenced(versions: list[Version], subjects: Subjects) -> None:
+    for version in versions:
+        needed_by = subjects.referrers(version.subject, version.version)
+        if needed_by:
+            place = f"version {version.version} of subject {version.subject}"
+            other = f"{needed_by[0].subject} version {needed_by[0].version}"
+            raise RegistryError(42206, f"One or more references exist to {place}, such as from {other}")
+
+
+def _gone(versions: list[Version], subjects: Subjects) -> list[Record]:
+    gone: list[Record] = [SchemaRecord(each.subject, each.version, None) for each in versions]
+    return [*gone, Noop(subjects.last_id)]
+
+
+def _settings_gone(subject: str, subjects: Subjects) -> list[Record]:
+    records: list[Record] = []
+    if subject in subjects.modes:
+        records.append(ModeRecord(subject, None))
+    if subject in subjects.configs:
+        records.append(ConfigRecord(subject, None))
+    return records
 
 
 def put_config(call: Call) -> Future[Any]:

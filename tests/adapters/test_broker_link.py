@@ -10,7 +10,7 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.transport import TransportError
-from barnabas.testing.contracts.broker_link import BrokerLinkContract, LinkHarness
+from barnabas.testing.contracts.classic_link import BrokerLinkContract, LinkHarness
 from barnabas.testing.manual_broker import ManualBroker
 
 

@@ -17,7 +17,7 @@ from support.standing_still import goes_on_when_it_stands_still
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
-from barnabas.adapters.coord_zookeeper.watching_client import AddWatch
+from barnabas.adapters.coord_zookeeper.coordination import AddWatch
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for

@@ -16,8 +16,7 @@ from support.ports import free_port
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Broker
-from barnabas.app.compose.coordination import client_coordination
-from barnabas.app.compose.coordination_security import zookeeper_security
+from barnabas.app.compose.coordination import client_coordination, zookeeper_security
 from barnabas.ports.coordination import Coordination, CoordinationError, CreateNode, SetNode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.values import Secret

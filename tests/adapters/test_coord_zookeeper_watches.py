@@ -4,8 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, cast
 
-from barnabas.adapters.coord_zookeeper.coordination import Watches
-from barnabas.adapters.coord_zookeeper.watching_client import WatchingClient
+from barnabas.adapters.coord_zookeeper.coordination import Watches, WatchingClient
 from barnabas.adapters.watch_delivery import WatchDelivery
 
 

@@ -12,8 +12,7 @@ from barnabas.adapters.wire_classic import ClassicLink, connect_classic
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, Transport, TransportError
-from barnabas.testing.contracts.broker_link import LinkHarness
-from barnabas.testing.contracts.classic_link import BROKER_SETTINGS, ClassicLinkContract
+from barnabas.testing.contracts.classic_link import BROKER_SETTINGS, ClassicLinkContract, LinkHarness
 from barnabas.testing.manual_broker import ManualBroker
 
 

@@ -64,8 +64,7 @@ from .authentication import Authentication, Credentials, add_bootstrap_users, pr
 from .authorization import authorization_of, classic_access
 from .cluster_member import ClusterMember
 from .data_folders import checked_cluster_id
-from .log_cleaning import begin_cleaning
-from .log_scrubbing import LogScrubbing
+from .log_cleaning import LogScrubbing, begin_cleaning
 from .registration import (
     KAFKA,
     current_broker,

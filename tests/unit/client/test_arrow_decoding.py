@@ -12,10 +12,10 @@ from support.messages import NOW_MS, with_right_crc
 
 from barnabas import Message
 from barnabas.app.clients.arrow.decode import ArrowColumns, decode_arrow, decode_set
+from barnabas.core.log.compaction.log_cleaner import retain_records
 from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header, set_max_timestamp
 from barnabas.core.message.batch_reader import Columns, decode_columns
 from barnabas.core.message.batch_writer import encode_batch, encode_columns
-from barnabas.core.message.compacted_batch import retain_records
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.message.record_scan import scan_records
 from barnabas.plugins.builtin.codecs import builtin_codecs

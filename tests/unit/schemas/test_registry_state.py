@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.schemas.formats.compatibility import Compatibility
-from barnabas.schemas.registry import changing
+from barnabas.schemas.registry import http
 from barnabas.schemas.registry.errors import RegistryError
 from barnabas.schemas.registry.library import Library
 from barnabas.schemas.registry.records import (
@@ -117,10 +117,10 @@ def decide(step: tuple[Any, ...], subjects: Subjects, library: Library) -> list[
     if kind == "register":
         return register(Given(subject=subject, content=Content("AVRO", rest[0])), subjects, library)[1]
     if kind == "version":
-        return changing.delete_version(subject, rest[0], subjects, permanent=rest[1])[1]
+        return http.delete_version(subject, rest[0], subjects, permanent=rest[1])[1]
     if kind == "subject":
-        return changing.delete_subject(subject, subjects, permanent=rest[0])[1]
-    return changing.set_mode(subject, rest[0], subjects, force=True)[1]
+        return http.delete_subject(subject, subjects, permanent=rest[0])[1]
+    return http.set_mode(subject, rest[0], subjects, force=True)[1]
 
 
 def seen(subjects: Subjects) -> tuple[Any, ...]:

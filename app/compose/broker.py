@@ -10,7 +10,7 @@ from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import broker_backend, broker_session_request
-from .oauthbearer import token_validator
+from .oauthbearer import broker_oauthbearer, token_validator
 from .tls import BrokerTls
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _connect(
     """Return the function that connects the broker to other ones. Raises `ConfigError`."""
     from ..broker.lifecycle.authentication import inter_broker_sasl
 
-    sasl = inter_broker_sasl(config, entropy) if shared else None
+    sasl = inter_broker_sasl(config, entropy, lambda name: broker_oauthbearer(config, name)) if shared else None
     tls = broker_tls.of_other_brokers() if shared else None
 
     def connect(address: Address, opened: ConnectCallback) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...core.security.jaas import JaasEntry, parse_one_login_module
+from ...core.security.ssl_settings import SslSettings
 from ...ports.errors import ConfigError
-from ...ports.values import Secret
+from ...ports.values import Secret, frozen
+from ..config.tls_keys import ssl_settings
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from ...core.security.sasl.client import SaslFactory
     from ...core.security.sasl.oauthbearer import AccessToken, TokenValidator
     from ...plugins.host import PluginHost
@@ -55,8 +60,17 @@ def token_validator(config: BrokerConfig, listener: str, plugins: PluginHost) ->
             subject_claim=str(value("sasl.oauthbearer.sub.claim.name")),
             skew_s=number("sasl.oauthbearer.clock.skew.seconds"),
             accept_unsecured=handler is not None,
+            tls=None if handler is not None else _trust_of_keys(config, listener, str(url)),
         )
     )
+
+
+def _trust_of_keys(config: BrokerConfig, listener: str, url: str) -> SSLContext | None:
+    """Return the TLS of requests for the keys. Raises `ConfigError`."""
+    jaas = config.for_listener(listener, "sasl.jaas.config", _MECHANISM)
+    key = f"listener.name.{listener.lower()}.{_MECHANISM.lower()}.sasl.jaas.config"
+    login = parse_one_login_module(jaas, key) if isinstance(jaas, Secret) else None
+    return _server_trust(url, _options(login), _trusted_by(config, listener))
 
 
 def _check_allowed(config: BrokerConfig, url: object, listener: str) -> None:
@@ -73,31 +87,104 @@ def _check_allowed(config: BrokerConfig, url: object, listener: str) -> None:
         raise ConfigError(f"{_URL_KEY}={url} is not allowed; add {what} to {key}")
 
 
+@frozen(kw_only=True)
+class _TokenRequest:
+    """The settings by which a client or a broker obtains tokens."""
+
+    url: str
+    client_id: str
+    client_secret: Secret[str] | None
+    scope: str | None
+    timeout_s: float
+    refresh_window: float
+    options: Mapping[str, str]
+    """Those of the login module."""
+    trust: SslSettings
+    """The certificates to trust beside the system's, unless the login module has options `ssl.*`."""
+    url_key: str = "sasl.oauthbearer.token.endpoint.url"
+
+
 def client_oauthbearer(security: SecuritySettings, clock: Clock) -> SaslFactory:
-    """Return the SASL of a client with OAuth tokens: from a token endpoint, or from a file that something renews.
+    """Return the SASL of a client with OAuth tokens: from a callable, a token endpoint, or a file that is renewed.
 
     Raises `ConfigError`.
     """
-    from ...core.security.sasl.oauthbearer import OauthbearerClient, TokenSource, check_extensions
-
     login = security.login_module() if security.sasl_jaas_config else None
-    options = {} if login is None else {name: value.value for name, value in login.options.items()}
+    request = _TokenRequest(
+        url=security.sasl_oauthbearer_token_endpoint_url,
+        client_id=security.sasl_oauthbearer_client_credentials_client_id,
+        client_secret=security.sasl_oauthbearer_client_credentials_client_secret,
+        scope=security.sasl_oauthbearer_scope,
+        timeout_s=security.sasl_login_read_timeout_ms / 1000,
+        refresh_window=security.sasl_login_refresh_window_factor,
+        options=_options(login),
+        trust=SslSettings(
+            truststore_type=security.ssl_truststore_type or "JKS",
+            truststore_location=security.ssl_truststore_location or None,
+            truststore_password=security.ssl_truststore_password or None,
+            truststore_certificates=security.ssl_truststore_certificates or None,
+        ),
+    )
     extensions = dict(
         pair.strip().partition("=")[::2] for pair in security.sasl_oauthbearer_extensions.split(",") if pair.strip()
     )
-    extensions |= {
-        name.removeprefix("extension_"): value for name, value in options.items() if name.startswith("extension_")
-    }
-    check_extensions(extensions, "sasl.oauthbearer.extensions")
-    source = TokenSource(_fetch(security, options), clock, security.sasl_login_refresh_window_factor)
-    return lambda _: OauthbearerClient(source, extensions)
+    if security.sasl_oauth_token_provider is not None:
+        from ...adapters.oauthbearer.token_provider import provided_token
+
+        provider = security.sasl_oauth_token_provider
+        return _factory(request, lambda: provided_token(provider), clock, extensions)
+    return _factory(request, _fetch(request), clock, extensions)
 
 
-def _fetch(security: SecuritySettings, options: Mapping[str, str]) -> Callable[[], AccessToken]:
+def broker_oauthbearer(config: BrokerConfig, listener: str) -> SaslFactory:
+    """Return the SASL of connections to other brokers by OAuth tokens. Raises `ConfigError`."""
+    from ...adapters.system import SystemClock
+
+    def value(key: str) -> Any:
+        return config.for_listener(listener, key, _MECHANISM)
+
+    prefix = f"listener.name.{listener.lower()}.{_MECHANISM.lower()}."
+    handler = value("sasl.login.callback.handler.class")
+    if handler and not str(handler).endswith("OAuthBearerLoginCallbackHandler"):
+        text = "only Kafka's OAuthBearerLoginCallbackHandler has a counterpart here"
+        raise ConfigError(f"{prefix}sasl.login.callback.handler.class: {text}")
+    jaas = value("sasl.jaas.config")
+    login = parse_one_login_module(jaas, f"{prefix}sasl.jaas.config") if isinstance(jaas, Secret) else None
+    request = _TokenRequest(
+        url=value("sasl.oauthbearer.token.endpoint.url") or "",
+        client_id=value("sasl.oauthbearer.client.credentials.client.id") or "",
+        client_secret=value("sasl.oauthbearer.client.credentials.client.secret"),
+        scope=value("sasl.oauthbearer.scope"),
+        timeout_s=value("sasl.login.read.timeout.ms") / 1000,
+        refresh_window=value("sasl.login.refresh.window.factor"),
+        options=_options(login),
+        trust=_trusted_by(config, listener),
+        url_key=f"{prefix}sasl.oauthbearer.token.endpoint.url",
+    )
+    return _factory(request, _fetch(request), SystemClock(), {})
+
+
+def _options(login: JaasEntry | None) -> dict[str, str]:
+    return {} if login is None else {name: value.value for name, value in login.options.items()}
+
+
+def _factory(
+    request: _TokenRequest, fetch: Callable[[], AccessToken], clock: Clock, extensions: Mapping[str, str]
+) -> SaslFactory:
+    from ...core.security.sasl.oauthbearer import OauthbearerClient, TokenSource, check_extensions
+
+    given = {name: value for name, value in request.options.items() if name.startswith("extension_")}
+    every = {**extensions, **{name.removeprefix("extension_"): value for name, value in given.items()}}
+    check_extensions(every, "sasl.oauthbearer.extensions")
+    source = TokenSource(fetch, clock, request.refresh_window)
+    return lambda _: OauthbearerClient(source, every)
+
+
+def _fetch(request: _TokenRequest) -> Callable[[], AccessToken]:
     """Return the function that obtains a token; it blocks. Raises `ConfigError`."""
     from ...adapters.oauthbearer.http import check_url, fetch_token, read_token, unsecured_token
 
-    url, key = security.sasl_oauthbearer_token_endpoint_url, "sasl.oauthbearer.token.endpoint.url"
+    url, key, options = request.url, request.url_key, request.options
     if url.startswith("file://"):
         path = url.removeprefix("file://")
         return lambda: read_token(path)
@@ -105,13 +192,54 @@ def _fetch(security: SecuritySettings, options: Mapping[str, str]) -> Callable[[
     if not url and user is not None:
         return lambda: unsecured_token(user)
     if not url:
-        raise ConfigError(f"sasl.mechanism={_MECHANISM} needs {key}, https://... or file:///..., which is not set")
+        raise ConfigError(f"SASL mechanism {_MECHANISM} needs {key}, https://... or file:///..., which is not set")
     check_url(url, key)
-    client_id = security.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", "")
-    secret = security.sasl_oauthbearer_client_credentials_client_secret or Secret(options.get("clientSecret", ""))
-    scope = security.sasl_oauthbearer_scope or options.get("scope")
+    client_id = request.client_id or options.get("clientId", "")
+    secret = request.client_secret or Secret(options.get("clientSecret", ""))
     if not client_id or not secret:
         missing = "secret" if client_id else "id"
         raise ConfigError(f"{key} needs sasl.oauthbearer.client.credentials.client.{missing}, which is not set")
-    timeout_s = security.sasl_login_read_timeout_ms / 1000
-    return lambda: fetch_token(url, client_id, secret, scope, timeout_s=timeout_s)
+    scope, tls = request.scope or options.get("scope"), _server_trust(url, options, request.trust)
+    return lambda: fetch_token(url, client_id, secret, scope, tls=tls, timeout_s=request.timeout_s)
+
+
+def _trusted_by(config: BrokerConfig, listener: str) -> SslSettings:
+    """Return the trust store of a listener."""
+    settings = ssl_settings(config, listener)
+    return SslSettings(
+        truststore_type=settings.truststore_type,
+        truststore_location=settings.truststore_location,
+        truststore_password=settings.truststore_password,
+        truststore_certificates=settings.truststore_certificates,
+    )
+
+
+def _server_trust(url: str, options: Mapping[str, str], trust: SslSettings) -> SSLContext | None:
+    """Return the TLS of requests to an OAuth server; None: the certificates that the system trusts are all.
+
+    Options `ssl.*` of the login module count alone, as in Kafka. Else the trust store of the listener or client is
+    added to that of the system: an OAuth server may be the company's own, or a public one. Raises `ConfigError`.
+    """
+    if not url.startswith("https://"):
+        return None
+    from ...adapters.transport_tls import client_tls
+
+    given = {name.removeprefix("ssl."): value for name, value in options.items() if name.startswith("ssl.")}
+    if given:
+        secrets = {name: Secret(given[name]) for name in given if name.endswith("password")}
+        return client_tls(
+            SslSettings(
+                keystore_type=given.get("keystore.type", "JKS"),
+                keystore_location=given.get("keystore.location"),
+                keystore_password=secrets.get("keystore.password"),
+                key_password=secrets.get("key.password"),
+                truststore_type=given.get("truststore.type", "JKS"),
+                truststore_location=given.get("truststore.location"),
+                truststore_password=secrets.get("truststore.password"),
+            )
+        ).context
+    if not (trust.truststore_location or trust.truststore_certificates):
+        return None
+    context = client_tls(trust).context
+    context.load_default_certs()
+    return context

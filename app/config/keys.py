@@ -205,10 +205,14 @@ def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: boo
     )
 
 
-def double_key(name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False) -> Any:
+def double_key(
+    name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False, scope: str = ""
+) -> Any:
     """A number with a fraction."""
     kind = ConfigType.DOUBLE
-    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
+    return _setting(
+        ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic, scope=scope)
+    )
 
 
 def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False, scope: str = "") -> Any:

@@ -1,7 +1,7 @@
 """The keys of SASL and delegation tokens, by Kafka's names."""
 
 from ...ports.values import Secret, frozen
-from .keys import int_key, list_key, long_key, password_key, text_key
+from .keys import double_key, int_key, list_key, long_key, password_key, text_key
 
 
 @frozen(kw_only=True, slots=False)
@@ -116,6 +116,50 @@ class SaslKeys:
         "sasl.oauthbearer.expected.issuer",
         None,
         doc="A token must be of this issuer; unset: of any that has a key.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = text_key(
+        "sasl.oauthbearer.token.endpoint.url",
+        None,
+        doc="Where the broker requests OAUTHBEARER tokens for its connections to others: https://... or file:///....",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = text_key(
+        "sasl.oauthbearer.client.credentials.client.id",
+        None,
+        doc="The client id of the broker for the token endpoint; else the option clientId of the login module.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret[str] | None = password_key(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        doc="The client secret of the broker; else the option clientSecret of the login module.",
+        scope="mechanism",
+    )
+    sasl_oauthbearer_scope: str | None = text_key(
+        "sasl.oauthbearer.scope",
+        None,
+        doc="The scope to request; else the option scope of the login module.",
+        scope="mechanism",
+    )
+    sasl_login_callback_handler_class: str | None = text_key(
+        "sasl.login.callback.handler.class",
+        None,
+        doc="Accepted where it is Kafka's own class for OAUTHBEARER, whose work the broker does.",
+        scope="mechanism",
+    )
+    sasl_login_read_timeout_ms: int = int_key(
+        "sasl.login.read.timeout.ms",
+        10_000,
+        1,
+        doc="The time that the broker waits for the answer of the token endpoint.",
+        scope="mechanism",
+    )
+    sasl_login_refresh_window_factor: float = double_key(
+        "sasl.login.refresh.window.factor",
+        0.8,
+        0.5,
+        1.0,
+        doc="The part of a token's lifetime after which the broker requests the next one.",
         scope="mechanism",
     )
     sasl_oauthbearer_clock_skew_seconds: int = int_key(

@@ -148,6 +148,8 @@ class SecuritySettings:
     """The client secret for the token endpoint; else the option `clientSecret` of the login module."""
     sasl_oauthbearer_scope: str = ""
     """The scope to request; else the option `scope` of the login module."""
+    sasl_oauth_token_provider: Any = None
+    """A callable that returns a token, or an object with such a method `token`; kafka-python's name."""
     sasl_oauthbearer_extensions: str = ""
     """SASL extensions for the broker, `name=value,...`; librdkafka's name."""
     sasl_oauthbearer_scope_claim_name: str = "scope"

@@ -142,13 +142,20 @@ class Authentication:
         return parse_one_login_module(text, f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
 
 
-def inter_broker_sasl(config: BrokerConfig, entropy: Entropy) -> SaslFactory | None:
-    """Return the SASL of connections to other brokers; None: their listener has none. Raises `ConfigError`."""
+def inter_broker_sasl(
+    config: BrokerConfig, entropy: Entropy, oauthbearer: Callable[[str], SaslFactory]
+) -> SaslFactory | None:
+    """Return the SASL of connections to other brokers; None: their listener has none. Raises `ConfigError`.
+
+    `oauthbearer` makes that of OAUTHBEARER for a listener by its name.
+    """
     index = config.inter_broker_listener
     if index is None or not config.listener_list[index].has_sasl:
         return None
     mechanism = config.sasl_mechanism_inter_broker_protocol.upper()
     name = config.listener_list[index].name
+    if mechanism == OAUTHBEARER:
+        return oauthbearer(name)
     text = config.for_listener(name, "sasl.jaas.config", mechanism)
     key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
     if not isinstance(text, Secret):

@@ -331,8 +331,15 @@ def _id(value: Any) -> str:
     return str(value)
 
 
+def _token_provider(value: Any) -> Any:
+    if value is not None and not callable(value) and not callable(getattr(value, "token", None)):
+        raise ValueError("expected a callable that returns a token, or an object with a method token")
+    return value
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "coordination_settings": dict,
+    "sasl_oauth_token_provider": _token_provider,
     "acks": _acks,
     "transactional_id": _id,
     "enable_idempotence": _boolean,

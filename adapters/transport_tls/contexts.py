@@ -63,11 +63,6 @@ class TlsClient:
         """Return the socket with TLS on it, before its handshake; the certificate has to be for `host`."""
         return TlsSocket(sock, self._context, server_hostname=host.partition("%")[0])
 
-    @property
-    def context(self) -> ssl.SSLContext:
-        """The context of the next connection, for clients that make their own sockets."""
-        return self._context
-
     def wrap_blocking(self, sock: socket.socket, host: str) -> ssl.SSLSocket:
         """Return a connected socket with TLS on it, after its handshake; the socket's timeout bounds each step of it.
         Raises `OSError`."""

@@ -98,7 +98,7 @@ class _TokenRequest:
     timeout_s: float
     refresh_window: float
     options: Mapping[str, str]
-    """Those of the login module."""
+    """The options of the login module."""
     trust: SslSettings
     """The certificates to trust beside the system's, unless the login module has options `ssl.*`."""
     url_key: str = "sasl.oauthbearer.token.endpoint.url"

@@ -52,6 +52,7 @@ SECRET_ENDINGS = (
     "ssl.truststore.certificates",
     "sasl.jaas.config",
     "secret.key",
+    "client.secret",
     "bootstrap.users",
 )
 """The ends of the names of configs of type PASSWORD; a test compares them with the table of keys."""
